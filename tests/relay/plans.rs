@@ -293,7 +293,9 @@ impl World {
                 LoadBalancerCall::Release(uid, _) => Some(format!("remove {uid}")),
                 LoadBalancerCall::EnsureListener(id, at) => Some(format!("listen {} {at}", names.of(&id))),
                 LoadBalancerCall::ReleaseListener(id, at) => Some(format!("silence {} {at}", names.of(&id))),
-                LoadBalancerCall::SetMembers(pool, count) => Some(format!("set {} {count}", names.of(&pool))),
+                LoadBalancerCall::SetMembers(id, at, count) => {
+                    Some(format!("set {} {at} {count}", names.of(&id)))
+                }
             });
         let public_ips = self.public_ips.calls().into_iter().skip(public_ips).filter_map(|call| match call {
             PublicIpCall::List(_) => None,

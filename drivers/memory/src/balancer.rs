@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use staffetta_driver::{
-    ClusterId, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerProgress, Member, MemberSpec,
-    Owner, Pool, ProvisioningStatus, Reason,
+    ClusterId, DriverError, ListenerChange, LoadBalancer, LoadBalancerProgress, Owner, ProvisioningStatus,
+    Reason,
 };
 
 /// A load balancer with its mark.
@@ -55,56 +55,27 @@ impl MemoryLoadBalancer {
         Err(error.detail(format!("the load balancer {} is PENDING_UPDATE", self.tree.id)))
     }
 
-    /// Makes a change; only one that changes something keeps the load balancer busy, for `delay`.
-    pub(super) fn change<T>(
+    /// Makes a change of a listener, with new ids of `new_id`; only one that changes something keeps the load balancer busy, for
+    /// `delay`.
+    pub(super) fn change(
         &mut self,
         step: &'static str,
+        change: &ListenerChange,
+        new_id: impl FnMut(String) -> String,
         now: Instant,
         delay: Duration,
-        change: impl FnOnce(&mut LoadBalancer) -> Result<T, DriverError>,
-    ) -> Result<T, DriverError> {
+    ) -> Result<LoadBalancer, DriverError> {
         self.ensure_idle(step, now)?;
         if self.failed {
             let detail = format!("the load balancer {} is in the state ERROR", self.tree.id);
             return Err(DriverError::new(Reason::Refused, step).detail(detail));
         }
-        let mut changed = self.tree.clone();
-        let answer = change(&mut changed)?;
-        if changed != self.tree {
+        let no_pool = || DriverError::new(Reason::NotFound, step).detail(format!("pool of {}", change.at()));
+        let changed = self.tree.changed(change, new_id).ok_or_else(no_pool)?;
+        if changed.listeners != self.tree.listeners {
             self.tree = changed;
             self.busy_until = now + delay;
         }
-        Ok(answer)
+        Ok(self.at(now))
     }
-}
-
-/// The listener as `spec` describes it; what stands of it keeps its id, and a pool that stands its members. `id` makes ids: 2
-/// for a listener, 3 for a pool, 4 for a member.
-pub(super) fn listener(
-    present: Option<&Listener>,
-    spec: &ListenerSpec,
-    mut id: impl FnMut(u8) -> String,
-) -> Listener {
-    let listener_id = present.map_or_else(|| id(2).into(), |present| present.id.clone());
-    let settings = spec.pool.settings.clone();
-    let pool = match present.and_then(|present| present.pool.as_ref()) {
-        Some(pool) => Pool { settings, ..pool.clone() },
-        None => Pool { id: id(3).into(), settings, members: members(&[], &spec.pool.members, &mut id) },
-    };
-    Listener { id: listener_id, at: spec.at, settings: spec.settings.clone(), pool: Some(pool) }
-}
-
-/// The members as they are wanted; those that stay keep their ids.
-pub(super) fn members(
-    present: &[Member],
-    wanted: &[MemberSpec],
-    mut id: impl FnMut(u8) -> String,
-) -> Vec<Member> {
-    let known = |spec: &MemberSpec| {
-        let same = |member: &&Member| (member.spec.ip, member.spec.port) == (spec.ip, spec.port);
-        present.iter().find(same).map(|member| member.id.clone())
-    };
-    let member =
-        |spec: &MemberSpec| Member { id: known(spec).unwrap_or_else(|| id(4).into()), spec: spec.clone() };
-    wanted.iter().map(member).collect()
 }

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::{MemoryDriver, MemoryServices};
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec, Owned, Owner, PoolId, Uid,
+    DriverError, ListenerChange, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Owned, Owner, Uid,
 };
 
 /// The load balancer driver `memory`: one cluster's access to [`MemoryServices`].
@@ -25,11 +25,11 @@ pub enum LoadBalancerMethod {
     Progress,
     /// [`LoadBalancerDriver::release_load_balancer`].
     Release,
-    /// [`ListenerDriver::ensure_listener`].
+    /// [`ListenerChange::Ensure`].
     EnsureListener,
-    /// [`ListenerDriver::release_listener`].
+    /// [`ListenerChange::Release`].
     ReleaseListener,
-    /// [`ListenerDriver::set_members`].
+    /// [`ListenerChange::SetMembers`].
     SetMembers,
 }
 
@@ -48,8 +48,8 @@ pub enum LoadBalancerCall {
     EnsureListener(LoadBalancerId, ListenerPort),
     /// A listener was released.
     ReleaseListener(LoadBalancerId, ListenerPort),
-    /// The members of a pool were set to this number.
-    SetMembers(PoolId, usize),
+    /// The members of a listener's pool were set to this number.
+    SetMembers(LoadBalancerId, ListenerPort, usize),
 }
 
 #[async_trait]
@@ -94,38 +94,25 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
 
 #[async_trait]
 impl ListenerDriver for MemoryLoadBalancerDriver {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         load_balancer: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
         let id = &load_balancer.id;
-        let work = || self.world.state().load_balancers.ensure_listener(id, spec, Instant::now());
-        let call = LoadBalancerCall::EnsureListener(id.clone(), spec.at);
-        self.calls.call(LoadBalancerMethod::EnsureListener, call, work).await
-    }
-
-    async fn release_listener(
-        &self,
-        load_balancer: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        let id = &load_balancer.id;
-        let work = || self.world.state().load_balancers.remove_listener(id, listener, Instant::now());
-        let call = LoadBalancerCall::ReleaseListener(id.clone(), listener.at);
-        self.calls.call(LoadBalancerMethod::ReleaseListener, call, work).await.map(|()| None)
-    }
-
-    async fn set_members(
-        &self,
-        load_balancer: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        let id = &load_balancer.id;
-        let work = || self.world.state().load_balancers.set_members(id, pool, members, Instant::now());
-        let call = LoadBalancerCall::SetMembers(pool.clone(), members.len());
-        self.calls.call(LoadBalancerMethod::SetMembers, call, work).await
+        let (method, call) = match change {
+            ListenerChange::SetMembers(at, members) => {
+                (LoadBalancerMethod::SetMembers, LoadBalancerCall::SetMembers(id.clone(), *at, members.len()))
+            }
+            ListenerChange::Release(at) => {
+                (LoadBalancerMethod::ReleaseListener, LoadBalancerCall::ReleaseListener(id.clone(), *at))
+            }
+            ListenerChange::Ensure(spec) => {
+                (LoadBalancerMethod::EnsureListener, LoadBalancerCall::EnsureListener(id.clone(), spec.at))
+            }
+        };
+        let work = || self.world.state().load_balancers.change_listener(id, change, Instant::now());
+        self.calls.call(method, call, work).await
     }
 }
 
@@ -138,8 +125,8 @@ mod tests {
     use super::*;
     use crate::MemoryOptions;
     use staffetta_driver::{
-        HealthMonitor, ListenerSettings, PoolSettings, PoolSpec, Protocol, ProvisioningStatus, Reason,
-        SessionPersistence,
+        HealthMonitor, Listener, ListenerSettings, ListenerSpec, Member, MemberSpec, PoolSettings, PoolSpec,
+        Protocol, ProvisioningStatus, Reason, SessionPersistence,
     };
 
     const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
@@ -173,6 +160,45 @@ mod tests {
     fn member(ip: &str, name: &str) -> MemberSpec {
         MemberSpec { ip: ip.parse().unwrap(), port: 8080, name: name.into(), subnet: "services".into() }
     }
+
+    /// The changes of listeners, each with the part of the load balancer that it is about.
+    trait ListenerCalls: ListenerDriver {
+        async fn ensure_listener(
+            &self,
+            balancer: &LoadBalancer,
+            spec: &ListenerSpec,
+        ) -> Result<Listener, DriverError> {
+            let changed = self.change_listener(balancer, &ListenerChange::Ensure(spec.clone())).await?;
+            Ok(changed.listener(spec.at).cloned().expect("it was ensured"))
+        }
+
+        async fn release_listener(
+            &self,
+            balancer: &LoadBalancer,
+            listener: &Listener,
+        ) -> Result<Option<Listener>, DriverError> {
+            let observed = balancer.with_listener(listener.at, Some(listener.clone()));
+            let changed = self.change_listener(&observed, &ListenerChange::Release(listener.at)).await?;
+            Ok(changed.listener(listener.at).cloned())
+        }
+
+        async fn set_members(
+            &self,
+            balancer: &LoadBalancer,
+            at: ListenerPort,
+            members: &[MemberSpec],
+        ) -> Result<Vec<Member>, DriverError> {
+            let changed =
+                self.change_listener(balancer, &ListenerChange::SetMembers(at, members.to_vec())).await?;
+            Ok(changed
+                .listener(at)
+                .and_then(|listener| listener.pool.clone())
+                .expect("it has a pool")
+                .members)
+        }
+    }
+
+    impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
     async fn settled() {
         tokio::time::advance(DELAY).await;
@@ -233,7 +259,7 @@ mod tests {
         let first = driver.ensure_listener(&made, &http()).await.unwrap();
         settled().await;
         let pool = first.pool.unwrap();
-        let members = driver.set_members(&made, &pool.id, &[member("10.1.0.1", "a")]).await.unwrap();
+        let members = driver.set_members(&made, HTTP, &[member("10.1.0.1", "a")]).await.unwrap();
         settled().await;
         let settings = ListenerSettings { member_timeout_ms: Some(1), ..ListenerSettings::default() };
         let changed = driver.ensure_listener(&made, &ListenerSpec { settings, ..http() }).await.unwrap();
@@ -320,15 +346,15 @@ mod tests {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         settled().await;
-        let pool = driver.ensure_listener(&made, &http()).await.unwrap().pool.unwrap().id;
+        driver.ensure_listener(&made, &http()).await.unwrap();
         settled().await;
         let first = driver
-            .set_members(&made, &pool, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")])
+            .set_members(&made, HTTP, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")])
             .await
             .unwrap();
         settled().await;
         let second = driver
-            .set_members(&made, &pool, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")])
+            .set_members(&made, HTTP, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")])
             .await
             .unwrap();
         assert_eq!(second[0], Member { id: first[1].id.clone(), spec: member("10.1.0.2", "c") });

@@ -7,10 +7,10 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::MemoryOptions;
-use super::balancer::{MemoryLoadBalancer, listener, members};
+use super::balancer::MemoryLoadBalancer;
 use staffetta_driver::{
-    ClusterId, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerId, LoadBalancerProgress,
-    LoadBalancerSpec, Member, MemberSpec, Owner, PoolId, PortId, Protocol, ProvisioningStatus, Reason,
+    ClusterId, DriverError, ListenerChange, LoadBalancer, LoadBalancerId, LoadBalancerProgress,
+    LoadBalancerSpec, Owner, PortId, Protocol, ProvisioningStatus, Reason,
 };
 
 /// All load balancers.
@@ -136,8 +136,7 @@ impl LoadBalancers {
         let whole =
             spec.listeners.iter().all(|listener| !self.disabled_protocols.contains(&listener.at.protocol));
         let (id, port) = (self.ids.next(1), self.ids.next(5));
-        let hanging = spec.listeners.iter().filter(|_| whole);
-        let tree = LoadBalancer {
+        let bare = LoadBalancer {
             id: id.into(),
             project: spec.project.clone(),
             name: spec.name.clone(),
@@ -148,8 +147,12 @@ impl LoadBalancers {
             security_groups: spec.security_groups.clone().unwrap_or_default(),
             disabled: false,
             status: ProvisioningStatus::Pending,
-            listeners: hanging.map(|spec| listener(None, spec, |kind| self.ids.next(kind))).collect(),
+            listeners: Vec::new(),
         };
+        let listeners = spec.listeners.iter().filter(|_| whole).cloned().map(ListenerChange::Ensure);
+        let tree = listeners.fold(bare, |tree, listener| {
+            tree.changed(&listener, |_| self.ids.next(2)).expect("a missing pool is created")
+        });
         let failed = self.failing_next > 0;
         self.failing_next = self.failing_next.saturating_sub(1);
         let balancer = MemoryLoadBalancer {
@@ -187,59 +190,24 @@ impl LoadBalancers {
         }
     }
 
-    pub(super) fn ensure_listener(
+    pub(super) fn change_listener(
         &mut self,
         id: &LoadBalancerId,
-        spec: &ListenerSpec,
+        change: &ListenerChange,
         now: Instant,
-    ) -> Result<Listener, DriverError> {
-        const STEP: &str = "make a listener";
+    ) -> Result<LoadBalancer, DriverError> {
+        let step = match change {
+            ListenerChange::SetMembers(..) => "set the members of a pool",
+            ListenerChange::Release(_) => "release a listener",
+            ListenerChange::Ensure(_) => "make a listener",
+        };
         let Self { balancers, ids, delay, disabled_protocols, .. } = self;
-        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
-        if disabled_protocols.contains(&spec.at.protocol) {
-            return Err(DriverError::new(Reason::Unsupported, STEP).detail(spec.at.to_string()));
+        let balancer = balancers.get_mut(id).ok_or_else(|| missing(step, id))?;
+        let at = change.at();
+        if matches!(change, ListenerChange::Ensure(_)) && disabled_protocols.contains(&at.protocol) {
+            return Err(DriverError::new(Reason::Unsupported, step).detail(at.to_string()));
         }
-        balancer.change(STEP, now, *delay, |load_balancer| {
-            let made = listener(load_balancer.listener(spec.at), spec, |kind| ids.next(kind));
-            match load_balancer.listeners.iter_mut().find(|present| present.at == spec.at) {
-                Some(present) => present.clone_from(&made),
-                None => load_balancer.listeners.push(made.clone()),
-            }
-            Ok(made)
-        })
-    }
-
-    pub(super) fn remove_listener(
-        &mut self,
-        id: &LoadBalancerId,
-        listener: &Listener,
-        now: Instant,
-    ) -> Result<(), DriverError> {
-        let Some(balancer) = self.balancers.get_mut(id) else { return Ok(()) };
-        balancer.change("release a listener", now, self.delay, |load_balancer| {
-            load_balancer.listeners.retain(|present| present.id != listener.id);
-            Ok(())
-        })
-    }
-
-    pub(super) fn set_members(
-        &mut self,
-        id: &LoadBalancerId,
-        pool: &PoolId,
-        wanted: &[MemberSpec],
-        now: Instant,
-    ) -> Result<Vec<Member>, DriverError> {
-        const STEP: &str = "set the members of a pool";
-        let Self { balancers, ids, delay, .. } = self;
-        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
-        balancer.change(STEP, now, *delay, |load_balancer| {
-            let mut pools = load_balancer.listeners.iter_mut().filter_map(|listener| listener.pool.as_mut());
-            let found = pools.find(|present| present.id == *pool);
-            let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
-            let pool = found.ok_or_else(missing)?;
-            pool.members = members(&pool.members, wanted, |kind| ids.next(kind));
-            Ok(pool.members.clone())
-        })
+        balancer.change(step, change, |_| ids.next(2), now, *delay)
     }
 }
 

@@ -56,5 +56,5 @@ pub use neutron::{
     NestedMacvlanDriver, NestedVlanDriver, NeutronSecurityGroups, NeutronVifDriver, PodVifNestedOptions,
     PortOptions,
 };
-pub use octavia::{LbAlgorithm, LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
+pub use octavia::{LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

@@ -142,11 +142,13 @@ impl NamespaceNetworks {
             let call = self.neutron.service.put("remove the subnet of a namespace from its router", path);
             existing(call.json(&json!({ "subnet_id": subnet })).done().await)?;
         }
-        // Those of this cluster without a pod.
-        let is_pooled =
-            |port: &&PortBody| port.mark_of(&self.cluster).is_some_and(|mark| mark.owner().is_none());
-        for port in ports.iter().filter(is_pooled) {
-            self.neutron.delete_port("delete a port that a namespace left", &port.id).await?;
+        for port in &ports {
+            // The ports of this cluster without a pod.
+            let Some(mark) = port.mark_of(&self.cluster).filter(|mark| mark.owner().is_none()) else {
+                continue;
+            };
+            let step = "delete a port that a namespace left";
+            self.neutron.delete_pod_port(step, &port.id, Some(&mark)).await?;
         }
         let path = format!("networks/{network}");
         existing(self.neutron.service.delete("delete the network of a namespace", path).done().await)

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec, NamespaceObserver,
-    NormalizedSpec, Owned, Owner, Pool, PoolId, ProvisioningStatus,
+    DriverError, Listener, ListenerChange, ListenerDriver, ListenerSpec, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, MemberSpec, NamespaceObserver, NormalizedSpec,
+    Owned, Owner, ProvisioningStatus, Reason,
 };
-use staffetta_handler::PlannedCall;
 
 use super::{PLANNED, Recording, list, planned};
 
@@ -84,59 +83,36 @@ impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
 
 #[async_trait]
 impl ListenerDriver for Recording<dyn LoadBalancerDriver> {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         load_balancer: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
-        let found = load_balancer.listener(spec.at);
-        if let Some(found) = found.filter(|found| spec.is_made(found)) {
-            return Ok(found.clone());
-        }
-        let (what, members) = match found {
-            Some(Listener { pool: Some(_), .. }) => {
-                ("change the settings of a listener and its pool", String::new())
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
+        let (at, none) = (change.at(), String::new);
+        let (what, settings, members) = match (change, load_balancer.listener(at)) {
+            (ListenerChange::SetMembers(_, members), _) if members.is_empty() => {
+                ("set the members of a pool", none(), "none".to_owned())
             }
-            Some(_) => ("create the pool of a listener", addresses(&spec.pool.members)),
-            None => ("create a listener with its pool", addresses(&spec.pool.members)),
+            (ListenerChange::SetMembers(_, members), _) => {
+                ("set the members of a pool", none(), addresses(members))
+            }
+            (ListenerChange::Release(_), _) => ("release a listener with its pool", none(), none()),
+            (ListenerChange::Ensure(spec), Some(found)) if spec.is_made(found) => {
+                return Ok(load_balancer.clone());
+            }
+            (ListenerChange::Ensure(spec), Some(Listener { pool: Some(_), .. })) => {
+                ("change the settings of a listener and its pool", settings(spec), none())
+            }
+            (ListenerChange::Ensure(spec), found) => {
+                let what =
+                    found.map_or("create a listener with its pool", |_| "create the pool of a listener");
+                (what, settings(spec), addresses(&spec.pool.members))
+            }
         };
-        let call = self.listener_call(what, load_balancer, spec.at);
-        self.record(None, call.with("settings", settings(spec)).with("members", members));
-        Ok(planned_listener(&load_balancer.name, found, spec))
-    }
-
-    async fn release_listener(
-        &self,
-        load_balancer: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        let call = self.listener_call("release a listener with its pool", load_balancer, listener.at);
-        self.record(None, call);
-        Ok(None)
-    }
-
-    async fn set_members(
-        &self,
-        load_balancer: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        let what = "set the members of a pool";
-        let has_pool =
-            |listener: &&Listener| listener.pool.as_ref().is_some_and(|present| present.id == *pool);
-        let call = match load_balancer.listeners.iter().find(has_pool) {
-            Some(listener) => self.listener_call(what, load_balancer, listener.at),
-            None => self.call(what).with("pool", pool),
-        };
-        let none = if members.is_empty() { "none" } else { "" };
-        self.record(None, call.with("members", addresses(members)).with("members", none));
-        Ok(members.iter().map(planned_member).collect())
-    }
-}
-
-impl Recording<dyn LoadBalancerDriver> {
-    fn listener_call(&self, what: &str, load_balancer: &LoadBalancer, at: ListenerPort) -> PlannedCall {
-        self.call(what).with("listener", at).with("load balancer", &load_balancer.name)
+        let call = self.call(what).with("listener", at).with("load balancer", &load_balancer.name);
+        self.record(None, call.with("settings", settings).with("members", members));
+        let no_pool = || DriverError::new(Reason::NotFound, "set the members of a pool");
+        load_balancer.changed(change, planned).ok_or_else(no_pool)
     }
 }
 
@@ -171,7 +147,7 @@ fn settings(spec: &ListenerSpec) -> String {
 }
 
 fn planned_load_balancer(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
-    LoadBalancer {
+    let bare = LoadBalancer {
         id: planned(&owner.uid).into(),
         project: spec.project.clone(),
         name: spec.name.clone(),
@@ -182,36 +158,18 @@ fn planned_load_balancer(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer
         security_groups: spec.security_groups.clone().unwrap_or_default(),
         disabled: false,
         status: ProvisioningStatus::Active,
-        listeners: spec
-            .listeners
-            .iter()
-            .map(|listener| planned_listener(&spec.name, None, listener))
-            .collect(),
-    }
-}
-
-/// The listener after the call; an existing listener keeps its id, and an existing pool its members.
-fn planned_listener(load_balancer: &str, found: Option<&Listener>, spec: &ListenerSpec) -> Listener {
-    let id = planned(format_args!("{load_balancer}-{}", spec.at));
-    let settings = spec.pool.settings.clone();
-    let pool = if let Some(pool) = found.and_then(|found| found.pool.clone()) {
-        Pool { settings, ..pool }
-    } else {
-        let members = spec.pool.members.iter().map(planned_member).collect();
-        Pool { id: id.clone().into(), settings, members }
+        listeners: Vec::new(),
     };
-    let id = found.map_or_else(|| id.into(), |found| found.id.clone());
-    Listener { id, at: spec.at, settings: spec.settings.clone(), pool: Some(pool) }
-}
-
-fn planned_member(spec: &MemberSpec) -> Member {
-    Member { id: planned(format_args!("{}-{}", spec.ip, spec.port)).into(), spec: spec.clone() }
+    let listeners = spec.listeners.iter().cloned().map(ListenerChange::Ensure);
+    let create = |made: LoadBalancer, listener| made.changed(&listener, planned).unwrap_or(made);
+    LoadBalancer { status: ProvisioningStatus::Active, ..listeners.fold(bare, create) }
 }
 
 #[cfg(test)]
 mod tests {
     use staffetta_driver::{
-        Algorithm, HealthMonitor, ListenerSettings, PoolSettings, PoolSpec, Protocol, SessionPersistence,
+        Algorithm, HealthMonitor, ListenerPort, ListenerSettings, Member, PoolSettings, PoolSpec, Protocol,
+        SessionPersistence,
     };
     use staffetta_memory::{LoadBalancerCall, MemoryLoadBalancerDriver, MemoryOptions, MemoryServices};
 
@@ -220,6 +178,45 @@ mod tests {
 
     const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
     const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
+
+    /// The changes of listeners, each with the part of the load balancer that it is about.
+    trait ListenerCalls: ListenerDriver {
+        async fn ensure_listener(
+            &self,
+            balancer: &LoadBalancer,
+            spec: &ListenerSpec,
+        ) -> Result<Listener, DriverError> {
+            let changed = self.change_listener(balancer, &ListenerChange::Ensure(spec.clone())).await?;
+            Ok(changed.listener(spec.at).cloned().expect("it was ensured"))
+        }
+
+        async fn release_listener(
+            &self,
+            balancer: &LoadBalancer,
+            listener: &Listener,
+        ) -> Result<Option<Listener>, DriverError> {
+            let observed = balancer.with_listener(listener.at, Some(listener.clone()));
+            let changed = self.change_listener(&observed, &ListenerChange::Release(listener.at)).await?;
+            Ok(changed.listener(listener.at).cloned())
+        }
+
+        async fn set_members(
+            &self,
+            balancer: &LoadBalancer,
+            at: ListenerPort,
+            members: &[MemberSpec],
+        ) -> Result<Vec<Member>, DriverError> {
+            let changed =
+                self.change_listener(balancer, &ListenerChange::SetMembers(at, members.to_vec())).await?;
+            Ok(changed
+                .listener(at)
+                .and_then(|listener| listener.pool.clone())
+                .expect("it has a pool")
+                .members)
+        }
+    }
+
+    impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
     fn world() -> (Arc<MemoryLoadBalancerDriver>, Calls, Recording<dyn LoadBalancerDriver>) {
         let options = MemoryOptions { load_balancer_delay_ms: 0, ..MemoryOptions::default() };
@@ -261,10 +258,9 @@ mod tests {
         let mut planned = driver.ensure_load_balancer(&owner("web"), &whole).await.unwrap();
         assert_eq!(driver.progress(&planned).await.unwrap(), LoadBalancerProgress::Active);
         let http = driver.ensure_listener(&planned, &listener(HTTP, &[])).await.unwrap();
-        let pool = http.pool.clone().unwrap().id;
         planned.listeners.push(http);
         let members = [member("10.1.0.1"), member("10.1.0.2")];
-        let set = driver.set_members(&planned, &pool, &members).await.unwrap();
+        let set = driver.set_members(&planned, HTTP, &members).await.unwrap();
         assert_eq!(set.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), members);
         let expected = [
             "default/web: create a load balancer: name default/web; address 10.0.0.1; subnet services; security groups web; project p; listeners UDP:53 to 10.1.0.1:8080",
@@ -281,8 +277,7 @@ mod tests {
         let (real, calls, driver) = world();
         let made = real.ensure_load_balancer(&owner("web"), &spec()).await.unwrap();
         let http = real.ensure_listener(&made, &listener(HTTP, &[])).await.unwrap();
-        let pool = http.pool.clone().unwrap().id;
-        real.set_members(&made, &pool, &[member("10.1.0.1")]).await.unwrap();
+        real.set_members(&made, HTTP, &[member("10.1.0.1")]).await.unwrap();
         let before = real.services().load_balancers();
         let present = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).thing;
 
@@ -294,8 +289,8 @@ mod tests {
         let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..spec() };
         let guarded = driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap();
         assert_eq!(guarded.security_groups, ["g".into()]);
-        driver.set_members(&guarded, &pool, &[member("10.1.0.9"), member("10.1.0.1")]).await.unwrap();
-        driver.set_members(&guarded, &pool, &[]).await.unwrap();
+        driver.set_members(&guarded, HTTP, &[member("10.1.0.9"), member("10.1.0.1")]).await.unwrap();
+        driver.set_members(&guarded, HTTP, &[]).await.unwrap();
         driver.release_listener(&guarded, &http).await.unwrap();
         driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
         let id = made.id;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::DriverError;
-use crate::id::{LoadBalancerId, PoolId};
+use crate::id::LoadBalancerId;
 use crate::load_balancer::{
-    Listener, ListenerSpec, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec,
-    NormalizedSpec,
+    ListenerChange, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, NormalizedSpec,
 };
 use crate::namespace::NamespaceObserver;
 use crate::owner::{Owned, Owner};
@@ -22,7 +21,7 @@ use crate::owner::{Owned, Owner};
 ///   [delay](DriverError::retry_after) before it may be repeated. This is no failure of the object.
 /// * If the cloud bounds the number of load balancers that are created at a time, a call beyond it fails with
 ///   [`Reason::Queued`](crate::Reason::Queued) and a delay. Retries are not limited in time until its turn comes.
-/// * A method returns the state after its change, which may be less than requested where that takes several changes. The
+/// * A method returns the state after its change, which may be less than requested where that takes several requests. The
 ///   caller repeats it after [`progress`](Self::progress) reports that the load balancer takes changes. A method without
 ///   anything to change makes no request that would keep the load balancer busy.
 /// * A load balancer of which only the port was created is returned in the state
@@ -36,8 +35,8 @@ use crate::owner::{Owned, Owner};
 /// ```
 /// use async_trait::async_trait;
 /// use staffetta_driver::{
-///     DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerSpec, Owned,
-///     Member, MemberSpec, Owner, PoolId, LoadBalancerProgress, Reason,
+///     DriverError, ListenerChange, ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
+///     LoadBalancerSpec, Owned, Owner, Reason,
 /// };
 ///
 /// /// A cloud without load balancers.
@@ -69,23 +68,12 @@ use crate::owner::{Owned, Owner};
 ///
 /// #[async_trait]
 /// impl ListenerDriver for Nowhere {
-///     async fn ensure_listener(&self, _: &LoadBalancer, _: &ListenerSpec) -> Result<Listener, DriverError> {
-///         Err(unsupported("make a listener"))
-///     }
-///     async fn release_listener(
+///     async fn change_listener(
 ///         &self,
 ///         _: &LoadBalancer,
-///         _: &Listener,
-///     ) -> Result<Option<Listener>, DriverError> {
-///         Ok(None)
-///     }
-///     async fn set_members(
-///         &self,
-///         _: &LoadBalancer,
-///         _: &PoolId,
-///         _: &[MemberSpec],
-///     ) -> Result<Vec<Member>, DriverError> {
-///         Err(unsupported("set the members of a pool"))
+///         _: &ListenerChange,
+///     ) -> Result<LoadBalancer, DriverError> {
+///         Err(unsupported("change a listener"))
 ///     }
 /// }
 /// ```
@@ -126,33 +114,18 @@ pub trait LoadBalancerDriver: ListenerDriver {
     }
 }
 
-/// Creates, changes and releases the listeners of load balancers. The guarantees of [`LoadBalancerDriver`] apply.
+/// Changes the listeners of load balancers. The guarantees of [`LoadBalancerDriver`] apply.
 #[async_trait]
 pub trait ListenerDriver: Send + Sync {
-    /// Creates the listener and its pool with its members, or the missing ones of them, and applies the settings of `spec`. The
-    /// members of an existing pool stay as they are. `load_balancer` contains the existing listeners.
+    /// Makes a change of one listener, with its pool and members, and returns the load balancer after it.
     ///
-    /// [`Reason::Unsupported`](crate::Reason::Unsupported) means that the cloud does not support the protocol; the handler then
-    /// omits this listener.
-    async fn ensure_listener(
+    /// `load_balancer` is the load balancer as it was last observed. If the change takes several requests that each keep the load
+    /// balancer busy, only the first one is made, and the returned load balancer differs from the change until the caller has
+    /// repeated it often enough. [`Reason::Unsupported`](crate::Reason::Unsupported) means that the cloud does not support the
+    /// protocol of the listener; the handler then omits this listener.
+    async fn change_listener(
         &self,
         load_balancer: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError>;
-
-    /// Releases the pool of a listener with its members, then the listener. Returns the rest if that takes several changes. A
-    /// listener that does not exist counts as released.
-    async fn release_listener(
-        &self,
-        load_balancer: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError>;
-
-    /// Replaces the members of the pool by `members`, in one request, and returns them.
-    async fn set_members(
-        &self,
-        load_balancer: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError>;
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError>;
 }

@@ -5,10 +5,9 @@ mod settings;
 mod types;
 
 pub use self::driver::{ListenerDriver, LoadBalancerDriver};
-pub use self::settings::{
-    Algorithm, HealthMonitor, ListenerSettings, ParseAlgorithmError, PoolSettings, SessionPersistence,
-};
+pub use self::settings::{Algorithm, HealthMonitor, ListenerSettings, PoolSettings, SessionPersistence};
 pub use self::types::{
-    Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, Member,
-    MemberSpec, NormalizedSpec, ParseProtocolError, Pool, PoolSpec, Protocol, ProvisioningStatus,
+    Listener, ListenerChange, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerProgress,
+    LoadBalancerSpec, Member, MemberSpec, NormalizedSpec, ParseProtocolError, Pool, PoolSpec, Protocol,
+    ProvisioningStatus,
 };

@@ -55,6 +55,60 @@ impl LoadBalancer {
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
     }
+
+    /// The load balancer after a change that left `listener` at that protocol and port, or none. It is pending until its driver
+    /// reports otherwise.
+    #[must_use]
+    pub fn with_listener(&self, at: ListenerPort, listener: Option<Listener>) -> Self {
+        let mut changed = Self { status: ProvisioningStatus::Pending, ..self.clone() };
+        match changed.listeners.iter().position(|present| present.at == at) {
+            Some(place) => drop(changed.listeners.splice(place..=place, listener)),
+            None => changed.listeners.extend(listener),
+        }
+        changed
+    }
+
+    /// The load balancer after the whole of `change`, for drivers that make it by one request. What exists keeps its id; `new_id`
+    /// returns that of a listener, its pool or a member, given a name that is unique among them in the load balancer. `None` if
+    /// there is no pool to set the members of.
+    pub fn changed(&self, change: &ListenerChange, mut new_id: impl FnMut(String) -> String) -> Option<Self> {
+        let (at, found) = (change.at(), self.listener(change.at()));
+        let found_pool = found.and_then(|found| found.pool.as_ref());
+        let mut members = |wanted: &[MemberSpec]| -> Vec<Member> {
+            let known = |spec: &MemberSpec| {
+                let mut members = found_pool.iter().flat_map(|pool| &pool.members);
+                members.find(|member| (member.spec.ip, member.spec.port) == (spec.ip, spec.port))
+            };
+            let id = |spec: &MemberSpec| match known(spec) {
+                Some(member) => member.id.clone(),
+                None => new_id(format!("{}-{}", spec.ip, spec.port)).into(),
+            };
+            let ids: Vec<_> = wanted.iter().map(id).collect();
+            ids.into_iter().zip(wanted).map(|(id, spec)| Member { id, spec: spec.clone() }).collect()
+        };
+        let listener = match change {
+            ListenerChange::Release(_) => None,
+            ListenerChange::SetMembers(_, wanted) => {
+                let pool = Pool { members: members(wanted), ..found_pool?.clone() };
+                Some(Listener { pool: Some(pool), ..found?.clone() })
+            }
+            ListenerChange::Ensure(ListenerSpec { settings, pool: spec, .. }) => {
+                let name = self.listener_name(at);
+                let members = found_pool.map_or_else(|| members(&spec.members), |pool| pool.members.clone());
+                let pool_id = match found_pool {
+                    Some(pool) => pool.id.clone(),
+                    None => new_id(name.clone()).into(),
+                };
+                let id = match found {
+                    Some(found) => found.id.clone(),
+                    None => new_id(name).into(),
+                };
+                let pool = Pool { id: pool_id, settings: spec.settings.clone(), members };
+                Some(Listener { id, at, settings: settings.clone(), pool: Some(pool) })
+            }
+        };
+        Some(self.with_listener(at, listener))
+    }
 }
 
 /// The provisioning status of a load balancer.
@@ -121,6 +175,28 @@ impl ListenerSpec {
     }
 }
 
+/// A change of one listener of a load balancer, with its pool and members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListenerChange {
+    /// Replaces all members of the listener's pool, by one request.
+    SetMembers(ListenerPort, Vec<MemberSpec>),
+    /// Releases the listener's pool with its members, then the listener. One that does not exist counts as released.
+    Release(ListenerPort),
+    /// Creates the listener and its pool with its members, or the missing ones of them, and applies the settings. The members of
+    /// an existing pool stay as they are.
+    Ensure(ListenerSpec),
+}
+
+impl ListenerChange {
+    /// The protocol and port of the listener.
+    pub fn at(&self) -> ListenerPort {
+        match self {
+            Self::SetMembers(at, _) | Self::Release(at) | Self::Ensure(ListenerSpec { at, .. }) => *at,
+        }
+    }
+}
+
 /// The desired state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
@@ -160,11 +236,7 @@ pub enum Protocol {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        })
+        self.serialize(f)
     }
 }
 

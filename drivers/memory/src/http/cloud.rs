@@ -11,11 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use staffetta_driver::{
-    ClusterId, DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerId, LoadBalancerSpec, MemberSpec, Owned, Owner, PodProjectDriver, PodSecurityGroupsDriver,
-    PodSubnetsDriver, PodVifDriver, PoolId, PortId, ProjectId, ProvisioningStatus, PublicIp, PublicIpId,
-    PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
-    ServiceSubnetsDriver, Vif, VifId, VifRequest,
+    ClusterId, DriverError, ListenerChange, ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerSpec, Owned, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver,
+    PodVifDriver, PortId, ProjectId, ProvisioningStatus, PublicIp, PublicIpId, PublicIpRequest,
+    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, Vif,
+    VifId, VifRequest,
 };
 use tokio::time::Instant;
 
@@ -142,18 +142,10 @@ impl ServedCloud {
                 let release = || now(balancers.release_load_balancer(&owner, &id));
                 self.logged(&origin, || self.load_balancer(&id), release)
             }),
-            Method::EnsureListener => call(arguments, move |(found, spec): (LoadBalancer, ListenerSpec)| {
-                let ensure = || now(balancers.ensure_listener(&found, &spec));
-                self.logged(&origin, || self.load_balancer(&found.id), ensure)
-            }),
-            Method::ReleaseListener => call(arguments, move |(found, listener): (LoadBalancer, Listener)| {
-                let release = || now(balancers.release_listener(&found, &listener));
-                self.logged(&origin, || self.load_balancer(&found.id), release)
-            }),
-            Method::SetMembers => {
-                call(arguments, move |(found, pool, members): (LoadBalancer, PoolId, Vec<MemberSpec>)| {
-                    let set = || now(balancers.set_members(&found, &pool, &members));
-                    self.logged(&origin, || self.load_balancer(&found.id), set)
+            Method::ChangeListener => {
+                call(arguments, move |(found, change): (LoadBalancer, ListenerChange)| {
+                    let make = || now(balancers.change_listener(&found, &change));
+                    self.logged(&origin, || self.load_balancer(&found.id), make)
                 })
             }
             Method::ListPublicIps => {

@@ -5,11 +5,11 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::{
-    Activation, ClusterId, DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancer,
-    LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec, Owned,
-    Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolId, PortId,
-    ProjectId, PublicIp, PublicIpRequest, SecurityGroupId, ServiceProjectDriver, ServicePublicIpDriver,
-    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, Subnet, SubnetId, Vif, VifPoolDriver, VifRequest,
+    Activation, ClusterId, DriverError, ListenerChange, ListenerDriver, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Owned, Owner, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PortId, ProjectId, PublicIp, PublicIpRequest,
+    SecurityGroupId, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver, Subnet, SubnetId, Vif, VifPoolDriver, VifRequest,
 };
 
 use super::client::Client;
@@ -136,29 +136,12 @@ impl LoadBalancerDriver for SimulatedDriver {
 
 #[async_trait]
 impl ListenerDriver for SimulatedDriver {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         load_balancer: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
-        self.call(Method::EnsureListener, (load_balancer, spec)).await
-    }
-
-    async fn release_listener(
-        &self,
-        load_balancer: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        self.call(Method::ReleaseListener, (load_balancer, listener)).await
-    }
-
-    async fn set_members(
-        &self,
-        load_balancer: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        self.call(Method::SetMembers, (load_balancer, pool, members)).await
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.call(Method::ChangeListener, (load_balancer, change)).await
     }
 }
 

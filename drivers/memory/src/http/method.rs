@@ -80,12 +80,8 @@ methods! {
     GetProgress = "load_balancer/progress", Reads "look at a load balancer";
     /// [`LoadBalancerDriver::release_load_balancer`](staffetta_driver::LoadBalancerDriver::release_load_balancer).
     ReleaseLoadBalancer = "load_balancer/release_load_balancer", Changes "release a load balancer";
-    /// [`ListenerDriver::ensure_listener`](staffetta_driver::ListenerDriver::ensure_listener).
-    EnsureListener = "load_balancer/ensure_listener", Changes "make a listener";
-    /// [`ListenerDriver::release_listener`](staffetta_driver::ListenerDriver::release_listener).
-    ReleaseListener = "load_balancer/release_listener", Changes "release a listener";
-    /// [`ListenerDriver::set_members`](staffetta_driver::ListenerDriver::set_members).
-    SetMembers = "load_balancer/set_members", Changes "set the members of a pool";
+    /// [`ListenerDriver::change_listener`](staffetta_driver::ListenerDriver::change_listener).
+    ChangeListener = "load_balancer/change_listener", Changes "change a listener";
     /// [`ServicePublicIpDriver::public_ips`](staffetta_driver::ServicePublicIpDriver::public_ips).
     ListPublicIps = "service_public_ip/public_ips", Reads "list public addresses";
     /// [`ServicePublicIpDriver::acquire`](staffetta_driver::ServicePublicIpDriver::acquire).

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use staffetta_driver::{PodVifDriver, Reason};
 use staffetta_memory::http::{EffectKind, Fault, Method, ResourceKind, ServerOptions};
 
-use crate::world::{Remote, any_address, balancer, http, instant, member, owner};
+use crate::world::{HTTP, ListenerCalls, Remote, any_address, balancer, http, instant, member, owner};
 
 #[tokio::test]
 async fn each_effect_has_one_entry_that_says_what_for_whom_and_by_which_request() {
@@ -56,9 +56,8 @@ async fn the_life_of_a_service_stands_there_in_order() {
     balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
     let listener = balancers.ensure_listener(&made, &http()).await.unwrap();
     balancers.ensure_listener(&made, &http()).await.unwrap();
-    let pool = listener.pool.as_ref().unwrap().id.clone();
     for _ in 0..2 {
-        balancers.set_members(&made, &pool, &[member("10.1.0.1")]).await.unwrap();
+        balancers.set_members(&made, HTTP, &[member("10.1.0.1")]).await.unwrap();
     }
     let address = drivers.public_ips.acquire(&owner("a"), &any_address()).await.unwrap();
     drivers.public_ips.acquire(&owner("a"), &any_address()).await.unwrap();
@@ -72,13 +71,13 @@ async fn the_life_of_a_service_stands_there_in_order() {
     let calls: Vec<_> = ledger.entries().iter().map(|entry| (entry.effect, entry.call)).collect();
     let expected = [
         (EffectKind::Created, Method::EnsureLoadBalancer),
-        (EffectKind::Changed, Method::EnsureListener),
-        (EffectKind::Changed, Method::SetMembers),
+        (EffectKind::Changed, Method::ChangeListener),
+        (EffectKind::Changed, Method::ChangeListener),
         (EffectKind::Created, Method::AcquirePublicIp),
         (EffectKind::Changed, Method::AssociatePublicIp),
         (EffectKind::Changed, Method::DisassociatePublicIp),
         (EffectKind::Released, Method::ReleasePublicIp),
-        (EffectKind::Changed, Method::ReleaseListener),
+        (EffectKind::Changed, Method::ChangeListener),
         (EffectKind::Released, Method::ReleaseLoadBalancer),
     ];
     assert_eq!(calls, expected);

@@ -8,7 +8,7 @@ use staffetta_driver::{
 };
 use staffetta_memory::MemoryOptions;
 
-use crate::world::{HTTP, Place, balancer, http, instant, member, owner};
+use crate::world::{HTTP, ListenerCalls, Place, balancer, http, instant, member, owner};
 
 laws! {
     the_same_owner_gets_the_same_load_balancer,
@@ -64,9 +64,8 @@ async fn listeners_and_members_hang_on_it_as_they_were_asked_for(place: Place) {
     let dns = ListenerSpec { at: ListenerPort { protocol: Protocol::Udp, port: 53 }, settings, ..http() };
     let other = balancers.ensure_listener(&made, &dns).await.unwrap();
     assert!(dns.is_made(&other), "{other:?}");
-    let pool = listener.pool.as_ref().unwrap().id.clone();
     let specs = [member("10.1.0.1"), member("fd00::1")];
-    let members = balancers.set_members(&made, &pool, &specs).await.unwrap();
+    let members = balancers.set_members(&made, HTTP, &specs).await.unwrap();
     assert_eq!(members.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), specs);
     balancers.release_listener(&made, &other).await.unwrap();
     let tree = balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).thing;

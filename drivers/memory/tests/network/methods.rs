@@ -1,10 +1,10 @@
 //! Each method of each trait reaches its own place in the network.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
-use staffetta_driver::{Allocation, DriverError, Listener, ListenerSettings, PublicIp, Reason};
+use staffetta_driver::{Allocation, DriverError, PublicIp, Reason};
 use staffetta_memory::http::{Fault, Method};
 
-use crate::world::{Drivers, HTTP, Place, Remote, any_address, balancer, http, instant, member, owner};
+use crate::world::{Drivers, ListenerCalls, Place, Remote, any_address, balancer, http, instant, owner};
 
 #[tokio::test]
 async fn every_method_of_every_trait_meets_the_faults_of_its_own_name() {
@@ -31,8 +31,6 @@ async fn failure(drivers: &Drivers, method: Method) -> DriverError {
     let vif = there.vifs.request_vif(&request).await.unwrap();
     let spec = balancer("10.0.0.1");
     let made = there.balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap();
-    let listener = Listener { id: "l".into(), at: HTTP, settings: ListenerSettings::default(), pool: None };
-    let members = [member("10.1.0.1")];
     let ip =
         PublicIp { id: "i".into(), ip: [203, 0, 113, 2].into(), allocation: Allocation::Pool, port: None };
     let (vifs, balancers) = (&drivers.vifs, &drivers.balancers);
@@ -57,9 +55,7 @@ async fn failure(drivers: &Drivers, method: Method) -> DriverError {
         Method::ReleaseLoadBalancer => {
             balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap_err()
         }
-        Method::EnsureListener => balancers.ensure_listener(&made, &http()).await.unwrap_err(),
-        Method::ReleaseListener => balancers.release_listener(&made, &listener).await.unwrap_err(),
-        Method::SetMembers => balancers.set_members(&made, &"p".into(), &members).await.unwrap_err(),
+        Method::ChangeListener => balancers.ensure_listener(&made, &http()).await.unwrap_err(),
         Method::ListPublicIps => drivers.public_ips.public_ips(None).await.unwrap_err(),
         Method::AcquirePublicIp => drivers.public_ips.acquire(&owner("a"), &any_address()).await.unwrap_err(),
         Method::AssociatePublicIp => drivers.public_ips.associate(&ip, &"p".into()).await.unwrap_err(),

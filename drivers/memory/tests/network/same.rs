@@ -10,7 +10,9 @@ use staffetta_driver::{DriverError, Listener, LoadBalancer, LoadBalancerSpec, Pu
 use staffetta_memory::MemoryOptions;
 use staffetta_memory::http::{EffectKind, EffectLog, ResourceKind};
 
-use crate::world::{Drivers, Place, Remote, World, any_address, balancer, http, instant, member, owner};
+use crate::world::{
+    Drivers, ListenerCalls, Place, Remote, World, any_address, balancer, http, instant, member, owner,
+};
 
 /// A call. The numbers choose the cluster, the owner, and the thing among those of the answers so far.
 #[derive(Clone, Copy, Debug)]
@@ -104,10 +106,9 @@ impl Caller {
             }
             Act::SetMembers(which, number) => {
                 let (balancer, listener) = chosen(&self.listeners, which)?;
-                let pool = &listener.pool.as_ref()?.id;
                 let members = [member("10.1.0.1"), member("10.1.0.2")];
                 let balancer = &self.balancers[*balancer];
-                said(drivers.balancers.set_members(balancer, pool, &members[..number]).await)
+                said(drivers.balancers.set_members(balancer, listener.at, &members[..number]).await)
             }
             Act::ListBalancers(who) => said(drivers.balancers.load_balancers(who.map(nobody).as_ref()).await),
             Act::Acquire(who) => {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerDriver, LoadBalancerSpec, MemberSpec,
-    NoopVifPool, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolSpec,
-    Protocol, PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
+    DriverError, Listener, ListenerChange, ListenerDriver, ListenerPort, ListenerSettings, ListenerSpec,
+    LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Member, MemberSpec, NoopVifPool, Owner,
+    PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolSpec, Protocol,
+    PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver, VifPoolDriver, VifRequest,
 };
 use staffetta_memory::http::{Client, Fault, Method, Server, ServerOptions, SimulatedOptions};
@@ -22,6 +23,41 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port of a service.
 pub(crate) const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
+
+/// The changes of listeners, each with the part of the load balancer that it is about.
+pub(crate) trait ListenerCalls: ListenerDriver {
+    async fn ensure_listener(
+        &self,
+        balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        let changed = self.change_listener(balancer, &ListenerChange::Ensure(spec.clone())).await?;
+        Ok(changed.listener(spec.at).cloned().expect("it was ensured"))
+    }
+
+    async fn release_listener(
+        &self,
+        balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<Option<Listener>, DriverError> {
+        let observed = balancer.with_listener(listener.at, Some(listener.clone()));
+        let changed = self.change_listener(&observed, &ListenerChange::Release(listener.at)).await?;
+        Ok(changed.listener(listener.at).cloned())
+    }
+
+    async fn set_members(
+        &self,
+        balancer: &LoadBalancer,
+        at: ListenerPort,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        let changed =
+            self.change_listener(balancer, &ListenerChange::SetMembers(at, members.to_vec())).await?;
+        Ok(changed.listener(at).and_then(|listener| listener.pool.clone()).expect("it has a pool").members)
+    }
+}
+
+impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
 /// The place of the cloud.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,7 @@ use staffetta_driver::{SecurityGroupId, VifId};
 use super::wire::{NewPort, PortBody, TrunkBody};
 use crate::cloud::{ApiCall, Service};
 use crate::error::{Result, Step, existing};
+use crate::mark::PortMark;
 
 /// The most characters of ids in one list request. The request stays below 4 KiB, the default limit of application servers.
 const MAX_IDS: usize = 2800;
@@ -96,24 +97,33 @@ impl NeutronApi {
         existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await).map(drop)
     }
 
-    /// Deletes a port, unless it does not exist. A subport is first removed from its trunk.
+    /// Deletes a port, unless it does not exist. Neutron rejects the deletion of a subport.
     pub(crate) async fn delete_port(&self, step: Step, id: &VifId) -> Result<()> {
-        let delete = || async { existing(self.service.delete(step, format!("ports/{id}")).done().await) };
-        match delete().await {
-            Err(error) if error.is("PortInUseAsSubPort") => {
-                let has_port = |trunk: &&TrunkBody| trunk.sub_ports.iter().any(|port| port.port_id == *id);
-                for trunk in self.trunks(step).await?.iter().filter(has_port) {
-                    existing(self.remove_subports(step, &trunk.id, std::slice::from_ref(id)).await)?;
-                }
-                delete().await.map(drop)
-            }
-            result => result.map(drop),
-        }
+        existing(self.service.delete(step, format!("ports/{id}")).done().await).map(drop)
     }
 
-    /// Lists all trunks.
-    async fn trunks(&self, step: Step) -> Result<Vec<TrunkBody>> {
-        self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await
+    /// Deletes the port of a pod or a pool. A subport is first removed from the trunk in its mark or, without a mark, as Kuryr
+    /// created it, from the trunk that it is on. No other port is removed from a trunk.
+    pub(crate) async fn delete_pod_port(
+        &self,
+        step: Step,
+        id: &VifId,
+        mark: Option<&PortMark>,
+    ) -> Result<()> {
+        let may_be_subport = mark.is_none_or(|mark| mark.trunk().is_some());
+        match self.delete_port(step, id).await {
+            Err(error) if error.is("PortInUseAsSubPort") && may_be_subport => {}
+            result => return result,
+        }
+        let trunks = match mark.and_then(PortMark::trunk) {
+            Some((trunk, _)) => self.trunks_by_id(step, &[trunk.to_owned()]).await?,
+            None => self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await?,
+        };
+        let has_port = |trunk: &&TrunkBody| trunk.sub_ports.iter().any(|port| port.port_id == *id);
+        for trunk in trunks.iter().filter(has_port) {
+            existing(self.remove_subports(step, &trunk.id, std::slice::from_ref(id)).await)?;
+        }
+        self.delete_port(step, id).await
     }
 
     /// The existing trunks among these ids, in any order.

@@ -308,9 +308,9 @@ impl MarkedPorts {
         Ok(pooled.collect())
     }
 
-    /// Deletes a port, unless it does not exist.
+    /// Deletes a port, unless it does not exist. A subport is first removed from its trunk.
     pub(crate) async fn delete(&self, id: &VifId) -> Result<()> {
-        self.neutron.delete_port("delete a port", id).await?;
+        self.neutron.delete_pod_port("delete a port", id, self.recorded(id).as_ref()).await?;
         self.records.remove(id);
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Changes of listeners, pools and members: one change for each call, since each makes the load balancer immutable for a while.
+//! Changes of listeners, pools and members: one request for each call, since each makes the load balancer immutable for a while.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, Member,
-    MemberSpec, Pool, PoolId, Reason,
+    DriverError, Listener, ListenerChange, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer,
+    LoadBalancerId, Member, MemberSpec, Pool, PoolId, Reason,
 };
 
 use super::LbaasV2Driver;
@@ -18,16 +18,37 @@ use crate::text::is_well_formed;
 
 #[async_trait]
 impl ListenerDriver for LbaasV2Driver {
-    /// Makes the first change of a listener or its pool that differs from the spec. Members are compared by the caller.
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         load_balancer: &LoadBalancer,
+        change: &ListenerChange,
+    ) -> DriverResult<LoadBalancer> {
+        let at = change.at();
+        let listener = match (change, load_balancer.listener(at)) {
+            (ListenerChange::SetMembers(_, members), found) => {
+                Some(self.set_members(load_balancer, at, found, members).await?)
+            }
+            (ListenerChange::Release(_), Some(found)) => self.release(load_balancer, found).await?,
+            (ListenerChange::Release(_), None) => None,
+            (ListenerChange::Ensure(spec), Some(found)) => {
+                Some(self.update_listener(load_balancer, found.clone(), spec).await?)
+            }
+            (ListenerChange::Ensure(spec), None) => Some(self.create_listener(load_balancer, spec).await?),
+        };
+        Ok(load_balancer.with_listener(at, listener))
+    }
+}
+
+impl LbaasV2Driver {
+    /// Makes the first difference of a listener or its pool from the spec: its settings, its pool, the settings of that, its
+    /// monitor. Members are compared by the caller.
+    async fn update_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        mut listener: Listener,
         spec: &ListenerSpec,
     ) -> DriverResult<Listener> {
-        let (id, name) = (&load_balancer.id, request::name(&load_balancer.name, spec.at));
-        let Some(mut listener) = load_balancer.listener(spec.at).cloned() else {
-            return self.create_listener(load_balancer, &name, spec).await;
-        };
+        let id = &load_balancer.id;
         if !has_well_formed_ids(&listener) {
             let detail = format!("the listener {}", spec.at);
             return Err(DriverError::new(Reason::NotFound, ListenerBody::UPDATE).detail(detail));
@@ -39,7 +60,7 @@ impl ListenerDriver for LbaasV2Driver {
             return Ok(Listener { settings: spec.settings.clone(), ..listener });
         }
         let Some(pool) = &mut listener.pool else {
-            listener.pool = Some(self.add_pool(load_balancer, &listener, &name, spec).await?);
+            listener.pool = Some(self.add_pool(load_balancer, &listener, spec).await?);
             return Ok(listener);
         };
         let (settings, wanted) = (&mut pool.settings, &spec.pool.settings);
@@ -55,7 +76,9 @@ impl ListenerDriver for LbaasV2Driver {
         Ok(listener)
     }
 
-    async fn release_listener(
+    /// Deletes the pool of a listener, or a listener without a pool. Returns the rest, which is deleted as soon as the load
+    /// balancer accepts that.
+    async fn release(
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
@@ -70,7 +93,6 @@ impl ListenerDriver for LbaasV2Driver {
             let existed = self.provisioning.delete_part(id, STEP, call).await?;
             self.cache.members.remove(&pool.id);
             if existed {
-                // The listener is deleted as soon as the load balancer accepts that.
                 return Ok(Some(Listener { pool: None, ..listener.clone() }));
             }
         }
@@ -78,41 +100,40 @@ impl ListenerDriver for LbaasV2Driver {
         self.provisioning.delete_part(id, STEP, call).await.map(|_| None)
     }
 
-    /// Replaces the members of a pool and returns them with their ids, which are read only if a member is new. Octavia never changes
-    /// the subnet of a member, so one whose subnet differs is removed first and missing in the result.
+    /// Replaces the members of a listener's pool, and reads their ids only if one is new. Octavia never changes the subnet of a
+    /// member, so one whose subnet differs is removed first and missing in the result.
     async fn set_members(
         &self,
         load_balancer: &LoadBalancer,
-        pool: &PoolId,
+        at: ListenerPort,
+        listener: Option<&Listener>,
         members: &[MemberSpec],
-    ) -> DriverResult<Vec<Member>> {
+    ) -> DriverResult<Listener> {
         const STEP: &str = "set the members of a pool";
-        let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
-        if !is_well_formed(pool.as_str()) {
-            return Err(missing());
-        }
-        let pools = load_balancer.listeners.iter().filter_map(|listener| listener.pool.as_ref());
-        let existing: Vec<&Member> =
-            pools.filter(|found| found.id == *pool).flat_map(|found| &found.members).collect();
+        let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("the pool of {at}"));
+        let mut listener =
+            listener.filter(|found| has_well_formed_ids(found)).cloned().ok_or_else(missing)?;
+        let pool = listener.pool.as_mut().ok_or_else(missing)?;
         let find = |wanted: &MemberSpec| {
-            existing.iter().find(|member| (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port))
+            pool.members.iter().find(|member| (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port))
         };
         let keeps_subnet =
             |spec: &&MemberSpec| find(spec).is_none_or(|found| found.spec.subnet == spec.subnet);
         let wanted: Vec<&MemberSpec> = members.iter().filter(keeps_subnet).collect();
         let bodies: Vec<Value> = wanted.iter().map(|spec| request::member(spec)).collect();
         // Whatever comes of the call, the cached members may be outdated.
-        self.cache.members.remove(pool);
-        self.provisioning.change(&load_balancer.id, STEP, self.octavia.set_members(pool, &bodies)).await?;
+        self.cache.members.remove(&pool.id);
+        let call = self.octavia.set_members(&pool.id, &bodies);
+        self.provisioning.change(&load_balancer.id, STEP, call).await?;
         let known = wanted.iter().map(|spec| {
             let found = find(spec).filter(|member| is_well_formed(member.id.as_str()))?;
             Some(Member { id: found.id.clone(), spec: (*spec).clone() })
         });
-        let members = if let Some(known) = known.collect::<Option<Vec<_>>>() {
+        pool.members = if let Some(known) = known.collect::<Option<Vec<_>>>() {
             known
         } else {
             // The members are set, and are not set again because their ids could not be read.
-            let read = self.octavia.members(pool).await;
+            let read = self.octavia.members(&pool.id).await;
             let read = read.map_err(|error| DriverError::from(error).maybe_applied())?;
             let mut bodies = read.ok_or_else(missing)?;
             // A removed member is listed until it is deleted.
@@ -121,20 +142,14 @@ impl ListenerDriver for LbaasV2Driver {
             });
             tree::members(&bodies, &load_balancer.subnet)
         };
-        self.cache.members.insert(pool.clone(), members.clone());
-        Ok(members)
+        self.cache.members.insert(pool.id.clone(), pool.members.clone());
+        Ok(listener)
     }
-}
 
-impl LbaasV2Driver {
-    async fn create_listener(
-        &self,
-        balancer: &LoadBalancer,
-        name: &str,
-        spec: &ListenerSpec,
-    ) -> DriverResult<Listener> {
+    async fn create_listener(&self, balancer: &LoadBalancer, spec: &ListenerSpec) -> DriverResult<Listener> {
         const STEP: &str = ListenerBody::CREATE;
-        let body = merged(request::listener(name, spec), json!({ "loadbalancer_id": balancer.id }));
+        let name = request::name(&balancer.name, spec.at);
+        let body = merged(request::listener(&name, spec), json!({ "loadbalancer_id": balancer.id }));
         match self.provisioning.change(&balancer.id, STEP, self.octavia.create(body, 0)).await {
             Ok(body) => tree::listener(&body, None).ok_or_else(|| {
                 DriverError::new(Reason::Unavailable, STEP).detail("Octavia created another protocol")
@@ -164,11 +179,11 @@ impl LbaasV2Driver {
         &self,
         balancer: &LoadBalancer,
         listener: &Listener,
-        name: &str,
         spec: &ListenerSpec,
     ) -> DriverResult<Pool> {
         const ATTACH: &str = "attach a pool to a listener";
-        if let Some(pool) = self.detached_pool(balancer, name, spec.at).await? {
+        let name = request::name(&balancer.name, spec.at);
+        if let Some(pool) = self.detached_pool(balancer, &name, spec.at).await? {
             let update = json!({ "default_pool_id": pool });
             let call = self.octavia.update::<ListenerBody>(listener.id.as_str(), &update).done();
             self.provisioning.change(&balancer.id, ATTACH, call).await?;
@@ -177,7 +192,7 @@ impl LbaasV2Driver {
             return pool.ok_or_else(|| DriverError::new(Reason::NotFound, ATTACH).detail("it was deleted"));
         }
         // Octavia accepts neither members nor a monitor in the creation of a single pool.
-        let body = merged(request::pool(name, spec), json!({ "listener_id": listener.id }));
+        let body = merged(request::pool(&name, spec), json!({ "listener_id": listener.id }));
         let call = self.octavia.create(body, 0);
         let body = self.provisioning.change(&balancer.id, PoolBody::CREATE, call).await?;
         Ok(tree::pool(&body, None, Vec::new()))

@@ -40,7 +40,7 @@ use self::vip_port::VipPorts;
 use crate::cloud::Cloud;
 
 pub use self::member_subnets::MemberSubnets;
-pub use self::options::{LbAlgorithm, MemberMode, OctaviaDefaults};
+pub use self::options::{MemberMode, OctaviaDefaults};
 
 /// The driver `lbaasv2`: load balancers in Octavia.
 pub struct LbaasV2Driver {
@@ -69,7 +69,7 @@ impl LbaasV2Driver {
             ports: VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone()),
             choices: Choices {
                 provider,
-                algorithm: options.lb_algorithm.into(),
+                algorithm: options.lb_algorithm,
                 timeouts: options.timeouts(),
                 guards: options.enforce_sg_rules,
             },

@@ -15,7 +15,7 @@ pub struct OctaviaDefaults {
     /// the service's ports. With the provider `ovn`, neither has an effect.
     pub enforce_sg_rules: bool,
     /// The algorithm of pools. The provider `ovn` supports only `SOURCE_IP_PORT`, and gets it.
-    pub lb_algorithm: LbAlgorithm,
+    pub lb_algorithm: Algorithm,
     /// The inactivity time-out of clients, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-client-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
@@ -39,21 +39,6 @@ pub enum MemberMode {
     L3,
 }
 
-/// The algorithm of pools, as a configuration value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum LbAlgorithm {
-    /// In turn.
-    #[default]
-    RoundRobin,
-    /// The member with the fewest connections.
-    LeastConnections,
-    /// By the client's address.
-    SourceIp,
-    /// By the addresses and ports of both ends.
-    SourceIpPort,
-}
-
 /// The default time-out of Octavia, in milliseconds.
 const TIMEOUT: u32 = 50_000;
 
@@ -62,7 +47,7 @@ impl Default for OctaviaDefaults {
         Self {
             member_mode: MemberMode::default(),
             enforce_sg_rules: true,
-            lb_algorithm: LbAlgorithm::default(),
+            lb_algorithm: Algorithm::default(),
             timeout_client_data: 0,
             timeout_member_data: 0,
             own_vip_port: false,
@@ -75,16 +60,5 @@ impl OctaviaDefaults {
     pub(super) fn timeouts(&self) -> (u32, u32) {
         let or_octavias = |timeout| if timeout == 0 { TIMEOUT } else { timeout };
         (or_octavias(self.timeout_client_data), or_octavias(self.timeout_member_data))
-    }
-}
-
-impl From<LbAlgorithm> for Algorithm {
-    fn from(algorithm: LbAlgorithm) -> Self {
-        match algorithm {
-            LbAlgorithm::RoundRobin => Self::RoundRobin,
-            LbAlgorithm::LeastConnections => Self::LeastConnections,
-            LbAlgorithm::SourceIp => Self::SourceIp,
-            LbAlgorithm::SourceIpPort => Self::SourceIpPort,
-        }
     }
 }

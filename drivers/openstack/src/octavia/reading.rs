@@ -86,7 +86,7 @@ impl LbaasV2Driver {
     /// Reads the listeners of each of these load balancers, in their order, sorted by protocol and port.
     async fn listeners(&self, bodies: &[LoadBalancerBody]) -> DriverResult<Vec<Vec<Listener>>> {
         let Some(scope) = scope(bodies) else { return Ok(Vec::new()) };
-        let (listeners, pools) = futures_util::try_join!(
+        let (listeners, pools) = tokio::try_join!(
             self.octavia.list::<ListenerBody>(
                 "list the listeners of this cluster",
                 &scope,

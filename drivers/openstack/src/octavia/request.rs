@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerSpec, MemberSpec,
-    PoolSettings, Protocol, SessionPersistence,
+    HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerSpec, MemberSpec, PoolSettings,
+    Protocol, SessionPersistence,
 };
 
 use super::wire::PersistenceBody;
@@ -72,7 +72,7 @@ fn pool_update(existing: &PoolSettings, wanted: &PoolSettings) -> Value {
         persistence_timeout: timeout_s,
     };
     let mut body = json!({
-        "lb_algorithm": wanted.algorithm.unwrap_or(Algorithm::RoundRobin).name(),
+        "lb_algorithm": wanted.algorithm.unwrap_or_default(),
         "session_persistence": wanted.persistence.map(persistence),
     });
     if existing.disabled {

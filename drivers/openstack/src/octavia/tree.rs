@@ -86,7 +86,7 @@ pub(super) fn pool(body: &PoolBody, monitor: Option<&MonitorBody>, members: Vec<
     let persistence = body.session_persistence.as_ref().filter(|persistence| persistence.kind == SOURCE_IP);
     let monitor = monitor.filter(|monitor| monitor.admin_state_up != Some(false));
     let settings = PoolSettings {
-        algorithm: body.lb_algorithm.parse().ok(),
+        algorithm: serde_json::from_value(body.lb_algorithm.as_str().into()).ok(),
         persistence: persistence
             .map(|persistence| SessionPersistence { timeout_s: persistence.persistence_timeout }),
         monitor: monitor.map(|&MonitorBody { delay, timeout, max_retries, .. }| HealthMonitor {

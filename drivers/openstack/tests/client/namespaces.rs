@@ -229,15 +229,19 @@ async fn the_port_of_a_pod_stays_and_keeps_the_network_of_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_port_that_hangs_on_a_trunk_is_detached_before_it_goes() {
-    let (neutron, server) = Neutron::start().await;
-    let driver = driver(&server, "east");
-    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
-    neutron.port("staffetta:cluster=east batch=1-1");
-    let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
-    neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
-    driver.release_network(&owner("shop")).await.unwrap();
-    assert_eq!(neutron.counts(), [0, 0, 0]);
+async fn a_port_is_removed_from_the_trunk_in_its_mark_before_it_is_deleted_and_from_no_other_trunk() {
+    for (nesting, is_deleted) in [("host=10.2.0.1 trunk=trunk ", true), ("", false)] {
+        let (neutron, server) = Neutron::start().await;
+        let driver = driver(&server, "east");
+        driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+        neutron.port(&format!("staffetta:cluster=east {nesting}batch=1-1"));
+        let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
+        neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
+        let released = driver.release_network(&owner("shop")).await;
+        assert_eq!(released.is_ok(), is_deleted, "{released:?}");
+        assert_eq!(neutron.things("trunks")[0]["sub_ports"].as_array().unwrap().is_empty(), is_deleted);
+        assert_eq!(neutron.counts() == [0, 0, 0], is_deleted);
+    }
 }
 
 #[tokio::test]

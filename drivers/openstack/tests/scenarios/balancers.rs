@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, Listener, ListenerDriver, ListenerPort, ListenerSettings, ListenerSpec,
-    LoadBalancer, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec, MemberSpec,
-    NetworkPolicyDriver, Owned, PoolSettings, PoolSpec, Protocol, ProvisioningStatus, Reason,
-    SessionPersistence, Subnet,
+    Algorithm, DriverError, HealthMonitor, Listener, ListenerChange, ListenerDriver, ListenerPort,
+    ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec,
+    Member, MemberSpec, NetworkPolicyDriver, Owned, PoolSettings, PoolSpec, Protocol, ProvisioningStatus,
+    Reason, SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
@@ -15,6 +15,41 @@ use super::world::{World, text, within};
 pub(crate) const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
 const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
 const DIAMETER: ListenerPort = ListenerPort { protocol: Protocol::Sctp, port: 3868 };
+
+/// The changes of listeners, each with the part of the load balancer that it is about.
+pub(crate) trait ListenerCalls: ListenerDriver {
+    async fn ensure_listener(
+        &self,
+        balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        let changed = self.change_listener(balancer, &ListenerChange::Ensure(spec.clone())).await?;
+        Ok(changed.listener(spec.at).cloned().expect("it was ensured"))
+    }
+
+    async fn release_listener(
+        &self,
+        balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<Option<Listener>, DriverError> {
+        let observed = balancer.with_listener(listener.at, Some(listener.clone()));
+        let changed = self.change_listener(&observed, &ListenerChange::Release(listener.at)).await?;
+        Ok(changed.listener(listener.at).cloned())
+    }
+
+    async fn set_members(
+        &self,
+        balancer: &LoadBalancer,
+        at: ListenerPort,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        let changed =
+            self.change_listener(balancer, &ListenerChange::SetMembers(at, members.to_vec())).await?;
+        Ok(changed.listener(at).and_then(|listener| listener.pool.clone()).expect("it has a pool").members)
+    }
+}
+
+impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
 /// Waits until the load balancer takes changes, as the handler does.
 pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> LoadBalancerProgress {
@@ -30,9 +65,7 @@ pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> 
 }
 
 /// Asks again as long as the load balancer is busy, and no sooner than it is told to.
-pub(crate) async fn patiently<T>(
-    mut ask: impl AsyncFnMut() -> Result<T, staffetta_driver::DriverError>,
-) -> T {
+pub(crate) async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, DriverError>) -> T {
     within(async {
         loop {
             match ask().await {
@@ -143,11 +176,11 @@ pub(crate) async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_id
     let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     let pool = made.listeners[0].pool.clone().unwrap();
-    let busy = driver.set_members(&made, &pool.id, &members(&subnet, &[2, 3])).await.unwrap_err();
+    let busy = driver.set_members(&made, HTTP, &members(&subnet, &[2, 3])).await.unwrap_err();
     assert_eq!((busy.reason(), busy.retry_after().is_some()), (Reason::Conflict, true), "{busy}");
     let wanted = members(&subnet, &[2, 3]);
-    let set = patiently(async || driver.set_members(&made, &pool.id, &wanted).await).await;
-    let id = |found: &[staffetta_driver::Member], last: u8| {
+    let set = patiently(async || driver.set_members(&made, HTTP, &wanted).await).await;
+    let id = |found: &[Member], last: u8| {
         let found = found.iter().find(|member| member.spec.ip == std::net::IpAddr::from([10, 1, 0, last]));
         found.map(|member| member.id.clone())
     };
@@ -161,7 +194,7 @@ pub(crate) async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_id
         set.sort_by_key(|member| member.spec.ip);
         assert_eq!(stands, set);
     }
-    let none = patiently(async || driver.set_members(&made, &pool.id, &[]).await).await;
+    let none = patiently(async || driver.set_members(&made, HTTP, &[]).await).await;
     assert_eq!(none, []);
 }
 
@@ -354,8 +387,7 @@ pub(crate) async fn what_somebody_removed_is_told_and_can_be_made_again(world: &
     })
     .await;
     assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::NotFound);
-    let pool = &made.listeners[0].pool.as_ref().unwrap().id;
-    assert_eq!(driver.set_members(&made, pool, &[]).await.unwrap_err().reason(), Reason::NotFound);
+    assert_eq!(driver.set_members(&made, HTTP, &[]).await.unwrap_err().reason(), Reason::NotFound);
     assert_eq!(driver.load_balancers(None).await.unwrap(), []);
     let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert!(again.id != made.id && asked(&again) == spec.listeners);

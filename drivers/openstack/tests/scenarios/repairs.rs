@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{HealthMonitor, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver};
+use staffetta_driver::{HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDriver};
 use staffetta_openstack::OctaviaDefaults;
 
 use super::balancers::{
-    HTTP, asked, listener, members, only, patiently, settled, spec, until_active, until_made,
+    HTTP, ListenerCalls, asked, listener, members, only, patiently, settled, spec, until_active, until_made,
 };
 use super::world::{World, text};
 
@@ -104,7 +104,7 @@ pub(crate) async fn a_member_that_somebody_switched_off_is_switched_on_by_the_ne
     until_active(world, &made).await;
     assert_eq!(asked(&only(&driver).await), wanted.listeners, "no list tells of it");
     let more = members(&subnet, &[1, 2, 3]);
-    patiently(async || driver.set_members(&made, &pool.id, &more).await).await;
+    patiently(async || driver.set_members(&made, HTTP, &more).await).await;
     settled(&driver, &made).await;
     let (_, told) = world.balance(Method::GET, &path, &Value::Null).await;
     let found = told["members"].as_array().unwrap().iter().find(|member| member["id"] == one.as_str());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    Allocation, DriverError, ListenerPort, LoadBalancerDriver, LoadBalancerProgress, Owner,
-    ProvisioningStatus, PublicIp, Reason, ServicePublicIpDriver,
+    Allocation, DriverError, ListenerChange, ListenerPort, ListenerSpec, LoadBalancerDriver,
+    LoadBalancerProgress, Owner, ProvisioningStatus, PublicIp, Reason, ServicePublicIpDriver,
 };
 
 use super::desired::DesiredState;
@@ -21,7 +21,7 @@ use crate::step_error::StepContext;
 const MAX_ROUNDS: u32 = 8;
 
 /// The step that a failed call for the load balancer is reported with.
-const LOAD_BALANCER_STEP: &str = "bring the load balancer to what the service wants";
+pub(super) const LOAD_BALANCER_STEP: &str = "bring the load balancer to what the service wants";
 
 /// The step that a failed call for the public address is reported with.
 const PUBLIC_IP_STEP: &str = "bring the public address to what the service wants";
@@ -158,7 +158,7 @@ impl Reconciliation<'_> {
         for surplus in load_balancers {
             let driver = &self.drivers.load_balancer;
             let released = driver.release_load_balancer(self.owner, &surplus.thing.id).await;
-            released.step(LOAD_BALANCER_STEP).map_err(LbError::LoadBalancer)?;
+            released.step(LOAD_BALANCER_STEP)?;
         }
         for surplus in public_ips {
             let released = self.drivers.public_ip.release(self.owner, &surplus.thing).await;
@@ -189,7 +189,7 @@ impl Reconciliation<'_> {
         }
         let mut refused = None;
         for step in steps {
-            if refused.is_some() && !matches!(step, LbStep::EnsureListener(_)) {
+            if refused.is_some() && !matches!(step, LbStep::ChangeListener(ListenerChange::Ensure(_))) {
                 break;
             }
             if step.changes_load_balancer() {
@@ -202,15 +202,17 @@ impl Reconciliation<'_> {
             if !executed.as_ref().is_err_and(DriverError::ambiguous) {
                 self.record_state();
             }
-            match (executed, &step) {
-                (Ok(()), _) => {}
-                (Err(error), LbStep::EnsureListener(spec)) if error.reason() == Reason::Unsupported => {
-                    self.skip_listener(spec.at, error);
+            let Err(error) = executed else { continue };
+            match &step {
+                LbStep::ChangeListener(ListenerChange::Ensure(ListenerSpec { at, .. }))
+                    if error.reason() == Reason::Unsupported =>
+                {
+                    self.skip_listener(*at, error);
                 }
-                (Err(error), LbStep::EnsureListener(_)) if is_specific(&error) => {
+                LbStep::ChangeListener(ListenerChange::Ensure(_)) if is_specific(&error) => {
                     refused = refused.or(Some(Interruption::Failed(step, error)));
                 }
-                (Err(error), _) => return Err(self.interrupted(step, error)),
+                _ => return Err(self.interrupted(step, error)),
             }
         }
         refused.map_or(Ok(()), Err)
@@ -298,7 +300,7 @@ impl Reconciliation<'_> {
 /// The error for a failed step.
 fn failed(step: &LbStep, error: DriverError) -> Result<(), LbError> {
     if step.changes_load_balancer() {
-        Err(error).step(LOAD_BALANCER_STEP).map_err(LbError::LoadBalancer)
+        Ok(Err(error).step(LOAD_BALANCER_STEP)?)
     } else {
         Err(error).step(PUBLIC_IP_STEP).map_err(LbError::PublicIp)
     }

@@ -34,13 +34,10 @@ pub enum LbError {
         /// The kind of value expected.
         expected: &'static str,
     },
-    /// An annotation, the ownership marks or `Endpoints` could not be read, or the service could
-    /// not be written.
+    /// An annotation, the ownership marks or `Endpoints` could not be read, the load balancer could
+    /// not be created, changed or released, or the service could not be written.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The load balancer could not be created, changed or released.
-    #[error(transparent)]
-    LoadBalancer(StepError),
     /// The load balancer is processing its last change.
     #[error("the load balancer is busy with its last change")]
     Pending {
@@ -109,7 +106,7 @@ impl LbError {
     /// The failed call; none where the service, the load balancer or the driver is at fault.
     fn call(&self) -> Option<&dyn Failure> {
         match self {
-            Self::Step(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => Some(error),
+            Self::Step(error) | Self::PublicIp(error) => Some(error),
             Self::Service { source, .. } => Some(&**source),
             Self::Outdated
             | Self::Field { .. }
@@ -140,9 +137,7 @@ impl Failure for LbError {
         let (report_after, queued) = match self {
             Self::Outdated => (SPEC_PATIENCE, false),
             Self::Pending { .. } => (Duration::MAX, false),
-            Self::LoadBalancer(error) if error.driver_reason() == Some(Reason::Queued) => {
-                (QUEUE_PATIENCE, true)
-            }
+            Self::Step(error) if error.driver_reason() == Some(Reason::Queued) => (QUEUE_PATIENCE, true),
             Self::Service { source, .. } => return source.pending(),
             _ => return None,
         };

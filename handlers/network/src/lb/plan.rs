@@ -1,8 +1,8 @@
 //! The steps from the observed to the desired state of a load balancer: a pure function.
 
 use staffetta_driver::{
-    Allocation, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, MemberSpec, ProvisioningStatus,
-    PublicIp, PublicIpId,
+    Allocation, ListenerChange, ListenerSpec, LoadBalancer, LoadBalancerId, ProvisioningStatus, PublicIp,
+    PublicIpId,
 };
 
 use super::desired::{DesiredState, PublicAddress};
@@ -14,16 +14,11 @@ pub(super) enum LbStep {
     DisassociatePublicIp,
     ReleasePublicIp,
     ReleaseLoadBalancer,
-    /// Releases the pool, and then the listener.
-    ReleaseListener(ListenerPort),
     /// Creates a missing load balancer with its listeners, pools and members.
     EnsureLoadBalancer {
         adopt: Option<LoadBalancerId>,
     },
-    /// Ensures a listener, its pool and their settings. A missing one is created with its members.
-    EnsureListener(ListenerSpec),
-    /// Replaces all members of the listener's pool.
-    SetMembers(ListenerPort, Vec<MemberSpec>),
+    ChangeListener(ListenerChange),
     AcquirePublicIp {
         address: PublicAddress,
         adopt: Option<PublicIpId>,
@@ -112,12 +107,13 @@ fn changes(found: &LoadBalancer, desired: &DesiredState) -> Vec<LbStep> {
         let mut present: Vec<_> = pool.members.iter().map(|member| &member.spec).collect();
         present.sort();
         if !present.into_iter().eq(&desired.members) {
-            steps.push(LbStep::SetMembers(*at, desired.members.clone()));
+            let change = ListenerChange::SetMembers(*at, desired.members.clone());
+            steps.push(LbStep::ChangeListener(change));
         }
     }
     let surplus = found.listeners.iter().map(|listener| listener.at);
     let surplus = surplus.filter(|at| listeners.iter().all(|listener| listener.at != *at));
-    steps.extend(surplus.map(LbStep::ReleaseListener));
+    steps.extend(surplus.map(|at| LbStep::ChangeListener(ListenerChange::Release(at))));
     // Security groups are removed before source ranges are set, because a provider may not allow
     // both.
     let groups = desired.load_balancer.security_groups.as_ref();
@@ -125,8 +121,8 @@ fn changes(found: &LoadBalancer, desired: &DesiredState) -> Vec<LbStep> {
         steps.push(LbStep::EnsureLoadBalancer { adopt: None });
     }
     let is_made = |spec: &ListenerSpec| found.listener(spec.at).is_some_and(|present| spec.is_made(present));
-    let missing = listeners.iter().filter(|spec| !is_made(spec));
-    steps.extend(missing.cloned().map(LbStep::EnsureListener));
+    let missing = listeners.iter().filter(|spec| !is_made(spec)).cloned();
+    steps.extend(missing.map(|spec| LbStep::ChangeListener(ListenerChange::Ensure(spec))));
     steps
 }
 

@@ -7,7 +7,7 @@ use staffetta_driver::{LoadBalancer, NormalizedSpec, Owner};
 use staffetta_handler::{Failure, Identity, MetadataPatch, Tombstone};
 
 use super::annotation::{self, STATE_ANNOTATION};
-use super::apply::Reconciliation;
+use super::apply::{LOAD_BALANCER_STEP, Reconciliation};
 use super::desired::DesiredState;
 use super::endpoints::ServiceKey;
 use super::error::LbError;
@@ -80,8 +80,7 @@ impl LbHandler {
         let desired = DesiredState::of(owner, spec, (&settings, &self.options), &endpoints);
         let desired = desired.keep_members_of_renamed_ports(spec, &endpoints, published);
         let feasible = self.drivers.load_balancer.normalize(desired.load_balancer).await;
-        let feasible = feasible.step("bring the load balancer to what the service wants");
-        let NormalizedSpec { spec, without } = feasible.map_err(LbError::LoadBalancer)?;
+        let NormalizedSpec { spec, without } = feasible.step(LOAD_BALANCER_STEP)?;
         let missing = without.join(", no ");
         let text = format!("the load balancer has no {missing}; it works without");
         let condition = (!without.is_empty()).then_some(text);

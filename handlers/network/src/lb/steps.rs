@@ -1,8 +1,8 @@
 //! Executes one step of a plan: calls the driver and updates the observed state.
 
 use staffetta_driver::{
-    Allocation, DriverError, Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId,
-    LoadBalancerSpec, MemberSpec, ProvisioningStatus, PublicIpId, PublicIpRequest,
+    Allocation, DriverError, LoadBalancerId, LoadBalancerSpec, ProvisioningStatus, PublicIpId,
+    PublicIpRequest,
 };
 
 use super::apply::Reconciliation;
@@ -10,8 +10,7 @@ use super::desired::PublicAddress;
 use super::plan::LbStep;
 
 impl Reconciliation<'_> {
-    /// Executes one step. After a change, the load balancer counts as pending until its driver
-    /// reports otherwise.
+    /// Executes one step.
     pub(super) async fn execute(&mut self, step: &LbStep) -> Result<(), DriverError> {
         let public_ips = &self.drivers.public_ip;
         match step {
@@ -37,9 +36,12 @@ impl Reconciliation<'_> {
                 self.was_active = false;
             }
             LbStep::EnsureLoadBalancer { adopt } => self.ensure_load_balancer(adopt.as_ref()).await?,
-            LbStep::EnsureListener(spec) => self.ensure_listener(spec).await?,
-            LbStep::ReleaseListener(at) => self.release_listener(*at).await?,
-            LbStep::SetMembers(at, members) => self.set_members(*at, members).await?,
+            LbStep::ChangeListener(change) => {
+                if let Some(found) = &self.state.load_balancer {
+                    let changed = self.drivers.load_balancer.change_listener(found, change).await?;
+                    self.state.load_balancer = Some(changed);
+                }
+            }
             LbStep::AcquirePublicIp { address, adopt } => self.acquire(*address, adopt.as_ref()).await?,
             LbStep::AssociatePublicIp => {
                 let port = self.state.load_balancer.as_ref().map(|found| found.port.clone());
@@ -68,46 +70,6 @@ impl Reconciliation<'_> {
         Ok(())
     }
 
-    /// Ensures a listener with its pool and replaces it in the state.
-    async fn ensure_listener(&mut self, spec: &ListenerSpec) -> Result<(), DriverError> {
-        let Some(load_balancer) = &mut self.state.load_balancer else { return Ok(()) };
-        let listener = self.drivers.load_balancer.ensure_listener(load_balancer, spec).await?;
-        load_balancer.listeners.retain(|present| present.at != spec.at);
-        load_balancer.listeners.push(listener);
-        load_balancer.status = ProvisioningStatus::Pending;
-        Ok(())
-    }
-
-    /// Releases a listener. A driver that releases it in parts returns the remaining part.
-    async fn release_listener(&mut self, at: ListenerPort) -> Result<(), DriverError> {
-        let remaining = match self.listener(at) {
-            Some((load_balancer, listener)) => {
-                self.drivers.load_balancer.release_listener(load_balancer, listener).await?
-            }
-            None => None,
-        };
-        if let Some(load_balancer) = &mut self.state.load_balancer {
-            load_balancer.listeners.retain(|listener| listener.at != at);
-            load_balancer.listeners.extend(remaining);
-            load_balancer.status = ProvisioningStatus::Pending;
-        }
-        Ok(())
-    }
-
-    /// Replaces the members of a listener's pool.
-    async fn set_members(&mut self, at: ListenerPort, members: &[MemberSpec]) -> Result<(), DriverError> {
-        let Some((load_balancer, listener)) = self.listener(at) else { return Ok(()) };
-        let Some(pool) = &listener.pool else { return Ok(()) };
-        let members = self.drivers.load_balancer.set_members(load_balancer, &pool.id, members).await?;
-        self.state.set_status(ProvisioningStatus::Pending);
-        let mut listeners = self.state.load_balancer.iter_mut().flat_map(|found| &mut found.listeners);
-        let listener = listeners.find(|listener| listener.at == at);
-        if let Some(pool) = listener.and_then(|listener| listener.pool.as_mut()) {
-            pool.members = members;
-        }
-        Ok(())
-    }
-
     /// Acquires or adopts a public address for the port of the load balancer.
     async fn acquire(
         &mut self,
@@ -127,11 +89,5 @@ impl Reconciliation<'_> {
         self.state.public_ip = Some(self.drivers.public_ip.acquire(self.owner, &request).await?);
         self.state.unmarked = false;
         Ok(())
-    }
-
-    /// The observed load balancer and its listener at this port.
-    fn listener(&self, at: ListenerPort) -> Option<(&LoadBalancer, &Listener)> {
-        let load_balancer = self.state.load_balancer.as_ref()?;
-        Some((load_balancer, load_balancer.listener(at)?))
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use reqwest::Method;
 use staffetta_driver::{
-    ListenerDriver, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec, ProvisioningStatus, Reason,
+    Algorithm, HealthMonitor, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerProgress,
+    LoadBalancerSpec, ProvisioningStatus, Reason,
 };
 use staffetta_openstack::OctaviaDefaults;
 use tokio::sync::mpsc;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 use super::{asked_of_octavia, listeners, made, numbered, started};
 use crate::PROJECT;
 use crate::fake::Fault;
-use crate::scenarios::balancers::{asked, members, patiently, settled, spec};
+use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, settled, spec};
 
 #[tokio::test]
 async fn a_load_balancer_costs_one_call_and_a_change_of_its_members_one_and_a_look_at_new_ids() {
@@ -24,11 +25,10 @@ async fn a_load_balancer_costs_one_call_and_a_change_of_its_members_one_and_a_lo
     assert_eq!(asked_of_octavia(&fake), ["POST loadbalancers"]);
     settled(&driver, &made).await;
     fake.requests();
-    let pool = made.listeners[0].pool.clone().unwrap();
-    let fewer = driver.set_members(&made, &pool.id, &members(&subnet, &[1, 2])).await.unwrap();
+    let fewer = driver.set_members(&made, HTTP, &members(&subnet, &[1, 2])).await.unwrap();
     assert_eq!((asked_of_octavia(&fake), fewer.len()), (vec!["PUT pools/members".to_owned()], 2));
     let wanted = members(&subnet, &[1, 4]);
-    patiently(async || driver.set_members(&made, &pool.id, &wanted).await).await;
+    patiently(async || driver.set_members(&made, HTTP, &wanted).await).await;
     let asked = asked_of_octavia(&fake);
     assert_eq!(asked.iter().filter(|call| *call == "PUT pools/members").count(), 1, "{asked:?}");
 }
@@ -132,13 +132,12 @@ async fn what_is_stuck_is_asked_about_ever_more_seldom_and_gets_no_change() {
     let (driver, subnet) = started(&fake, &world).await;
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = made(&driver, &world, &spec).await;
-    let pool = made.listeners[0].pool.clone().unwrap();
     fake.state().octavia.stuck = true;
-    driver.set_members(&made, &pool.id, &members(&subnet, &[1])).await.unwrap();
+    driver.set_members(&made, HTTP, &members(&subnet, &[1])).await.unwrap();
     fake.requests();
     for number in 0..100 {
         let wanted = members(&subnet, &[number + 1]);
-        let busy = driver.set_members(&made, &pool.id, &wanted).await.unwrap_err();
+        let busy = driver.set_members(&made, HTTP, &wanted).await.unwrap_err();
         assert_eq!((busy.reason(), busy.retry_after().is_some()), (Reason::Conflict, true));
     }
     let calls = asked_of_octavia(&fake);
@@ -153,14 +152,40 @@ async fn an_exchange_of_members_is_one_batch_and_what_goes_is_no_member_any_more
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = made(&driver, &world, &spec).await;
     fake.state().octavia.delay = Duration::from_secs(600);
-    let pool = made.listeners[0].pool.clone().unwrap();
     let wanted = members(&subnet, &[1, 2, 4]);
-    let set = driver.set_members(&made, &pool.id, &wanted).await.unwrap();
+    let set = driver.set_members(&made, HTTP, &wanted).await.unwrap();
     assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), wanted);
     // Octavia tells of the one that goes until the change is done, and so it does to a process that knows nothing.
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
         assert_eq!(tree.status, ProvisioningStatus::Pending);
         assert_eq!(asked(&tree)[0].pool.members, wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_listener_is_changed_by_one_request_a_call_first_its_settings_then_its_pool_and_the_monitor_last() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let mut balancer = made(&driver, &world, &spec).await;
+    let mut wanted = spec.listeners[0].clone();
+    wanted.settings.client_timeout_ms = Some(1);
+    wanted.pool.settings.algorithm = Some(Algorithm::LeastConnections);
+    wanted.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let (release, ensure) = (ListenerChange::Release(HTTP), ListenerChange::Ensure(wanted.clone()));
+    let updated = ["PUT listeners", "PUT pools", "POST healthmonitors"];
+    let released = ["DELETE pools", "DELETE listeners"];
+    let created = ["POST listeners", "POST pools", "POST healthmonitors"];
+    for (change, expected) in [(&ensure, &updated[..]), (&release, &released), (&ensure, &created)] {
+        for request in expected {
+            fake.requests();
+            balancer = driver.change_listener(&balancer, change).await.unwrap();
+            let mut asked = asked_of_octavia(&fake);
+            asked.retain(|call| !call.starts_with("GET"));
+            assert_eq!(asked, [*request], "{change:?}");
+            assert_eq!(settled(&driver, &balancer).await, LoadBalancerProgress::Active);
+        }
+        assert_eq!(balancer.listener(HTTP).is_some_and(|found| wanted.is_made(found)), change == &ensure);
     }
 }

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
-use staffetta_driver::{
-    ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Reason,
-};
+use staffetta_driver::{LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Reason};
 use staffetta_openstack::OctaviaDefaults;
 
 use super::{listeners, made, numbered, started};
 use crate::fake::Fault;
-use crate::scenarios::balancers::{HTTP, asked, members, patiently, settled, spec};
+use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, settled, spec};
 
 #[tokio::test]
 async fn a_load_balancer_in_error_is_told_as_such_and_can_be_released() {
@@ -21,8 +19,7 @@ async fn a_load_balancer_in_error_is_told_as_such_and_can_be_released() {
     fake.state().octavia.doomed = 1;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Error);
-    let pool = made.listeners[0].pool.clone().unwrap();
-    let error = driver.set_members(&made, &pool.id, &[]).await.unwrap_err();
+    let error = driver.set_members(&made, HTTP, &[]).await.unwrap_err();
     assert!(error.reason() == Reason::Refused && error.to_string().contains("state ERROR"), "{error}");
     driver.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
     assert!(driver.load_balancers(None).await.unwrap().is_empty());
@@ -47,12 +44,11 @@ async fn a_batch_whose_answer_was_lost_is_read_again() {
     let (driver, subnet) = started(&fake, &world).await;
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = made(&driver, &world, &spec).await;
-    let pool = made.listeners[0].pool.clone().unwrap();
     // Both attempts: a call that may be made twice is made twice.
     for _ in 0..2 {
         fake.inject(Method::PUT, "/v2/lbaas/pools", Fault::DoneThenClose);
     }
-    assert!(driver.set_members(&made, &pool.id, &members(&subnet, &[7])).await.unwrap_err().transient());
+    assert!(driver.set_members(&made, HTTP, &members(&subnet, &[7])).await.unwrap_err().transient());
     let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
     let stands = tree.listener(HTTP).unwrap().pool.clone().unwrap().members;
     assert_eq!(stands.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[7]));
@@ -64,10 +60,9 @@ async fn members_that_are_set_and_whose_ids_cannot_be_read_may_have_been_set() {
     let (driver, subnet) = started(&fake, &world).await;
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = made(&driver, &world, &spec).await;
-    let pool = made.listeners[0].pool.clone().unwrap();
     fake.inject(Method::GET, "/v2/lbaas/pools", Fault::Html(503));
     let wanted = members(&subnet, &[1, 9]);
-    let unsure = driver.set_members(&made, &pool.id, &wanted).await.unwrap_err();
+    let unsure = driver.set_members(&made, HTTP, &wanted).await.unwrap_err();
     assert!(unsure.ambiguous() && unsure.transient(), "{unsure}");
 }
 
@@ -81,8 +76,7 @@ async fn an_octavia_that_is_away_costs_time_only() {
     assert_eq!((away.reason(), away.transient()), (Reason::Unavailable, true));
     assert!(away.to_string().contains("(request req-of-the-fake)"), "{away}");
     let made = made(&driver, &world, &spec).await;
-    let pool = made.listeners[0].pool.clone().unwrap();
-    driver.set_members(&made, &pool.id, &members(&subnet, &[1])).await.unwrap();
+    driver.set_members(&made, HTTP, &members(&subnet, &[1])).await.unwrap();
     let LoadBalancerProgress::Pending { poll_after } = driver.progress(&made).await.unwrap() else {
         panic!("it is busy")
     };

@@ -3,13 +3,13 @@
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerSpec, MemberSpec, NAMESPACE_NETWORK, Reason, SessionPersistence, Subnet,
+    Algorithm, HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, MemberSpec,
+    NAMESPACE_NETWORK, Reason, SessionPersistence, Subnet,
 };
-use staffetta_openstack::{LbAlgorithm, LbaasV2Driver, MemberMode, OctaviaDefaults};
+use staffetta_openstack::{LbaasV2Driver, MemberMode, OctaviaDefaults};
 
 use super::{SCTP, asked_of_octavia, listeners, made, started};
-use crate::scenarios::balancers::{HTTP, asked, listener, members, patiently, settled, spec};
+use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, listener, members, patiently, settled, spec};
 use crate::scenarios::world::World;
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn what_ovn_has_is_served_and_what_it_lacks_is_left_out_and_not_asked_for(
     assert_eq!(pool(HTTP).settings.algorithm, Some(Algorithm::SourceIpPort));
     assert_eq!(pool(HTTP).settings.persistence, Some(SessionPersistence { timeout_s: None }));
     assert_eq!((pool(HTTP).settings.monitor, pool(SCTP).settings.monitor), (Some(monitor), None));
-    let set = driver.set_members(&made, &pool(SCTP).id, &members(&subnet, &[3])).await.unwrap();
+    let set = driver.set_members(&made, SCTP, &members(&subnet, &[3])).await.unwrap();
     assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[3]));
 }
 
@@ -104,7 +104,7 @@ async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_ope
     let (fake, world) = crate::fake().await;
     let subnet = world.subnet("10.1.0.0/24").await;
     let options = OctaviaDefaults {
-        lb_algorithm: LbAlgorithm::LeastConnections,
+        lb_algorithm: Algorithm::LeastConnections,
         timeout_client_data: 7_000,
         timeout_member_data: 8_000,
         enforce_sg_rules: false,
@@ -182,7 +182,7 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
     assert_eq!(asked(&stands), routed.listeners, "they are still reached by the router");
     let pool = stands.listeners[0].pool.clone().unwrap().id;
     for left in [&[][..], &wanted] {
-        let set = patiently(async || driver.set_members(&stands, &pool, &wanted).await).await;
+        let set = patiently(async || driver.set_members(&stands, HTTP, &wanted).await).await;
         assert_eq!(set.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), left);
         settled(&driver, &stands).await;
         stands.listeners[0].pool.as_mut().unwrap().members = set;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use staffetta_driver::{
-    Listener, LoadBalancerSpec, Member, Pool, PoolSettings, PoolSpec, Protocol, SessionPersistence,
+    Listener, LoadBalancerSpec, Member, MemberSpec, Pool, PoolSettings, PoolSpec, Protocol,
+    SessionPersistence,
 };
 
 use super::*;
@@ -12,10 +13,10 @@ fn rank(step: &LbStep) -> u8 {
         LbStep::DisassociatePublicIp => 0,
         LbStep::ReleasePublicIp => 1,
         LbStep::ReleaseLoadBalancer => 2,
-        LbStep::SetMembers(..) => 3,
-        LbStep::ReleaseListener(_) => 4,
+        LbStep::ChangeListener(ListenerChange::SetMembers(..)) => 3,
+        LbStep::ChangeListener(ListenerChange::Release(_)) => 4,
         LbStep::EnsureLoadBalancer { .. } => 5,
-        LbStep::EnsureListener(_) => 6,
+        LbStep::ChangeListener(ListenerChange::Ensure(_)) => 6,
         LbStep::AcquirePublicIp { .. } => 7,
         LbStep::AssociatePublicIp => 8,
     }
@@ -93,7 +94,7 @@ fn a_listener_without_a_pool_gets_one() {
     let steps = plan(Some(&desired), &state);
     assert_eq!(
         steps,
-        [LbStep::EnsureListener(desired.load_balancer.listeners[0].clone())],
+        [LbStep::ChangeListener(ListenerChange::Ensure(desired.load_balancer.listeners[0].clone()))],
         "with its members"
     );
 }
@@ -220,13 +221,15 @@ fn take(step: &LbStep, desired: &DesiredState, state: &mut LbaasState) {
                 ..load_balancer(&spec.name, &spec.vip.to_string())
             });
         }
-        (LbStep::ReleaseListener(at), Some(tree)) => tree.listeners.retain(|listener| listener.at != *at),
-        (LbStep::EnsureListener(spec), Some(tree)) => {
+        (LbStep::ChangeListener(ListenerChange::Release(at)), Some(tree)) => {
+            tree.listeners.retain(|listener| listener.at != *at);
+        }
+        (LbStep::ChangeListener(ListenerChange::Ensure(spec)), Some(tree)) => {
             let listener = made(spec, tree.listener(spec.at));
             tree.listeners.retain(|present| present.at != spec.at);
             tree.listeners.push(listener);
         }
-        (LbStep::SetMembers(at, members), Some(tree)) => {
+        (LbStep::ChangeListener(ListenerChange::SetMembers(at, members)), Some(tree)) => {
             let listener = tree.listeners.iter_mut().find(|listener| listener.at == *at).unwrap();
             let member = |spec: &MemberSpec| Member { id: "m".into(), spec: spec.clone() };
             listener.pool.as_mut().unwrap().members = members.iter().map(member).collect();

@@ -1,6 +1,6 @@
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerProgress, Member, MemberSpec, Owned, PoolId, Reason,
+    DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
+    Owned, Reason,
 };
 use staffetta_memory::{Fault, PublicIpMethod};
 
@@ -372,29 +372,12 @@ impl LoadBalancerDriver for Liar {
 
 #[async_trait::async_trait]
 impl ListenerDriver for Liar {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         tree: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
-        self.0.ensure_listener(tree, spec).await
-    }
-
-    async fn release_listener(
-        &self,
-        tree: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        self.0.release_listener(tree, listener).await
-    }
-
-    async fn set_members(
-        &self,
-        tree: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        self.0.set_members(tree, pool, members).await
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.0.change_listener(tree, change).await
     }
 }
 

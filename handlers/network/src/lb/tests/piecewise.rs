@@ -1,8 +1,8 @@
 //! A driver that releases a listener in parts.
 
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerProgress, Member, MemberSpec, Owned, PoolId,
+    DriverError, Listener, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerProgress, Owned,
 };
 
 use super::pending::{DELAY, ready, waits};
@@ -33,38 +33,22 @@ impl LoadBalancerDriver for Piecewise {
 
 #[async_trait::async_trait]
 impl ListenerDriver for Piecewise {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         tree: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
-        self.0.ensure_listener(tree, spec).await
-    }
-
-    async fn release_listener(
-        &self,
-        tree: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        if listener.pool.is_none() {
-            return self.0.release_listener(tree, listener).await;
-        }
-        let left = Listener { pool: None, ..listener.clone() };
-        self.0.services().change_load_balancer(&tree.id, |found| {
-            let same = |present: &&mut Listener| present.id == listener.id;
-            found.listeners.iter_mut().filter(same).for_each(|present| present.pool = None);
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
+        let found = tree.listener(change.at()).filter(|found| found.pool.is_some());
+        let (ListenerChange::Release(at), Some(found)) = (change, found) else {
+            return self.0.change_listener(tree, change).await;
+        };
+        self.0.services().change_load_balancer(&tree.id, |present| {
+            let same = |listener: &&mut Listener| listener.id == found.id;
+            present.listeners.iter_mut().filter(same).for_each(|listener| listener.pool = None);
         });
         self.0.services().hold_load_balancer(&tree.id, DELAY);
-        Ok(Some(left))
-    }
-
-    async fn set_members(
-        &self,
-        tree: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        self.0.set_members(tree, pool, members).await
+        let left = Listener { pool: None, ..found.clone() };
+        Ok(tree.with_listener(*at, Some(left)))
     }
 }
 

@@ -1,4 +1,4 @@
-use staffetta_driver::{DriverError, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
+use staffetta_driver::{DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
 use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
@@ -89,8 +89,8 @@ async fn a_load_balancer_that_was_removed_outside_is_created_again_at_the_next_s
 async fn a_change_from_outside_is_reverted_at_the_next_start() {
     let mut world = prepared().await;
     world.event().await.unwrap();
-    let (tree, pool) = (world.tree(), world.tree().listeners[0].pool.clone().unwrap().id);
-    world.balancers.set_members(&tree, &pool, &[]).await.unwrap();
+    let emptied = ListenerChange::SetMembers(HTTP, Vec::new());
+    world.balancers.change_listener(&world.tree(), &emptied).await.unwrap();
     world.restart().await;
     replay(&world).await;
     assert_eq!(world.members(HTTP), ["10.1.0.1:8080"]);

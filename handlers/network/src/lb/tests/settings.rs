@@ -5,9 +5,8 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{
-    DriverError, Listener, ListenerDriver, ListenerSettings, ListenerSpec, LoadBalancerDriver,
-    LoadBalancerId, LoadBalancerProgress, Member, MemberSpec, NamespaceObserver, NormalizedSpec, Owned,
-    PoolId, SessionPersistence,
+    DriverError, ListenerChange, ListenerDriver, ListenerSettings, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerProgress, NamespaceObserver, NormalizedSpec, Owned, SessionPersistence,
 };
 
 use super::*;
@@ -133,29 +132,12 @@ impl LoadBalancerDriver for Simple {
 
 #[async_trait]
 impl ListenerDriver for Simple {
-    async fn ensure_listener(
+    async fn change_listener(
         &self,
         tree: &LoadBalancer,
-        spec: &ListenerSpec,
-    ) -> Result<Listener, DriverError> {
-        self.inner.ensure_listener(tree, spec).await
-    }
-
-    async fn release_listener(
-        &self,
-        tree: &LoadBalancer,
-        listener: &Listener,
-    ) -> Result<Option<Listener>, DriverError> {
-        self.inner.release_listener(tree, listener).await
-    }
-
-    async fn set_members(
-        &self,
-        tree: &LoadBalancer,
-        pool: &PoolId,
-        members: &[MemberSpec],
-    ) -> Result<Vec<Member>, DriverError> {
-        self.inner.set_members(tree, pool, members).await
+        change: &ListenerChange,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.inner.change_listener(tree, change).await
     }
 }
 
