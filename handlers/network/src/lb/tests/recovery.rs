@@ -1,4 +1,4 @@
-use staffetta_driver::{DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
+use staffetta_driver::{DriverError, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
 use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
