@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use staffetta::dry_run::{DryRun, PlannedObject, PlannedStep, StepDetail};
+use staffetta_driver::ListenerChange;
 use staffetta_memory::{LoadBalancerCall, PublicIpCall, VifCall};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -291,10 +292,13 @@ impl World {
                 LoadBalancerCall::List(_) | LoadBalancerCall::Progress(_) => None,
                 LoadBalancerCall::Ensure(uid) => Some(format!("make {uid}")),
                 LoadBalancerCall::Release(uid, _) => Some(format!("remove {uid}")),
-                LoadBalancerCall::EnsureListener(id, at) => Some(format!("listen {} {at}", names.of(&id))),
-                LoadBalancerCall::ReleaseListener(id, at) => Some(format!("silence {} {at}", names.of(&id))),
-                LoadBalancerCall::SetMembers(id, at, count) => {
-                    Some(format!("set {} {at} {count}", names.of(&id)))
+                LoadBalancerCall::ChangeListener(id, change) => {
+                    let (id, at) = (names.of(&id), change.at());
+                    Some(match change {
+                        ListenerChange::Ensure(_) => format!("listen {id} {at}"),
+                        ListenerChange::Release(_) => format!("silence {id} {at}"),
+                        ListenerChange::SetMembers(_, members) => format!("set {id} {at} {}", members.len()),
+                    })
                 }
             });
         let public_ips = self.public_ips.calls().into_iter().skip(public_ips).filter_map(|call| match call {

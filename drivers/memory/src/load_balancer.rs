@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::{MemoryDriver, MemoryServices};
 use staffetta_driver::{
-    DriverError, ListenerChange, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Owned, Owner, Uid,
+    DriverError, ListenerChange, ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerProgress, LoadBalancerSpec, Owned, Owner, Uid,
 };
 
 /// The load balancer driver `memory`: one cluster's access to [`MemoryServices`].
@@ -44,12 +44,8 @@ pub enum LoadBalancerCall {
     Progress(LoadBalancerId),
     /// The load balancer of this owner was released.
     Release(Uid, LoadBalancerId),
-    /// A listener was ensured.
-    EnsureListener(LoadBalancerId, ListenerPort),
-    /// A listener was released.
-    ReleaseListener(LoadBalancerId, ListenerPort),
-    /// The members of a listener's pool were set to this number.
-    SetMembers(LoadBalancerId, ListenerPort, usize),
+    /// A listener of this load balancer was changed.
+    ChangeListener(LoadBalancerId, ListenerChange),
 }
 
 #[async_trait]
@@ -100,17 +96,12 @@ impl ListenerDriver for MemoryLoadBalancerDriver {
         change: &ListenerChange,
     ) -> Result<LoadBalancer, DriverError> {
         let id = &load_balancer.id;
-        let (method, call) = match change {
-            ListenerChange::SetMembers(at, members) => {
-                (LoadBalancerMethod::SetMembers, LoadBalancerCall::SetMembers(id.clone(), *at, members.len()))
-            }
-            ListenerChange::Release(at) => {
-                (LoadBalancerMethod::ReleaseListener, LoadBalancerCall::ReleaseListener(id.clone(), *at))
-            }
-            ListenerChange::Ensure(spec) => {
-                (LoadBalancerMethod::EnsureListener, LoadBalancerCall::EnsureListener(id.clone(), spec.at))
-            }
+        let method = match change {
+            ListenerChange::SetMembers(..) => LoadBalancerMethod::SetMembers,
+            ListenerChange::Release(_) => LoadBalancerMethod::ReleaseListener,
+            ListenerChange::Ensure(_) => LoadBalancerMethod::EnsureListener,
         };
+        let call = LoadBalancerCall::ChangeListener(id.clone(), change.clone());
         let work = || self.world.state().load_balancers.change_listener(id, change, Instant::now());
         self.calls.call(method, call, work).await
     }
@@ -125,8 +116,8 @@ mod tests {
     use super::*;
     use crate::MemoryOptions;
     use staffetta_driver::{
-        HealthMonitor, Listener, ListenerSettings, ListenerSpec, Member, MemberSpec, PoolSettings, PoolSpec,
-        Protocol, ProvisioningStatus, Reason, SessionPersistence,
+        HealthMonitor, Listener, ListenerPort, ListenerSettings, ListenerSpec, Member, MemberSpec,
+        PoolSettings, PoolSpec, Protocol, ProvisioningStatus, Reason, SessionPersistence,
     };
 
     const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };

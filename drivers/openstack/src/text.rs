@@ -9,6 +9,14 @@ pub(crate) fn is_well_formed(id: &str) -> bool {
     !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
+/// The longest name that Neutron and Octavia accept, in characters.
+const MAX_NAME: usize = 255;
+
+/// Returns `text` as the name of a resource, truncated to the longest one that Neutron and Octavia accept.
+pub(crate) fn name(text: &str) -> String {
+    text.chars().take(MAX_NAME).collect()
+}
+
 /// Deserializes a field whose `null` means the default value.
 pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,

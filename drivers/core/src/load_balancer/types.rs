@@ -93,18 +93,17 @@ impl LoadBalancer {
                 Some(Listener { pool: Some(pool), ..found?.clone() })
             }
             ListenerChange::Ensure(ListenerSpec { settings, pool: spec, .. }) => {
-                let pool = match found_pool {
-                    Some(pool) => Pool { settings: spec.settings.clone(), ..pool.clone() },
-                    None => {
-                        let members = members(&spec.members);
-                        let id = new_id(self.listener_name(at)).into();
-                        Pool { id, settings: spec.settings.clone(), members }
-                    }
+                let name = self.listener_name(at);
+                let members = found_pool.map_or_else(|| members(&spec.members), |pool| pool.members.clone());
+                let pool_id = match found_pool {
+                    Some(pool) => pool.id.clone(),
+                    None => new_id(name.clone()).into(),
                 };
                 let id = match found {
                     Some(found) => found.id.clone(),
-                    None => new_id(self.listener_name(at)).into(),
+                    None => new_id(name).into(),
                 };
+                let pool = Pool { id: pool_id, settings: spec.settings.clone(), members };
                 Some(Listener { id, at, settings: settings.clone(), pool: Some(pool) })
             }
         };

@@ -24,10 +24,8 @@ use crate::error::{DriverResult, OpenStackError, Result, Step};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, uid_tag};
 use crate::poll::Coalescer;
 use crate::subnets::{SubnetMap, Subnets};
-use crate::text::is_well_formed;
+use crate::text::{self, is_well_formed};
 
-/// The longest name of a port, in characters.
-const MAX_NAME: usize = 255;
 /// The time for which the default security group of a project is cached.
 const GROUP_TTL: Duration = Duration::from_secs(300);
 /// The maximum number of pods in one list request: a tag has 50 characters, and the request stays below 4 KiB.
@@ -103,7 +101,7 @@ impl MarkedPorts {
     ) -> NewPort {
         let Owner { namespace, name, uid } = &request.owner;
         let mark = self.mark(Purpose::Pod(request.owner.clone()), nesting);
-        let port_name = || format!("{namespace}/{name}").chars().take(MAX_NAME).collect();
+        let port_name = || text::name(&format!("{namespace}/{name}"));
         NewPort {
             // Neutron adds no port with a device to a trunk.
             device_id: if mark.trunk().is_some() { String::new() } else { uid.to_string() },

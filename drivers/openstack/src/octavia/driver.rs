@@ -17,10 +17,8 @@ use super::vip_port::port_id;
 use super::wire::{LoadBalancerBody, OctaviaResource, PENDING_DELETE};
 use crate::error::DriverResult;
 use crate::poll::PollState;
-use crate::text::is_well_formed;
+use crate::text::{self, is_well_formed};
 
-/// The longest name of a member, in characters.
-const MAX_NAME: usize = 255;
 const DELETE: &str = LoadBalancerBody::DELETE;
 
 #[async_trait]
@@ -34,9 +32,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
             feasible(spec, &self.choices, self.octavia.features().await?);
         for member in spec.listeners.iter_mut().flat_map(|listener| &mut listener.pool.members) {
             member.subnet = self.members.of(&member.name, member.ip, &spec.subnet).await?;
-            if let Some((end, _)) = member.name.char_indices().nth(MAX_NAME) {
-                member.name.truncate(end);
-            }
+            member.name = text::name(&member.name);
         }
         Ok(NormalizedSpec { spec, without })
     }

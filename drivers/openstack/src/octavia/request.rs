@@ -7,16 +7,14 @@ use staffetta_driver::{
 };
 
 use super::wire::PersistenceBody;
-use crate::text::without_nulls;
+use crate::text::{self, without_nulls};
 
 /// The session persistence by client address; the others need cookies.
 pub(super) const SOURCE_IP: &str = "SOURCE_IP";
-/// The longest name, in characters.
-const MAX_NAME: usize = 255;
 
 /// The name of a listener and of its pool.
 pub(super) fn name(load_balancer: &str, at: ListenerPort) -> String {
-    format!("{load_balancer}:{at}").chars().take(MAX_NAME).collect()
+    text::name(&format!("{load_balancer}:{at}"))
 }
 
 /// The listeners of a new load balancer, each with its pool and its members.
@@ -98,8 +96,7 @@ pub(super) fn monitor_update(settings: HealthMonitor) -> Value {
 }
 
 pub(super) fn member(spec: &MemberSpec) -> Value {
-    let name: String = spec.name.chars().take(MAX_NAME).collect();
-    json!({ "name": name, "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
+    json!({ "name": text::name(&spec.name), "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
 }
 
 /// Returns the members of both objects, without nulls.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Error, Map, Value, from_value, json, to_value};
-use staffetta_driver::{MacAddress, Network, SubnetAddresses, Vif, VifId};
+use staffetta_driver::{SubnetAddresses, Vif};
 
 use super::PodState;
 use crate::versioned_object::Envelope;
@@ -44,23 +44,17 @@ struct ClassObject {
     fields: Fields,
 }
 
-/// The fields of a VIF. Those of its class are in `own`.
-#[derive(Deserialize)]
-struct VifFields {
-    active: bool,
-    address: MacAddress,
-    #[serde(default)]
-    has_traffic_filtering: bool,
-    id: VifId,
-    network: Value,
-    plugin: String,
-    #[serde(default)]
-    port_profile: Option<Value>,
-    #[serde(default)]
-    preserve_on_delete: bool,
-    #[serde(flatten)]
-    own: Fields,
-}
+/// The fields that every VIF has. The others are those of its class.
+const VIF_FIELDS: [&str; 8] = [
+    "active",
+    "address",
+    "has_traffic_filtering",
+    "id",
+    "network",
+    "plugin",
+    "port_profile",
+    "preserve_on_delete",
+];
 
 /// Converts a pod's VIFs to Kuryr's class `PodState`.
 pub(super) fn write_state(state: &PodState) -> Result<Value> {
@@ -160,53 +154,58 @@ fn read_vif(value: Value) -> Result<Vif> {
         value,
         |name| name.starts_with("VIF"),
         "a VIF class 1",
-        |class| {
-            let vif: VifFields = from_value(class.fields.into())?;
-            let class = put_together(&ClassObject { fields: vif.own, ..class }, VIFS);
-            let (network, subnets) = read_network(vif.network)?;
-            let profile = vif.port_profile.map(|profile| {
+        |mut class| {
+            let common = VIF_FIELDS.iter().filter_map(|field| class.fields.remove_entry(*field));
+            let mut vif: Fields = common.collect();
+            let (network, subnets) = read_network(take(&mut vif, "network")?)?;
+            let profile = vif.remove("port_profile").filter(|profile| !profile.is_null());
+            let profile = profile.map(|profile| {
                 let is_profile = |name: &str| name.starts_with("VIFPortProfile");
                 let expected = "a VIFPortProfile class 1";
-                open(profile, is_profile, expected, |class| from_value(put_together(&class, PROFILES)))
+                open(profile, is_profile, expected, |class| Ok(put_together(&class, PROFILES)))
             });
-            Ok(Vif {
-                id: vif.id,
-                address: vif.address,
-                active: vif.active,
-                plugin: vif.plugin,
-                class: from_value(class)?,
-                network,
-                subnets,
-                has_traffic_filtering: vif.has_traffic_filtering,
-                preserve_on_delete: vif.preserve_on_delete,
-                port_profile: profile.transpose()?,
-            })
+            vif.insert("class".into(), put_together(&class, VIFS));
+            vif.insert("network".into(), network.into());
+            vif.insert("subnets".into(), subnets.into());
+            vif.insert("port_profile".into(), profile.transpose()?.into());
+            set_defaults(&mut vif, ["has_traffic_filtering", "preserve_on_delete"]);
+            from_value(vif.into())
         },
     )
 }
 
-fn read_network(value: Value) -> Result<(Network, Vec<SubnetAddresses>)> {
+/// Parses a network and, inside it, the subnets.
+fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
     open(
         value,
         |name| name == "Network",
         "Network 1.1",
         |ClassObject { mut fields, .. }| {
-            let subnets = fields.remove("subnets").ok_or_else(|| Error::missing_field("subnets"))?;
-            for flag in ["should_provide_bridge", "should_provide_vlan"] {
-                fields.entry(flag).or_insert(false.into());
-            }
-            Ok((from_value(fields.into())?, read_list(Some(subnets), "Subnet", read_subnet)?))
+            let subnets = read_list(Some(take(&mut fields, "subnets")?), "Subnet", read_subnet)?;
+            set_defaults(&mut fields, ["should_provide_bridge", "should_provide_vlan"]);
+            Ok((fields, subnets))
         },
     )
 }
 
-fn read_subnet(mut fields: Fields) -> Result<SubnetAddresses> {
+/// Sets missing flags to `false`.
+fn set_defaults(fields: &mut Fields, flags: [&str; 2]) {
+    for flag in flags {
+        fields.entry(flag).or_insert(false.into());
+    }
+}
+
+/// Removes a field that must be present.
+fn take(fields: &mut Fields, field: &'static str) -> Result<Value> {
+    fields.remove(field).ok_or_else(|| Error::missing_field(field))
+}
+
+fn read_subnet(mut fields: Fields) -> Result<Fields> {
     let routes = read_list(fields.remove("routes"), "Route", |route| Ok(Value::from(route)))?;
-    let address = |mut ip: Fields| ip.remove("address").ok_or_else(|| Error::missing_field("address"));
-    let ips = read_list(fields.remove("ips"), "FixedIP", address)?;
+    let ips = read_list(fields.remove("ips"), "FixedIP", |mut ip| take(&mut ip, "address"))?;
     fields.extend([("routes".to_owned(), routes.into()), ("ips".to_owned(), ips.into())]);
     fields.entry("dns").or_insert(json!([]));
-    from_value(fields.into())
+    Ok(fields)
 }
 
 /// Parses a list of objects of one class; without a list there are none.
@@ -218,8 +217,7 @@ fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Resul
         |name| name == list_class,
         &format!("{list_class} 1.0"),
         |mut list| {
-            let objects = list.fields.remove("objects").ok_or_else(|| Error::missing_field("objects"))?;
-            let objects: Vec<Value> = from_value(objects)?;
+            let objects: Vec<Value> = from_value(take(&mut list.fields, "objects")?)?;
             let object = |value| {
                 open(value, |name| name == class, &format!("{class} 1.0"), |object| read(object.fields))
             };

@@ -20,12 +20,10 @@ use super::wire::{KURYR_OWNER, PortBody};
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, Result, existing};
 use crate::mark::{ResourceMark, cluster_tag};
-use crate::text::is_well_formed;
+use crate::text::{self, is_well_formed};
 
 /// The maximum number of rules in one request. Neutron needs some tens of milliseconds for each and creates all of them or none.
 const MAX_RULES: usize = 100;
-/// The longest name of a group, in characters.
-const MAX_NAME: usize = 255;
 
 const UPDATE: &str = "update the rules of a security group";
 
@@ -122,7 +120,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
         };
         let mark = ResourceMark { cluster: self.cluster.clone(), group, owner };
         let body = json!({ "security_group": {
-            "name": title.chars().take(MAX_NAME).collect::<String>(),
+            "name": text::name(&title),
             "description": mark.to_string(),
             "project_id": self.project,
         } });

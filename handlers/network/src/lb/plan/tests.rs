@@ -222,7 +222,7 @@ fn take(step: &LbStep, desired: &DesiredState, state: &mut LbaasState) {
             });
         }
         (LbStep::ChangeListener(ListenerChange::Release(at)), Some(tree)) => {
-            tree.listeners.retain(|listener| listener.at != *at)
+            tree.listeners.retain(|listener| listener.at != *at);
         }
         (LbStep::ChangeListener(ListenerChange::Ensure(spec)), Some(tree)) => {
             let listener = made(spec, tree.listener(spec.at));

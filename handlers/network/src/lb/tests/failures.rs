@@ -1,6 +1,5 @@
 use staffetta_driver::{
-    DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
-    Owned, Reason,
+    DriverError, ListenerDriver, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Owned, Reason,
 };
 use staffetta_memory::{Fault, PublicIpMethod};
 

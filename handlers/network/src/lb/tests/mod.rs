@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use kube::Resource;
 use serde_json::json;
-use staffetta_driver::{ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
+use staffetta_driver::{ListenerChange, ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
 use staffetta_handler::{
     Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, KindIndex, Message, Source, causes,
 };
@@ -272,9 +272,11 @@ impl World {
             LoadBalancerCall::Ensure(_) => Some("ensure"),
             LoadBalancerCall::Progress(_) => None,
             LoadBalancerCall::Release(..) => Some("release"),
-            LoadBalancerCall::EnsureListener(..) => Some("ensure listener"),
-            LoadBalancerCall::ReleaseListener(..) => Some("release listener"),
-            LoadBalancerCall::SetMembers(..) => Some("set members"),
+            LoadBalancerCall::ChangeListener(_, change) => Some(match change {
+                ListenerChange::Ensure(_) => "ensure listener",
+                ListenerChange::Release(_) => "release listener",
+                ListenerChange::SetMembers(..) => "set members",
+            }),
         };
         self.balancers.calls().into_iter().filter_map(name).collect()
     }

@@ -1,8 +1,7 @@
 //! A driver that releases a listener in parts.
 
 use staffetta_driver::{
-    DriverError, Listener, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerProgress, Owned,
+    DriverError, Listener, ListenerDriver, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Owned,
 };
 
 use super::pending::{DELAY, ready, waits};

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{
-    DriverError, ListenerChange, ListenerDriver, ListenerSettings, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerProgress, NamespaceObserver, NormalizedSpec, Owned, SessionPersistence,
+    DriverError, ListenerDriver, ListenerSettings, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
+    NamespaceObserver, NormalizedSpec, Owned, SessionPersistence,
 };
 
 use super::*;
