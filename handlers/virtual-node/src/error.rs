@@ -68,7 +68,8 @@ impl VirtualNodeError {
             Self::NameTaken(_) => (false, None, "NodeNameTaken"),
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => of(&**source),
             Self::Status(error) => of(error),
-            Self::Stale(error) => of(error),
+            // The next attempt looks at the newest state, so it need not wait until the event is given up.
+            Self::Stale(error) => (true, None, error.reason()),
             Self::Environment(error) => of(error),
             Self::Apply(error) | Self::Remove(error) => {
                 (error.transient(), error.retry_after(), error.reason().name())

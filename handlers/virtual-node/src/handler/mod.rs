@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Preconditions};
-use staffetta_handler::Registration;
+use staffetta_handler::{Registration, Superseded};
 
 use crate::reader::MachineReaders;
 use crate::shared::{Dependencies, Shared};
@@ -36,6 +36,8 @@ impl VirtualNodes {
             .on::<Node>()
             .on_trigger::<PodDue>()
             .on_trigger::<NodeDue>()
+            // Each attempt looks at the newest state of the node or pod: an event ends the wait of a trigger for it.
+            .superseded(Superseded::BySameKey)
             .source(MachineReaders(shared))
     }
 

@@ -1,11 +1,15 @@
 //! Virtual nodes without a cluster, for what needs none.
 
 use async_trait::async_trait;
+use kube::api::PostParams;
+use serde_json::json;
+use staffetta_apiserver::{ApiServer, Options};
 use staffetta_driver::{DriverError, Owner, Reason};
-use staffetta_handler::{HandlerError, Recorder};
+use staffetta_handler::{Failure, HandlerError, Recorder, Writer};
 
 use super::*;
 use crate::back_end::NodeBackEnd;
+use crate::error::VirtualNodeError;
 use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
@@ -45,6 +49,22 @@ pub(crate) fn dependencies() -> Dependencies {
         predecessor: None,
         metrics: VirtualNodeMetricsRegistry::default(),
     }
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_the_event_of_the_last_write_no_longer_than_for_a_back_off() {
+    let (handler, ..) = idle().registration().erase().into_parts();
+    assert_eq!(handler.superseded(), Superseded::BySameKey, "the event ends the wait of a trigger");
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = kube::Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
+    let pod =
+        json!({ "metadata": { "name": "web" }, "spec": { "containers": [{ "name": "app", "image": "i" }] } });
+    let pods: kube::Api<Pod> = kube::Api::namespaced(client.clone(), "default");
+    let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let writer = Writer::<Pod>::new(client);
+    writer.status(&pod, json!({ "phase": "Running" })).await.unwrap();
+    let stale = VirtualNodeError::from(writer.fresh(&pod).unwrap_err());
+    assert!(stale.transient() && stale.retry_after().is_none(), "{stale}");
 }
 
 #[tokio::test(start_paused = true)]
