@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// The conditions of readiness but those of the watches, which follow from their status.
+/// The conditions of readiness. One of them, `watches`, stands for all watches together; that of each watch follows from its status.
 #[derive(Default)]
 pub(crate) struct Health {
     /// The reason why each condition is not met; `None` if it is met.
