@@ -83,7 +83,7 @@ async fn the_marks_tell_who_holds_what_once_all_is_known() {
     assert_eq!((of_a.len(), &of_a[0].thing.id), (1, &vif.id));
     assert_eq!(before.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
     assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
-    assert_eq!(before.lists(), 1, "for one pod the bulk is not listed");
+    assert_eq!(before.lists(), 1, "for one pod the VIFs are not listed");
     let world = before.restarted(&[]).await;
     assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap(), [], "it was never written down");
 }

@@ -106,7 +106,7 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
         world.start().await;
         world.get("a").await;
         let asked = || world.vifs.calls().len();
-        assert!(asked() > 1, "those on the shelf are looked at");
+        assert!(asked() > 1, "the pooled VIFs are polled");
         let (before, bulk) = (asked(), Arc::downgrade(&world.bulk));
         if deposed {
             world.leads.store(false, Ordering::Relaxed);

@@ -8,7 +8,7 @@ async fn a_warm_hand_out_and_a_return_cost_no_call() {
     let (calls, owned) = (world.bulk.calls(), world.vifs.calls());
     let second = world.get("b").await;
     assert_ne!(first.id, second.id);
-    assert!(second.active, "it became active in bulk");
+    assert!(second.active, "it became active in the pool");
     world.release("b", &second).await;
     assert_eq!((world.bulk.calls(), world.vifs.calls()), (calls, owned));
     assert_eq!(world.network.returned(), [second.id], "what was seen of it is not true of the next pod's");
