@@ -83,8 +83,8 @@ fn register(registry: &mut Registry, cloud: &MemoryCloud) {
         "memory",
         "Keeps VIFs of the driver `memory` ready.",
         move |setup| {
-            let stock = MemoryBulkVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
-            vif_pool::pooled(setup, "memory", Arc::new(stock))
+            let bulk = MemoryBulkVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
+            vif_pool::pooled(setup, "memory", Arc::new(bulk))
         },
     );
 }

@@ -94,11 +94,11 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
     Ok(AdditionalNetworks { networks: Arc::default(), driver: setup.driver_name::<dyn PodVifDriver>()? })
 }
 
-/// The pool `name`, which keeps VIFs of `stock` ready for the VIF driver that it supports.
+/// The pool `name`, which keeps VIFs of `bulk` ready for the VIF driver that it supports.
 pub(super) fn pooled(
     setup: &Setup,
     name: &'static str,
-    stock: Arc<dyn BulkVifDriver>,
+    bulk: Arc<dyn BulkVifDriver>,
 ) -> Result<Arc<dyn VifPoolDriver>, SetupError> {
     let Some((_, driver)) = SUPPORTED.iter().find(|(pool, _)| *pool == name) else {
         return Err(SetupError::Invalid(format!("the VIF driver of the pool `{name}` is not known")));
@@ -113,7 +113,7 @@ pub(super) fn pooled(
     let policy = setup.section::<VifPool>("vif_pool")?.policy()?;
     let term = setup.shared(|| Ok(Term::unlimited()))?;
     let is_leader = Arc::new(move || term.is_active());
-    let pool = WarmVifPool::new(stock, setup.driver_named::<dyn PodVifDriver>(driver)?, policy, is_leader);
+    let pool = WarmVifPool::new(bulk, setup.driver_named::<dyn PodVifDriver>(driver)?, policy, is_leader);
     setup.shared(|| Ok(PoolMetrics::default()))?.add(name, pool.metrics());
     Ok(Arc::new(pool))
 }

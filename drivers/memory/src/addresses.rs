@@ -38,7 +38,7 @@ impl AddressPool {
         hosts(cidr).next().unwrap_or(cidr.network())
     }
 
-    /// Allows only so many addresses from now on. Those beyond that are in use stay so.
+    /// Limits the number of addresses in use. Those beyond the limit stay in use.
     pub fn set_limit(&mut self, limit: Option<u32>) {
         self.limit = limit.map_or(usize::MAX, |limit| limit as usize);
     }
@@ -70,13 +70,13 @@ impl AddressPool {
         }
     }
 
-    /// The time until the next address has rested; `None` if none cools down, or the limit allows no more.
+    /// Returns the time until the next address is free, if any cools down and the limit allows one more.
     pub fn next_cooled(&self, now: Instant) -> Option<Duration> {
         let (_, until) = self.cooling.front().filter(|_| self.held.len() < self.limit)?;
         Some(until.saturating_duration_since(now))
     }
 
-    /// The addresses that are in use.
+    /// Returns the addresses that are in use.
     pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.held.iter().copied()
     }

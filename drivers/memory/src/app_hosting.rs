@@ -250,7 +250,7 @@ impl AppHostingDriver for MemoryAppHostingDriver {
     }
 }
 
-/// One step nearer to a device without this container.
+/// Takes one step towards removing the container.
 fn remove_step(state: &mut DeviceState, key: &(Uid, String)) {
     let Some(container) = state.containers.get_mut(key) else { return };
     container.state = match container.state {
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(driver.get_pod_status(&owner).await.unwrap_err().reason(), Reason::Unavailable);
         device.set_reachable(true);
         assert!(driver.get_pod_status(&owner).await.unwrap().is_some());
-        device.forget();
+        device.reset();
         assert!(driver.get_pod_status(&owner).await.unwrap().is_none());
     }
 

@@ -22,7 +22,7 @@ pub(super) struct MemoryLoadBalancer {
 }
 
 impl MemoryLoadBalancer {
-    /// The load balancer as it is now.
+    /// Returns the load balancer at the time `now`.
     pub(super) fn at(&self, now: Instant) -> LoadBalancer {
         let status = match self.progress(now) {
             LoadBalancerProgress::Active => ProvisioningStatus::Active,
@@ -55,8 +55,8 @@ impl MemoryLoadBalancer {
         Err(error.detail(format!("the load balancer {} is PENDING_UPDATE", self.tree.id)))
     }
 
-    /// Makes a change of a listener, with new ids of `new_id`; only one that changes something keeps the load balancer busy, for
-    /// `delay`.
+    /// Changes a listener, with new ids of `new_id`. A call without effect does not make the load balancer PENDING; any other
+    /// does, for `delay`.
     pub(super) fn change(
         &mut self,
         step: &'static str,

@@ -128,7 +128,7 @@ pub enum MemoryContainerState {
 }
 
 impl MemoryContainerState {
-    /// The state as a driver tells it.
+    /// Returns the state as a driver reports it.
     pub(super) fn hosted(&self) -> HostedContainerState {
         let waiting =
             |stage| HostedContainerState::Waiting { stage, message: format!("App state: {self:?}") };
@@ -166,27 +166,27 @@ impl MemoryDevice {
         Self { install, calls: Calls::default(), state }
     }
 
-    /// The faults of the next calls.
+    /// Returns the faults of the next calls.
     pub fn faults(&self) -> &Faults<AppHostingMethod> {
         &self.calls.faults
     }
 
-    /// The calls so far, those that failed too.
+    /// Returns the calls so far, including failed ones.
     pub fn calls(&self) -> Vec<AppHostingCall> {
         self.calls.log()
     }
 
-    /// Sets if the device answers.
+    /// Makes the device reachable, or not.
     pub fn set_reachable(&self, reachable: bool) {
         self.state().reachable = reachable;
     }
 
-    /// Sets if the device reports application hosting as enabled.
+    /// Enables or disables application hosting.
     pub fn set_hosting(&self, hosts: bool) {
         self.state().hosts = hosts;
     }
 
-    /// Everything that is on it, by UID and name.
+    /// Returns all containers, by UID and name.
     pub fn containers(&self) -> Vec<MemoryContainer> {
         self.state().containers.values().cloned().collect()
     }
@@ -203,8 +203,8 @@ impl MemoryDevice {
         }
     }
 
-    /// The device starts again and has forgotten its containers.
-    pub fn forget(&self) {
+    /// Restarts the device without its containers.
+    pub fn reset(&self) {
         let mut state = self.state();
         for (_, container) in std::mem::take(&mut state.containers) {
             state.addresses.give_back(container.ip, Instant::now());

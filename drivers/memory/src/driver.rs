@@ -29,7 +29,7 @@ impl<W, M: Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, C> {
         &self.calls.faults
     }
 
-    /// Returns the last ten thousand calls, oldest first; those that failed too.
+    /// Returns the last ten thousand calls, oldest first, including failed ones.
     pub fn calls(&self) -> Vec<C> {
         self.calls.log()
     }

@@ -11,6 +11,7 @@
 mod addresses;
 mod app_hosting;
 mod balancer;
+mod bulk_vif;
 mod devices;
 mod driver;
 mod faults;
@@ -29,11 +30,11 @@ mod public_ip;
 mod public_ips;
 mod security_groups;
 mod services;
-mod stock;
 mod vif;
 
 pub use addresses::AddressPool;
 pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
+pub use bulk_vif::{BulkVifCall, BulkVifMethod, MemoryBulkVifDriver};
 pub use devices::{
     AppHostingCall, AppHostingMethod, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices,
 };
@@ -47,5 +48,4 @@ pub use options::MemoryOptions;
 pub use port::MemoryPort;
 pub use public_ip::{MemoryPublicIpDriver, PublicIpCall, PublicIpMethod};
 pub use services::MemoryServices;
-pub use stock::{BulkVifCall, BulkVifMethod, MemoryBulkVifDriver};
 pub use vif::{MemoryVifDriver, VifCall, VifMethod};

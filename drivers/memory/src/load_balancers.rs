@@ -31,14 +31,14 @@ pub(super) struct LoadBalancers {
 #[derive(Debug, Default)]
 struct IdSequence {
     /// The number of ids so far.
-    made: u32,
+    count: u32,
 }
 
 impl IdSequence {
-    /// The id of the next thing; `kind` tells what it is.
+    /// Returns the next id. `kind` is a digit of it, different for each kind of resource.
     fn next(&mut self, kind: u8) -> String {
-        self.made += 1;
-        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.made, self.made)
+        self.count += 1;
+        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.count, self.count)
     }
 }
 

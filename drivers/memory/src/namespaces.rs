@@ -12,14 +12,14 @@ use staffetta_driver::{
     DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
 };
 
-/// The driver `memory` of namespace networks: they are names, and lead nowhere.
+/// The driver `memory` of namespace networks: they are names only.
 #[derive(Default)]
 pub struct MemoryNamespaceSubnets {
     networks: Mutex<BTreeMap<Uid, MemoryNamespaceNetwork>>,
     calls: Calls<NamespaceMethod, NamespaceCall>,
 }
 
-/// A network that was made.
+/// A network that exists.
 struct MemoryNamespaceNetwork {
     owner: Owner,
     network: NamespaceNetwork,
@@ -40,7 +40,7 @@ pub enum NamespaceMethod {
 /// A call of a driver of namespace networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceCall {
-    /// The network of this owner was wanted.
+    /// The network of this owner was requested.
     Ensure(Uid),
     /// The network of this owner was released.
     Release(Uid),
@@ -49,22 +49,22 @@ pub enum NamespaceCall {
 }
 
 impl MemoryNamespaceSubnets {
-    /// The faults of the next calls.
+    /// Returns the faults of the next calls.
     pub fn faults(&self) -> &Faults<NamespaceMethod> {
         &self.calls.faults
     }
 
-    /// The calls so far, those that failed too.
+    /// Returns the calls so far, including failed ones.
     pub fn calls(&self) -> Vec<NamespaceCall> {
         self.calls.log()
     }
 
-    /// The owners of the networks that exist.
+    /// Returns the owners of the networks that exist.
     pub fn owners(&self) -> Vec<Owner> {
         lock(&self.networks).values().map(|made| made.owner.clone()).collect()
     }
 
-    /// Sets whether the network of this owner is in use.
+    /// Marks the network of this owner as in use, or not.
     pub fn set_used(&self, uid: &Uid, used: bool) {
         if let Some(made) = lock(&self.networks).get_mut(uid) {
             made.used = used;

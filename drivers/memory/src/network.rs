@@ -185,13 +185,13 @@ impl MemoryNetwork {
     }
 
     /// Deletes a port of `cluster` that has no owner.
-    pub(super) fn delete_stocked(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
-        let stocked = |port: &MemoryPort| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
-        self.state().remove_port(id, stocked, now);
+    pub(super) fn delete_pooled(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
+        let pooled = |port: &MemoryPort| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
+        self.state().remove_port(id, pooled, now);
     }
 
     /// Replaces the security groups of a port.
-    pub(super) fn guard_port(&self, id: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
+    pub(super) fn set_vif_groups(&self, id: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
         let mut state = self.state();
         let port = state.ports.get_mut(id).ok_or_else(|| {
             DriverError::new(Reason::NotFound, "change a port").detail(format!("port {id}"))

@@ -33,11 +33,11 @@ pub enum NetworkPolicyMethod {
 pub enum NetworkPolicyCall {
     /// The groups were listed.
     Groups,
-    /// This group was made.
+    /// This group was created.
     Make(GroupName),
-    /// Of this group so many rules were removed and so many added.
+    /// These numbers of rules of the group were removed and added.
     Change(SecurityGroupId, usize, usize),
-    /// This group was removed.
+    /// This group was deleted.
     Remove(SecurityGroupId),
     /// The security groups of VIFs were listed.
     Guards,
@@ -96,7 +96,7 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
 
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
         let call = NetworkPolicyCall::Guard(vif.clone());
-        let work = || self.world.guard_port(vif, groups);
+        let work = || self.world.set_vif_groups(vif, groups);
         self.calls.call(NetworkPolicyMethod::Guard, call, work).await
     }
 }

@@ -18,9 +18,9 @@ pub struct MemoryPort {
     pub node_name: String,
     /// The project to which it belongs.
     pub project: ProjectId,
-    /// The security groups that guard it.
+    /// Its security groups.
     pub security_groups: Vec<SecurityGroupId>,
-    /// The subnets of its addresses, in the order of those.
+    /// The subnets of its addresses, in the same order.
     pub subnets: Vec<SubnetId>,
     /// The time from which it is ACTIVE. Not in JSON, whose `vif` contains the current state.
     #[serde(skip, default = "Instant::now")]
@@ -28,7 +28,7 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
-    /// The VIF as it is now.
+    /// Returns the VIF at the time `now`.
     pub fn vif_at(&self, now: Instant) -> Vif {
         Vif { active: self.vif.active || self.active_at <= now, ..self.vif.clone() }
     }

@@ -35,9 +35,9 @@ pub enum PublicIpCall {
     List(Option<Uid>),
     /// This owner was to have an address.
     Acquire(Uid),
-    /// The address was to lead to this port.
+    /// The address was to be associated with this port.
     Associate(PublicIpId, PortId),
-    /// The address was to lead to this port no more.
+    /// The address was to be disassociated from this port.
     Disassociate(PublicIpId, PortId),
     /// The address of this owner was released.
     Release(Uid, PublicIpId),

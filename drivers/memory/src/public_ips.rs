@@ -10,7 +10,7 @@ use staffetta_driver::{
     Allocation, ClusterId, DriverError, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason,
 };
 
-/// A pool of public addresses, and those that users made.
+/// A pool of public addresses, and those that users created.
 #[derive(Debug)]
 pub(super) struct PublicIps {
     pool: AddressPool,
@@ -83,7 +83,7 @@ impl PublicIps {
         })
     }
 
-    /// The address that the user named: it must exist, and lead nowhere else.
+    /// Returns the address that the user named. It must exist, and not be associated with another port.
     fn named(
         &self,
         cluster: &ClusterId,
@@ -94,7 +94,7 @@ impl PublicIps {
         let failed = |reason| DriverError::new(reason, "find the public address that the user named");
         let held = self.held.values().find(|held| held.public_ip.ip == ip);
         let held = held.ok_or_else(|| failed(Reason::NotFound).detail(format!("there is no {ip}")))?;
-        let free = held.public_ip.port.as_ref().is_none_or(|leads_to| leads_to == port);
+        let free = held.public_ip.port.as_ref().is_none_or(|associated| associated == port);
         if !free || held.owner.is_some() && !held.is_of(cluster, Some(owner)) {
             return Err(failed(Reason::Conflict).detail(format!("{ip} is in use")));
         }

@@ -54,7 +54,7 @@ impl MemoryServices {
         Some(Owned { owner: found.owner.clone(), thing: found.at(Instant::now()) })
     }
 
-    /// Allows only so many load balancers from now on, or any number.
+    /// Limits the number of load balancers, or removes the limit.
     pub fn set_load_balancer_quota(&self, quota: Option<u32>) {
         self.state().load_balancers.quota = quota;
     }

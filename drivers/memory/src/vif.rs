@@ -201,12 +201,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_stock_is_no_pods_to_release() {
+    async fn a_pooled_vif_is_not_released_by_a_pod() {
         let driver = world(MemoryOptions::default());
         let vif = driver.request_vif(&request(&driver, "a")).await.unwrap();
-        let mut stocked = driver.network().remove_port(&vif.id).unwrap();
-        stocked.owner = None;
-        driver.network().insert_port(stocked);
+        let mut pooled = driver.network().remove_port(&vif.id).unwrap();
+        pooled.owner = None;
+        driver.network().insert_port(pooled);
         driver.release_vif(&owner("a"), &vif).await.unwrap();
         assert_eq!(driver.network().ports().len(), 1);
     }

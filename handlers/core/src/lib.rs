@@ -9,11 +9,10 @@
 //! |---|---|
 //! | `event` | [`Event`], [`AnyEvent`], [`Trigger`], [`Identity`], and the decoding of watched objects |
 //! | `chain` | [`EventHandler`] and its wrappers: [`Dispatcher`], [`Async`], [`LogExceptions`], [`Retry`], [`Limit`], [`Timeout`] |
-//! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`] |
+//! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`DryRunPlan`] |
 //! | `write` | [`Writer`] and [`MetadataPatch`] |
 
 mod chain;
-mod dry_run;
 mod event;
 mod registry;
 pub mod testing;
@@ -24,15 +23,14 @@ pub use chain::{
     Limit, LogExceptions, LogReport, NoMetrics, Panicked, Pending, Phase, QueueCounts, QueueEntry,
     QueueMetrics, QueuePolicy, Report, Retry, Superseded, TimedOut, Timeout, bounded, causes,
 };
-pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,
     Undecodable, WatchItem, WatchResult, truncated,
 };
 pub use registry::{
-    Check, CheckFn, DriverEntry, DriverTrait, ErasedHandler, EventNote, EventRecorder, GarbageCollector,
-    HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait, Recorder, Registration, Registry,
-    ResourceEventHandler, Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender,
-    deliver,
+    Check, CheckFn, DriverEntry, DriverTrait, DryRunPlan, ErasedHandler, EventNote, EventRecorder,
+    GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait, PlannedCall, Recorder,
+    Registration, Registry, ResourceEventHandler, Section, SectionError, Setup, SetupError, Source,
+    TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};

@@ -184,10 +184,10 @@ mod tests {
     #[tokio::test]
     async fn a_pool_is_told_of_nodes_and_is_not_filled() {
         let real = memory();
-        let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(real.network()), "east".into()));
+        let bulk = Arc::new(MemoryBulkVifDriver::new(Arc::clone(real.network()), "east".into()));
         let policy = VifPoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
         let kept =
-            WarmVifPool::new(Arc::clone(&stock) as _, Arc::clone(&real) as _, policy, Arc::new(|| true));
+            WarmVifPool::new(Arc::clone(&bulk) as _, Arc::clone(&real) as _, policy, Arc::new(|| true));
         let nested: Arc<dyn VifPoolDriver> = Arc::new(NoopVifPool::new(Arc::clone(&real) as _));
         let pools = [("neutron-vif".to_owned(), Arc::new(kept) as _), ("nested-vlan".to_owned(), nested)];
         let several = Arc::new(MultiVifPool::new(pools.into(), "neutron-vif", |_| None).unwrap());
@@ -202,6 +202,6 @@ mod tests {
         pool.request_vif(&request(real.network(), "web")).await.unwrap();
         observer.node_changed("n1", None);
         assert_eq!(drivers(), ["neutron-vif", "neutron-vif"]);
-        assert_eq!(stock.calls(), []);
+        assert_eq!(bulk.calls(), []);
     }
 }

@@ -92,7 +92,7 @@ pub trait PodVifDriver: Send + Sync {
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
 
     /// Reports, without waiting, whether `vif` is active. If so, the returned VIF is recorded in the annotation.
-    /// [`Reason::NotFound`] means that the VIF does not exist any more: its owner needs another one.
+    /// [`Reason::NotFound`](crate::Reason::NotFound) means that the VIF does not exist any more: its owner needs another one.
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError>;
 
     /// Lists the VIFs with the mark of this cluster, or those of `owner` only.

@@ -9,7 +9,7 @@ pub enum Fault {
     Exhausted,
     /// The back end accepts no request for this time.
     Throttled(Duration),
-    /// The required configuration cannot be had: a part of it does not exist, or may not be used. Others may.
+    /// The required configuration is not available: a part of it does not exist, or may not be used. Others may.
     Refused,
     /// The back end failed.
     Failed,
@@ -22,7 +22,7 @@ pub struct Grown<G> {
     pub got: Vec<G>,
     /// The number of groups that the same attempt is still creating; 0 at its end.
     pub rest: usize,
-    /// The reason why there are not more.
+    /// The reason why fewer groups were created than requested; `None` if all were.
     pub fault: Option<Fault>,
 }
 

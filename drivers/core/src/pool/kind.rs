@@ -11,7 +11,7 @@ pub trait Kind: Sized + 'static {
     type Group: Clone + Ord + Debug + Send + Sync;
     /// The unit that is handed out.
     type Item: Clone + Ord + Debug + Send + Sync;
-    /// The configuration of a group that an owner requires. A group with another one can be adapted.
+    /// The configuration that an owner requires of a group. A group with a different configuration can be adapted.
     type Want: Clone + Ord + Default + Debug + Send + Sync;
     /// The owner of an item.
     type Owner: Clone + Ord + Debug + Send + Sync;
@@ -38,6 +38,6 @@ pub struct Candidate<'c, K: Kind> {
     pub fits: bool,
     /// `true` if it is ready for use at once.
     pub ready: bool,
-    /// The time since which the item is free.
+    /// The time at which the item became free.
     pub since: Duration,
 }

@@ -50,12 +50,12 @@ impl<K: Kind> WarmPool<K> {
             }
             _ => {}
         }
-        if self.doomed.is_empty() || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+        if self.to_delete.is_empty() || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
             return None;
         }
         self.epoch += 1;
-        self.shrinking = Some((self.epoch, self.doomed.clone()));
-        Some(Action::Shrink { op: self.epoch, groups: self.doomed.iter().cloned().collect() })
+        self.shrinking = Some((self.epoch, self.to_delete.clone()));
+        Some(Action::Shrink { op: self.epoch, groups: self.to_delete.iter().cloned().collect() })
     }
 
     /// Takes the result of an attempt to grow, or a part of it. A late or repeated result changes nothing and returns `false`: its
@@ -88,9 +88,9 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Inserts a group, none of whose items is free yet, and returns its items.
-    pub(super) fn insert(&mut self, name: &K::Group, tag: &K::Want, ready: bool) -> Vec<K::Item> {
-        let items = K::items(name);
-        let group = Group { tag: Some(tag.clone()), ready, touched: self.epoch, size: items.len(), free: 0 };
+    pub(super) fn insert(&mut self, name: &K::Group, config: &K::Want, ready: bool) -> Vec<K::Item> {
+        let (items, config) = (K::items(name), Some(config.clone()));
+        let group = Group { config, ready, epoch: self.epoch, size: items.len(), free: 0 };
         self.groups.insert(name.clone(), group);
         items
     }
@@ -105,42 +105,42 @@ impl<K: Kind> WarmPool<K> {
         self.decline.record((!left.is_empty()).then_some(Fault::Failed), now);
         for group in groups.iter().filter(|group| !left.contains(group)) {
             self.groups.remove(group);
-            self.doomed.remove(group);
+            self.to_delete.remove(group);
         }
         true
     }
 
     /// Creates no group before `until`, since a resource that other pools need too is exhausted.
-    pub fn bar(&mut self, until: Duration) {
-        self.barred = until;
+    pub fn block(&mut self, until: Duration) {
+        self.blocked_until = until;
     }
 
     /// Ends the back-off of creation: the exhausted resource is available again.
     pub fn relieve(&mut self) {
-        (self.growth, self.barred) = (Pressure::default(), Duration::ZERO);
+        (self.growth, self.blocked_until) = (Pressure::default(), Duration::ZERO);
     }
 
     /// Returns the remaining delay before more groups may be created.
     pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
-        let barred = self.barred.checked_sub(now).filter(|barred| !barred.is_zero());
-        self.growth.remaining(now).max(barred)
+        let blocked = self.blocked_until.checked_sub(now).filter(|blocked| !blocked.is_zero());
+        self.growth.remaining(now).max(blocked)
     }
 
     /// Returns the counts of the pool.
     pub fn counts(&self, now: Duration) -> Counts {
-        let calm = now < self.calm_until || !self.requested;
+        let on_demand = now < self.on_demand_until || !self.requested;
         Counts {
             used: self.used.len(),
             warm: self.free(),
             cooling: self.cooling.len(),
             waiting: self.waiting.len(),
-            lately: if calm { 0 } else { self.demand.lately(now) },
-            calm,
+            lately: if on_demand { 0 } else { self.demand.lately(now) },
+            on_demand,
             group_size: self.groups.values().next().map_or(1, |group| group.size),
             groups: self.groups.len(),
             wholly_free: self.whole,
             growing: self.growing.as_ref().map_or(0, |growing| growing.count),
-            shrinking: self.doomed.len(),
+            shrinking: self.to_delete.len(),
         }
     }
 
@@ -169,11 +169,11 @@ impl<K: Kind> WarmPool<K> {
     /// Returns the time of the next work that is due.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let cooled = self.cooling.front().map(|(_, until)| *until);
-        let deletes = !self.doomed.is_empty() && self.shrinking.is_none();
+        let deletes = !self.to_delete.is_empty() && self.shrinking.is_none();
         let decline = self.decline.remaining(now).filter(|_| deletes).map(|remaining| now + remaining);
         let growth = self.pressed(now).map(|remaining| now + remaining);
-        let calm = Some(self.calm_until).filter(|until| *until > now);
-        [cooled, decline, growth, calm].into_iter().flatten().min()
+        let on_demand = Some(self.on_demand_until).filter(|until| *until > now);
+        [cooled, decline, growth, on_demand].into_iter().flatten().min()
     }
 
     /// Returns the number of items that may be handed out.

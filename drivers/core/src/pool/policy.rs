@@ -15,7 +15,7 @@ pub struct Counts {
     pub lately: usize,
     /// `true` if items are created for waiting requests only: no item was requested yet, or none since a final refusal,
     /// or what was found at the start cools down.
-    pub calm: bool,
+    pub on_demand: bool,
     /// Items of one group.
     pub group_size: usize,
     /// Groups that exist.
@@ -45,7 +45,7 @@ pub trait Policy: Send + Sync {
     fn plan(&self, counts: &Counts) -> Plan;
 }
 
-/// Kuryr's figures: at least `min` free items, at most `max`, `batch` at a time.
+/// Kuryr's values: at least `min` free items, at most `max`, `batch` at a time.
 ///
 /// It runs ahead of demand: half of the number of recent requests is kept free too, so that a burst finds more than `min` in
 /// its second half, and a single pod no more than that.
@@ -63,16 +63,16 @@ pub struct MinMaxBatch {
 
 impl Policy for MinMaxBatch {
     fn plan(&self, counts: &Counts) -> Plan {
-        let Counts { warm, waiting, lately, group_size, groups, growing, wholly_free, calm, .. } = *counts;
+        let Counts { warm, waiting, lately, group_size, groups, growing, wholly_free, .. } = *counts;
         let size = group_size.max(1);
         let most = if self.max == 0 { usize::MAX } else { self.max };
-        let target = if calm { 0 } else { self.min.max(lately / 2).min(most) };
+        let target = if counts.on_demand { 0 } else { self.min.max(lately / 2).min(most) };
         let have = warm + growing * size;
         if have < target + waiting {
             let missing = target + waiting - have;
             let room = most.saturating_add(waiting) - have;
             let cap = self.cap_groups.map_or(usize::MAX, |cap| cap.saturating_sub(groups + growing));
-            let batch = if calm { 0 } else { self.batch.min(room) };
+            let batch = if counts.on_demand { 0 } else { self.batch.min(room) };
             // A waiting owner does not wait for a large refill.
             let first = waiting.saturating_add(self.batch);
             let many = waiting > 0 && missing > first.saturating_mul(2);

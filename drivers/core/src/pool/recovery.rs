@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::warm_pool::WarmPool;
 
-/// A group as a listing shows it.
+/// A group, as a list call to the external system returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing<W> {
     /// The configuration.
-    pub tag: W,
+    pub config: W,
     /// `true` if its items are ready for use at once.
     pub ready: bool,
 }
@@ -23,7 +23,7 @@ pub struct Drift<G, I, O> {
     /// Groups that do not exist any more, and are removed.
     pub lost: Vec<G>,
     /// Items of removed groups that are in use, with their owners.
-    pub bereft: Vec<(I, O)>,
+    pub lost_in_use: Vec<(I, O)>,
 }
 
 /// The point in the pool's history at which a listing began.
@@ -72,27 +72,27 @@ impl<K: Kind> WarmPool<K> {
         now: Duration,
     ) -> Drift<K::Group, K::Item, K::Owner> {
         let (unchanged, first) = (since.quiet && since.number == self.epoch, self.epoch == 0);
-        let mut drift = Drift { found: Vec::new(), lost: Vec::new(), bereft: Vec::new() };
+        let mut drift = Drift { found: Vec::new(), lost: Vec::new(), lost_in_use: Vec::new() };
         for (name, group) in &mut self.groups {
             match existing.get(name) {
-                _ if group.touched > since.number => {}
-                Some(found) => (group.tag, group.ready) = (Some(found.tag.clone()), found.ready),
+                _ if group.epoch > since.number => {}
+                Some(found) => (group.config, group.ready) = (Some(found.config.clone()), found.ready),
                 None => drift.lost.push(name.clone()),
             }
         }
         for name in &drift.lost {
-            drift.bereft.extend(self.lose(name));
+            drift.lost_in_use.extend(self.lose(name));
         }
         for (name, found) in existing.iter().filter(|_| unchanged) {
             if self.groups.contains_key(name) {
                 continue;
             }
             drift.found.push(name.clone());
-            for item in self.insert(name, &found.tag, found.ready) {
+            for item in self.insert(name, &found.config, found.ready) {
                 self.cool(item, now);
             }
             if first {
-                self.calm_until = now + self.cool_down;
+                self.on_demand_until = now + self.cool_down;
             }
         }
         drift
@@ -107,7 +107,7 @@ impl<K: Kind> WarmPool<K> {
         for item in &items {
             self.withdraw(item);
         }
-        self.doomed.insert(name.clone());
+        self.to_delete.insert(name.clone());
     }
 
     /// Lets all groups be deleted none of whose items is in use, without a cool-down.
@@ -123,16 +123,16 @@ impl<K: Kind> WarmPool<K> {
         if let Some((_, shrinking)) = &mut self.shrinking {
             shrinking.remove(name);
         }
-        let mut bereft = Vec::new();
+        let mut lost_in_use = Vec::new();
         for item in K::items(name) {
             self.withdraw(&item);
             for owner in self.used.remove(&item).into_iter().flatten() {
                 self.forget(&owner, &item);
-                bereft.push((item.clone(), owner));
+                lost_in_use.push((item.clone(), owner));
             }
         }
-        self.doomed.remove(name);
+        self.to_delete.remove(name);
         self.groups.remove(name);
-        bereft
+        lost_in_use
     }
 }

@@ -21,12 +21,12 @@ pub struct WarmPool<K: Kind> {
     /// The number of groups of which all items are free.
     pub(super) whole: usize,
     /// The groups to be deleted. None of their items is in use, free or cools down.
-    pub(super) doomed: BTreeSet<K::Group>,
+    pub(super) to_delete: BTreeSet<K::Group>,
     /// The item that [`take`](Self::take) returns to an owner that already has one.
     pub(super) taken: BTreeMap<K::Owner, K::Item>,
     /// The items in use, each with its owners: one, except after a fault.
     pub(super) used: BTreeMap<K::Item, BTreeSet<K::Owner>>,
-    /// The free items, each with the time since which it is free.
+    /// The free items, each with the time at which it became free.
     pub(super) warm: BTreeMap<K::Item, Duration>,
     /// The items that cool down, each with the time of its end; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
@@ -39,7 +39,7 @@ pub struct WarmPool<K: Kind> {
     pub(super) growth: Pressure,
     pub(super) decline: Pressure,
     /// The time before which no group is created, since a shared resource is exhausted.
-    pub(super) barred: Duration,
+    pub(super) blocked_until: Duration,
     pub(super) demand: Demand,
     /// The configuration of groups that are created ahead of demand.
     pub(super) wanted: K::Want,
@@ -47,18 +47,18 @@ pub struct WarmPool<K: Kind> {
     /// `true` if an item was requested since the last final refusal.
     pub(super) requested: bool,
     /// The time before which groups are created for waiting owners only: those that were found at the start cool down.
-    pub(super) calm_until: Duration,
+    pub(super) on_demand_until: Duration,
     /// The number of the last change of the existing groups.
     pub(super) epoch: u64,
 }
 
 pub(super) struct Group<W> {
     /// The configuration; `None` if unknown.
-    pub(super) tag: Option<W>,
+    pub(super) config: Option<W>,
     /// `true` if its items are ready for use at once.
     pub(super) ready: bool,
-    /// The epoch in which it was last created or adapted.
-    pub(super) touched: u64,
+    /// The value of [`WarmPool::epoch`] at its last creation or reconfiguration.
+    pub(super) epoch: u64,
     /// The number of its items.
     pub(super) size: usize,
     /// The number of its free items.
@@ -111,7 +111,7 @@ impl<K: Kind> WarmPool<K> {
             cool_down,
             groups: BTreeMap::new(),
             whole: 0,
-            doomed: BTreeSet::new(),
+            to_delete: BTreeSet::new(),
             taken: BTreeMap::new(),
             used: BTreeMap::new(),
             warm: BTreeMap::new(),
@@ -121,12 +121,12 @@ impl<K: Kind> WarmPool<K> {
             shrinking: None,
             growth: Pressure::default(),
             decline: Pressure::default(),
-            barred: Duration::ZERO,
+            blocked_until: Duration::ZERO,
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
             draining: false,
             requested: false,
-            calm_until: Duration::ZERO,
+            on_demand_until: Duration::ZERO,
             epoch: 0,
         }
     }
@@ -152,8 +152,8 @@ impl<K: Kind> WarmPool<K> {
             item
         };
         match self.groups.get_mut(&K::group(&item)) {
-            Some(group) if group.tag.as_ref() != Some(want) => {
-                group.tag = None;
+            Some(group) if group.config.as_ref() != Some(want) => {
+                group.config = None;
                 Take::Adapt(item)
             }
             _ => Take::Got(item),
@@ -161,10 +161,10 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Records that the configuration of a group was changed, or with `None` that it is unknown, as during a change.
-    pub fn changed(&mut self, group: &K::Group, tag: Option<&K::Want>) {
+    pub fn changed(&mut self, group: &K::Group, config: Option<&K::Want>) {
         self.epoch += 1;
         if let Some(group) = self.groups.get_mut(group) {
-            (group.tag, group.touched) = (tag.cloned(), self.epoch);
+            (group.config, group.epoch) = (config.cloned(), self.epoch);
         }
     }
 
@@ -175,7 +175,7 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Removes the owners that wait for an item with that configuration, which cannot be had, and returns them.
+    /// Removes and returns the owners that wait for an item with the configuration `want`, which the external system refused.
     pub fn dismiss(&mut self, want: &K::Want) -> Vec<K::Owner> {
         let all = std::mem::take(&mut self.waiting);
         let (dismissed, waiting): (Vec<_>, _) = all.into_iter().partition(|(_, other)| other == want);
@@ -307,7 +307,7 @@ impl<K: Kind> WarmPool<K> {
         let free = self.warm.iter().filter(|_| !self.draining).filter_map(|(item, since)| {
             let name = K::group(item);
             let group = self.groups.get(&name)?;
-            let (fits, ready) = (group.tag.as_ref() == Some(want), group.ready);
+            let (fits, ready) = (group.config.as_ref() == Some(want), group.ready);
             let candidate = Candidate { group: &name, free: group.free, fits, ready, since: *since };
             Some((K::rank(&candidate), item))
         });

@@ -76,7 +76,7 @@ mod tests {
         let addresses = vec!["FD00:0:0::7".to_owned()];
         nodes.update("n3", Some(&NodeInfo { addresses, pod_vif: None }));
         assert!(nodes.may_contain("fd00::7") && nodes.may_contain("fd00:0::0007"));
-        assert!(nodes.hosts().unwrap().contains("fd00::7"), "as the stock writes it");
+        assert!(nodes.hosts().unwrap().contains("fd00::7"), "as the driver writes it");
         nodes.update("n3", None);
         nodes.update("n1", None);
         assert_eq!(nodes.hosts(), Some(["n2".to_owned()].into()));

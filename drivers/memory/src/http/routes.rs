@@ -68,7 +68,7 @@ fn request_id(headers: &HeaderMap) -> Result<Option<String>, CallFailure> {
     let Some(id) = headers.get(REQUEST_ID) else { return Ok(None) };
     let text = id.to_str().ok().filter(|text| text.len() <= MAX_REQUEST_ID);
     let wrong =
-        || CallFailure::Malformed(format!("{REQUEST_ID} is no text of at most {MAX_REQUEST_ID} bytes"));
+        || CallFailure::Malformed(format!("{REQUEST_ID} is not a text of at most {MAX_REQUEST_ID} bytes"));
     text.map(|text| Some(text.to_owned())).ok_or_else(wrong)
 }
 

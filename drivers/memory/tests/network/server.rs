@@ -90,7 +90,7 @@ async fn what_is_no_call_is_refused_in_words() {
         ("", "", "EOF"),
         ("", r#"{"cluster":"east"}"#, "missing field `arguments`"),
         ("", r#"{"cluster":"east","arguments":[null,1]}"#, "invalid length 2"),
-        (long.as_str(), good, "x-request-id is no text of at most 128 bytes"),
+        (long.as_str(), good, "x-request-id is not a text of at most 128 bytes"),
     ] {
         let (status, answer) = ask(&remote, "POST", list, headers, body);
         assert!(status == 400 && answer.contains(word), "{status} {answer}");

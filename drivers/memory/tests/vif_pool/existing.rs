@@ -83,7 +83,7 @@ async fn the_marks_tell_who_holds_what_once_all_is_known() {
     assert_eq!((of_a.len(), &of_a[0].thing.id), (1, &vif.id));
     assert_eq!(before.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
     assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
-    assert_eq!(before.lists(), 1, "for one pod the stock is not listed");
+    assert_eq!(before.lists(), 1, "for one pod the VIFs are not listed");
     let world = before.restarted(&[]).await;
     assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap(), [], "it was never written down");
 }
@@ -105,8 +105,8 @@ async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
 #[tokio::test(start_paused = true)]
 async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for_others_once() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).bound_by_nodes();
-    let world = World::on(network, stock, POLICY);
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).active_when_bound();
+    let world = World::on(network, bulk, POLICY);
     world.start().await;
     world.get("a").await;
     for port in world.network.ports() {
@@ -130,11 +130,11 @@ async fn what_was_left_half_made_is_destroyed_by_a_leader_that_knows_what_pods_u
     let before = World::new(VifPoolPolicy { min: 0, batch: 3, ..POLICY }).await;
     let (shown, left) = (before.get("a").await, before.network.ports().pop().unwrap().vif);
     assert_ne!(shown.id, left.id);
-    let stock = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
     for vif in [&shown, &left] {
-        stock.set_incomplete(&vif.id, true);
+        bulk.set_incomplete(&vif.id, true);
     }
-    let world = World::on(Arc::clone(&before.network), stock, before.policy);
+    let world = World::on(Arc::clone(&before.network), bulk, before.policy);
     let there = |vif: &Vif| world.network.port(&vif.id).is_some();
     world.pool.resync().await.unwrap();
     settle().await;
@@ -157,7 +157,7 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
     let held = world.get("a").await;
     let free = world.network.ports().into_iter().map(|port| port.vif).find(|vif| vif.id != held.id).unwrap();
     for vif in [&held, &free] {
-        world.stock.set_incomplete(&vif.id, true);
+        world.bulk.set_incomplete(&vif.id, true);
     }
     world.pool.resync().await.unwrap();
     settle().await;
@@ -165,12 +165,12 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
     assert_eq!((used, ready, conflicts), (1, 0, 0), "nobody gets the other one");
     assert_eq!((world.ports(), world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (2, 1));
     for vif in [&held, &free] {
-        world.stock.set_incomplete(&vif.id, false);
+        world.bulk.set_incomplete(&vif.id, false);
     }
     world.pool.resync().await.unwrap();
     pass(POLICY.cool_down).await;
     assert_eq!((world.metrics().used, world.metrics().free), (1, 1), "it was mended meanwhile");
-    world.stock.set_incomplete(&free.id, true);
+    world.bulk.set_incomplete(&free.id, true);
     for _ in 0..2 {
         world.pool.resync().await.unwrap();
         settle().await;
@@ -200,18 +200,18 @@ async fn of_two_pods_that_show_one_vif_the_one_that_showed_it_later_is_to_have_a
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_dropped_does_not_wait_for_a_listing() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).bound_by_nodes();
-    let world = World::on(network, stock, POLICY);
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).active_when_bound();
+    let world = World::on(network, bulk, POLICY);
     world.start().await;
     let dead = world.get("a").await;
     world.network.remove_port(&dead.id);
     let lists = world.lists();
-    world.stock.faults().inject(BulkVifMethod::List, 1, Fault::Hang);
+    world.bulk.faults().inject(BulkVifMethod::ListVifs, 1, Fault::Hang);
     assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
     settle().await;
     assert_eq!(world.lists(), lists + 1, "it is never answered");
-    let World { stock, pool, .. } = world;
+    let World { bulk, pool, .. } = world;
     drop(pool);
     settle().await;
-    assert_eq!(Arc::strong_count(&stock), 1, "nothing of the pool is left");
+    assert_eq!(Arc::strong_count(&bulk), 1, "nothing of the pool is left");
 }

@@ -32,7 +32,7 @@ async fn at_the_end_of_a_quota_all_hear_why_and_many_ask_no_more_often_than_one(
 async fn a_hint_is_obeyed_and_handed_on() {
     let world = World::new(POLICY).await;
     let busy = outage().after(Duration::from_secs(90));
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Fail(busy));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Fail(busy));
     let error = world.ask("a").await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(90)));
     pass(Duration::from_secs(89)).await;
@@ -45,7 +45,7 @@ async fn a_hint_is_obeyed_and_handed_on() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_got_lost_is_made_good_by_reading_what_exists() {
     let world = World::new(POLICY).await;
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::DoneThenFail(outage()));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::DoneThenFail(outage()));
     let error = world.ask("a").await.unwrap_err();
     assert!(error.transient() && !error.ambiguous(), "the pool itself sees to what was made");
     settle().await;
@@ -57,9 +57,9 @@ async fn an_answer_that_got_lost_is_made_good_by_reading_what_exists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stock_that_never_answers_is_given_up_after_its_time() {
+async fn a_driver_that_never_answers_is_given_up_after_its_timeout() {
     let world = World::new(POLICY).await;
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Hang);
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Hang);
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
     settle().await;
@@ -73,7 +73,7 @@ async fn a_stock_that_never_answers_is_given_up_after_its_time() {
 async fn what_could_not_be_destroyed_is_handed_to_nobody_and_destroyed_later() {
     let world = World::new(VifPoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
     let vifs = [world.get("a").await, world.get("b").await];
-    world.stock.faults().inject(BulkVifMethod::Destroy, 2, Fault::Fail(outage()));
+    world.bulk.faults().inject(BulkVifMethod::DeleteVifs, 2, Fault::Fail(outage()));
     world.release("a", &vifs[0]).await;
     world.release("b", &vifs[1]).await;
     pass(POLICY.cool_down).await;
@@ -89,13 +89,13 @@ async fn a_process_that_does_not_lead_any_more_changes_nothing() {
     let world = World::new(VifPoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
     let vifs = [world.get("a").await, world.get("b").await];
     world.leads.store(false, Ordering::Relaxed);
-    let calls = world.stock.calls().len();
+    let calls = world.bulk.calls().len();
     world.release("a", &vifs[0]).await;
     world.release("b", &vifs[1]).await;
     pass(POLICY.cool_down).await;
     assert!(world.ask("c").await.is_ok(), "what is warm needs no call; the write that follows is refused");
     assert!(world.ask("d").await.is_err());
-    assert_eq!(world.stock.calls().len(), calls);
+    assert_eq!(world.bulk.calls().len(), calls);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,8 +106,8 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
         world.start().await;
         world.get("a").await;
         let asked = || world.vifs.calls().len();
-        assert!(asked() > 1, "those on the shelf are looked at");
-        let (before, stock) = (asked(), Arc::downgrade(&world.stock));
+        assert!(asked() > 1, "the pooled VIFs are polled");
+        let (before, bulk) = (asked(), Arc::downgrade(&world.bulk));
         if deposed {
             world.leads.store(false, Ordering::Relaxed);
             pass(Duration::from_secs(120)).await;
@@ -115,7 +115,7 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
         } else {
             drop(world);
             settle().await;
-            assert!(stock.upgrade().is_none(), "nobody holds on to the pool while he waits");
+            assert!(bulk.upgrade().is_none(), "nobody holds on to the pool while he waits");
         }
     }
 }
@@ -124,7 +124,7 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
 async fn a_group_that_does_not_exist_is_told_to_those_who_want_it_and_holds_up_nobody_else() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let missing = DriverError::new(Reason::NotFound, "make ports").detail("security group missing");
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Fail(missing));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Fail(missing));
     let request = |name: &str, groups: &[&str]| {
         let (pool, request) = (Arc::clone(&world.pool), world.request_for(name, "n1", groups));
         async move { pool.request_vif(&request).await }
@@ -143,7 +143,7 @@ async fn a_group_that_does_not_exist_is_told_to_those_who_want_it_and_holds_up_n
 async fn what_was_refused_is_not_asked_for_again_and_again_ahead_of_demand() {
     let world = World::new(POLICY).await;
     let missing = DriverError::new(Reason::Refused, "make ports");
-    world.stock.faults().inject(BulkVifMethod::Make, 100, Fault::Fail(missing));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 100, Fault::Fail(missing));
     assert_eq!(world.ask("a").await.unwrap_err().reason(), Reason::Refused);
     let orders = world.orders().len();
     assert_eq!(orders, 1);
@@ -153,7 +153,7 @@ async fn what_was_refused_is_not_asked_for_again_and_again_ahead_of_demand() {
     assert_eq!(world.orders().len(), orders, "nobody asked");
     assert_eq!(world.ask("a").await.unwrap_err().reason(), Reason::Refused);
     assert_eq!(world.orders().len(), orders + 1, "whoever asks is answered by the other side");
-    world.stock.faults().clear();
+    world.bulk.faults().clear();
     assert!(world.ask("a").await.is_ok());
 }
 
@@ -165,7 +165,7 @@ async fn a_network_that_is_gone_is_not_filled_again_and_nothing_is_kept_of_it() 
         world.network.remove_port(&port.vif.id);
     }
     let gone = DriverError::new(Reason::NotFound, "make ports").detail("network gone");
-    world.stock.faults().inject(BulkVifMethod::Make, 100, Fault::Fail(gone));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 100, Fault::Fail(gone));
     let orders = world.orders().len();
     world.pool.resync().await.unwrap();
     for _ in 0..600 {
@@ -175,7 +175,7 @@ async fn a_network_that_is_gone_is_not_filled_again_and_nothing_is_kept_of_it() 
     world.release("a", &vif).await;
     let VifPoolMetrics { free, cooling, used, creating, deleting, waiting, .. } = world.metrics();
     assert_eq!((free, cooling, used, creating, deleting, waiting), (0, 0, 0, 0, 0, 0));
-    world.stock.faults().clear();
+    world.bulk.faults().clear();
     assert!(world.ask("b").await.is_ok());
 }
 
@@ -222,12 +222,13 @@ async fn what_is_used_up_for_good_on_one_node_keeps_no_other_from_its_turn() {
         let request = world.request_for("a", node, &["default"]);
         world.pool.request_vif(&request).await.unwrap_err();
     }
-    let before = world.stock.calls().len();
+    let before = world.bulk.calls().len();
     for _ in 0..120 {
         pass(Duration::from_secs(1)).await;
     }
-    let host =
-        |call: &BulkVifCall| if let BulkVifCall::Make(host, _) = call { Some(host.clone()) } else { None };
-    let hosts: Vec<_> = world.stock.calls()[before..].iter().filter_map(host).collect();
+    let host = |call: &BulkVifCall| {
+        if let BulkVifCall::CreateVifs(host, _) = call { Some(host.clone()) } else { None }
+    };
+    let hosts: Vec<_> = world.bulk.calls()[before..].iter().filter_map(host).collect();
     assert!(["n1", "n2", "n3"].iter().all(|node| hosts.iter().any(|host| host == node)), "{hosts:?}");
 }

@@ -5,12 +5,12 @@ async fn a_warm_hand_out_and_a_return_cost_no_call() {
     let world = World::new(POLICY).await;
     let first = world.get("a").await;
     pass(Duration::from_secs(5)).await;
-    let (calls, owned) = (world.stock.calls(), world.vifs.calls());
+    let (calls, owned) = (world.bulk.calls(), world.vifs.calls());
     let second = world.get("b").await;
     assert_ne!(first.id, second.id);
-    assert!(second.active, "it became active in stock");
+    assert!(second.active, "it became active in the pool");
     world.release("b", &second).await;
-    assert_eq!((world.stock.calls(), world.vifs.calls()), (calls, owned));
+    assert_eq!((world.bulk.calls(), world.vifs.calls()), (calls, owned));
     assert_eq!(world.network.returned(), [second.id], "what was seen of it is not true of the next pod's");
     let VifPoolMetrics { cooling, used, warm, waited, .. } = world.metrics();
     assert_eq!((cooling, used, warm, waited), (1, 1, 1, 1));
@@ -19,7 +19,7 @@ async fn a_warm_hand_out_and_a_return_cost_no_call() {
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it() {
     let world = World::new(POLICY).await;
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Delay(Duration::from_secs(3)));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Delay(Duration::from_secs(3)));
     let asked: Vec<_> = (0..30)
         .map(|number| {
             let (pool, request) =
@@ -43,11 +43,11 @@ async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_has_his_before_a_large_refill_is_made() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).by_calls_of(8);
-    let world = World::on(network, stock, VifPoolPolicy { min: 40, ..POLICY });
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).max_per_call(8);
+    let world = World::on(network, bulk, VifPoolPolicy { min: 40, ..POLICY });
     world.start().await;
     let call = Duration::from_secs(3);
-    world.stock.faults().inject(BulkVifMethod::Make, 100, Fault::Delay(call));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 100, Fault::Delay(call));
     let began = Instant::now();
     world.ask("a").await.unwrap();
     assert_eq!(began.elapsed(), call, "after the first call");
@@ -116,7 +116,8 @@ async fn other_security_groups_cost_one_call_and_the_same_ones_none() {
     pass(POLICY.cool_down).await;
     let again = world.request_for("c", "n1", &["db", "web"]);
     assert_eq!(world.pool.request_vif(&again).await.unwrap().id, vif.id, "it is as it is wanted");
-    let adapted = world.stock.calls().into_iter().filter(|call| matches!(call, BulkVifCall::Adapt(_)));
+    let adapted =
+        world.bulk.calls().into_iter().filter(|call| matches!(call, BulkVifCall::SetSecurityGroups(_)));
     assert_eq!(adapted.count(), 1);
 }
 
@@ -135,7 +136,7 @@ async fn a_vif_that_was_deleted_outside_is_passed_over_when_its_groups_are_to_ch
 #[tokio::test(start_paused = true)]
 async fn who_stops_waiting_loses_nothing_to_the_pool() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Delay(Duration::from_secs(3)));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Delay(Duration::from_secs(3)));
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
     settle().await;
@@ -143,7 +144,7 @@ async fn who_stops_waiting_loses_nothing_to_the_pool() {
     pass(Duration::from_secs(3)).await;
     let VifPoolMetrics { free, used, waiting, .. } = world.metrics();
     assert_eq!((free, used, waiting), (1, 0, 0), "it was made all the same");
-    world.stock.faults().inject(BulkVifMethod::Adapt, 1, Fault::Hang);
+    world.bulk.faults().inject(BulkVifMethod::SetSecurityGroups, 1, Fault::Hang);
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("b", "n1", &["web"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
     settle().await;
@@ -158,8 +159,8 @@ async fn who_stops_waiting_loses_nothing_to_the_pool() {
 #[tokio::test(start_paused = true)]
 async fn a_vif_that_its_node_binds_is_handed_out_inactive_and_activated_by_the_driver() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).bound_by_nodes();
-    let world = World::on(network, stock, POLICY);
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).active_when_bound();
+    let world = World::on(network, bulk, POLICY);
     world.start().await;
     let vif = world.get("a").await;
     assert!(!vif.active);
@@ -227,7 +228,7 @@ async fn after_a_burst_more_is_kept_ahead_and_later_no_more_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_no_stock_made_is_passed_on_to_the_driver() {
+async fn a_vif_that_is_not_pooled_is_passed_on_to_the_driver() {
     let world = World::new(POLICY).await;
     let noop = NoopVifPool::new(Arc::clone(&world.vifs) as _);
     let vif = noop.request_vif(&world.request_for("a", "n1", &["default"])).await.unwrap();
@@ -241,12 +242,12 @@ async fn a_vif_that_no_stock_made_is_passed_on_to_the_driver() {
 async fn the_figures_of_a_pool_that_is_gone_are_what_it_has_counted_and_keep_nothing_alive() {
     let world = World::new(POLICY).await;
     world.get("web").await;
-    let (metrics, stock) = (world.pool.metrics(), Arc::downgrade(&world.stock));
+    let (metrics, bulk) = (world.pool.metrics(), Arc::downgrade(&world.bulk));
     let VifPoolMetrics { used, waited, refills, .. } = metrics();
     assert_eq!((used, waited, refills), (1, 1, 1));
     drop(world);
     pass(Duration::from_secs(3600)).await;
-    assert_eq!(stock.strong_count(), 0);
+    assert_eq!(bulk.strong_count(), 0);
     assert_eq!(metrics(), VifPoolMetrics { waited, refills, ..VifPoolMetrics::default() });
 }
 
@@ -258,7 +259,8 @@ async fn reused(change: impl AsyncFnOnce(&World, &Vif)) -> (bool, usize) {
     change(&world, &vif).await;
     world.release("a", &vif).await;
     pass(POLICY.cool_down).await;
-    let adapted = || world.stock.calls().iter().filter(|call| matches!(call, BulkVifCall::Adapt(_))).count();
+    let adapted =
+        || world.bulk.calls().iter().filter(|call| matches!(call, BulkVifCall::SetSecurityGroups(_))).count();
     let before = adapted();
     let mut right = true;
     for name in ["b", "c"] {
@@ -273,7 +275,7 @@ async fn the_next_pod_never_gets_a_vif_with_the_groups_that_somebody_put_in_fron
     let guard = async |world: &World, vif: &Vif, groups: &[&str]| {
         let groups: Vec<SecurityGroupId> = groups.iter().map(|group| (*group).into()).collect();
         world.pool.security_groups_changed(&vif.id, None);
-        world.stock.set_security_groups(vif, &groups).await.unwrap();
+        world.bulk.set_security_groups(vif, &groups).await.unwrap();
         world.pool.security_groups_changed(&vif.id, Some(&groups));
     };
     let other = async |world: &World, vif: &Vif| guard(world, vif, &["default", "isolated"]).await;
@@ -287,17 +289,17 @@ async fn the_next_pod_never_gets_a_vif_with_the_groups_that_somebody_put_in_fron
     assert_eq!(reused(none).await, (true, 1));
     let unsure = async |world: &World, vif: &Vif| world.pool.security_groups_changed(&vif.id, None);
     assert_eq!(reused(unsure).await, (true, 1), "nobody knows what became of a call");
-    let in_stock = async |world: &World, vif: &Vif| {
+    let in_pool = async |world: &World, vif: &Vif| {
         world.release("a", vif).await;
         guard(world, vif, &["isolated"]).await;
     };
-    assert_eq!(reused(in_stock).await, (true, 1), "while it rested");
+    assert_eq!(reused(in_pool).await, (true, 1), "while it cooled down");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not_seen_meanwhile() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
-    world.stock.faults().inject(BulkVifMethod::Adapt, 1, Fault::Hang);
+    world.bulk.faults().inject(BulkVifMethod::SetSecurityGroups, 1, Fault::Hang);
     world.get("a").await;
     let request = world.request_for("b", "n1", &["isolated"]);
     let asked = {
@@ -305,12 +307,12 @@ async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not
         tokio::spawn(async move { pool.request_vif(&request).await })
     };
     settle().await;
-    let adapted = |call| if let BulkVifCall::Adapt(id) = call { Some(id) } else { None };
-    let id = world.stock.calls().into_iter().find_map(adapted).unwrap();
+    let adapted = |call| if let BulkVifCall::SetSecurityGroups(id) = call { Some(id) } else { None };
+    let id = world.bulk.calls().into_iter().find_map(adapted).unwrap();
     // What exists is read, then the call takes effect, and nobody waits for its answer.
     world.pool.resync().await.unwrap();
     let vif = world.network.port(&id).unwrap().vif;
-    world.stock.set_security_groups(&vif, &request.security_groups).await.unwrap();
+    world.bulk.set_security_groups(&vif, &request.security_groups).await.unwrap();
     asked.abort();
     settle().await;
     let mut got = Vec::new();

@@ -29,7 +29,7 @@ const POLICY: VifPoolPolicy = VifPoolPolicy { min: 5, max: 0, batch: 10, cool_do
 struct World {
     network: Arc<MemoryNetwork>,
     vifs: Arc<MemoryVifDriver>,
-    stock: Arc<MemoryBulkVifDriver>,
+    bulk: Arc<MemoryBulkVifDriver>,
     pool: Arc<WarmVifPool>,
     leads: Arc<AtomicBool>,
     policy: VifPoolPolicy,
@@ -45,18 +45,18 @@ impl World {
 
     fn with(options: MemoryOptions, policy: VifPoolPolicy) -> Self {
         let network = Arc::new(MemoryNetwork::new(options));
-        let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into());
-        Self::on(network, stock, policy)
+        let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into());
+        Self::on(network, bulk, policy)
     }
 
-    fn on(network: Arc<MemoryNetwork>, stock: MemoryBulkVifDriver, policy: VifPoolPolicy) -> Self {
+    fn on(network: Arc<MemoryNetwork>, bulk: MemoryBulkVifDriver, policy: VifPoolPolicy) -> Self {
         let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
-        let (stock, leads) = (Arc::new(stock), Arc::new(AtomicBool::new(true)));
+        let (bulk, leads) = (Arc::new(bulk), Arc::new(AtomicBool::new(true)));
         let holds = Arc::clone(&leads);
         let is_leader: IsLeader = Arc::new(move || holds.load(Ordering::Relaxed));
         let pool =
-            Arc::new(WarmVifPool::new(Arc::clone(&stock) as _, Arc::clone(&vifs) as _, policy, is_leader));
-        Self { network, vifs, stock, pool, leads, policy }
+            Arc::new(WarmVifPool::new(Arc::clone(&bulk) as _, Arc::clone(&vifs) as _, policy, is_leader));
+        Self { network, vifs, bulk, pool, leads, policy }
     }
 
     async fn start(&self) {
@@ -67,8 +67,8 @@ impl World {
 
     /// Another process takes over, once the annotations of these pods are known to it.
     async fn restarted(&self, shown: &[(&str, &Vif)]) -> Self {
-        let stock = MemoryBulkVifDriver::new(Arc::clone(&self.network), "east".into());
-        let world = Self::on(Arc::clone(&self.network), stock, self.policy);
+        let bulk = MemoryBulkVifDriver::new(Arc::clone(&self.network), "east".into());
+        let world = Self::on(Arc::clone(&self.network), bulk, self.policy);
         for (name, vif) in shown {
             world.pool.pod_vifs(&owner(name), &[Vif::clone(vif)]);
         }
@@ -117,12 +117,12 @@ impl World {
 
     /// The number of VIFs of each request.
     fn orders(&self) -> Vec<usize> {
-        let count = |call| if let BulkVifCall::Make(_, count) = call { Some(count) } else { None };
-        self.stock.calls().into_iter().filter_map(count).collect()
+        let count = |call| if let BulkVifCall::CreateVifs(_, count) = call { Some(count) } else { None };
+        self.bulk.calls().into_iter().filter_map(count).collect()
     }
 
     fn lists(&self) -> usize {
-        self.stock.calls().into_iter().filter(|call| *call == BulkVifCall::List).count()
+        self.bulk.calls().into_iter().filter(|call| *call == BulkVifCall::ListVifs).count()
     }
 }
 

@@ -90,9 +90,9 @@ async fn a_node_of_which_nobody_has_told_yet_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_cannot_give_away_the_vif_of_another_pool_by_naming_it_in_another_class() {
     let World { drivers, .. } = world();
-    let stock = MemoryBulkVifDriver::new(Arc::clone(drivers[0].network()), "east".into());
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(drivers[0].network()), "east".into());
     let policy = VifPoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
-    let kept = WarmVifPool::new(Arc::new(stock), Arc::clone(&drivers[0]) as _, policy, Arc::new(|| true));
+    let kept = WarmVifPool::new(Arc::new(bulk), Arc::clone(&drivers[0]) as _, policy, Arc::new(|| true));
     let mut pools = pools(&drivers);
     pools.insert("neutron-vif".into(), Arc::new(kept));
     let pool = MultiVifPool::new(pools, "neutron-vif", driver_of_class).unwrap();

@@ -75,7 +75,7 @@ async fn what_is_just_being_made_in_a_network_that_is_to_be_deleted_goes_as_soon
     let world = two_nodes().await;
     let a = world.get("a").await;
     let (network, slow) = (a.network.id.clone(), Duration::from_secs(3));
-    world.stock.faults().inject(BulkVifMethod::Make, 1, Fault::Delay(slow));
+    world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Delay(slow));
     let b = world.get("b").await;
     assert!(world.metrics().creating > 0);
     world.release("a", &a).await;

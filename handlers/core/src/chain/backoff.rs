@@ -1,4 +1,4 @@
-//! Exponential back-off with jitter. This file wraps the crate `backoff` and runs it on tokio's clock; nothing else uses that crate.
+//! Exponential back-off with jitter: wraps the crate `backoff`, as `drivers/openstack/src/backoff.rs` does, and uses tokio's clock.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ const JITTER: f64 = 0.1;
 const MAX_HINT: Duration = Duration::from_secs(3600);
 
 impl Default for BackoffPolicy {
-    /// 1 s, doubling to 60 s, for 500 s: Kuryr's figures for retries.
+    /// 1 s, doubling to 60 s, for 500 s: Kuryr's values for retries.
     fn default() -> Self {
         Self {
             limit: Some(Duration::from_secs(500)),

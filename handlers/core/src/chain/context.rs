@@ -124,7 +124,7 @@ impl<'q> Context<'q> {
     /// Remembers until the next success that the failure was reported on this object. Returns `true` the first time.
     pub fn set_reported_on(&self, object: Identity) -> bool {
         let first = self.reported_on().is_none();
-        self.retry_state(|retry| retry.reported_on.get_or_insert_with(|| Arc::new(object)).clone());
+        self.update_retry_state(|retry| retry.reported_on.get_or_insert_with(|| Arc::new(object)).clone());
         first
     }
 
@@ -138,8 +138,8 @@ impl<'q> Context<'q> {
         self.state().1 = Outcome::Requeue(delay);
     }
 
-    /// Changes the failures of the object.
-    pub(super) fn retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
+    /// Updates the retry state of the object, which outlives this message.
+    pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
         change(self.state().0.get_or_insert_default())
     }
 

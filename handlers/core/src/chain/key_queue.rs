@@ -90,7 +90,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         self.current.insert(message).clone()
     }
 
-    /// Adds a message. Returns how many queued ones it replaced although coalescing is off: the queue is full.
+    /// Adds a message. Returns the number of queued messages that it replaced because the queue is full; 0 with coalescing.
     pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
         let phase = if self.started { Phase::Queued } else { Phase::Held };
         let mut message = Queued { event, phase, since, retry: None };

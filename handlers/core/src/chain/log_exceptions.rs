@@ -46,7 +46,7 @@ impl Failure for Panicked {
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         if let Err(error) = panic_as_error(self.inner.handle(event, context)).await {
-            context.retry_state(|retry| retry.failed(&*error));
+            context.update_retry_state(|retry| retry.failed(&*error));
             self.report.failed(event, &error, context);
         } else if context.is_recovery() {
             self.report.recovered(event, context);

@@ -65,7 +65,7 @@ use crate::event::Message;
 /// # let _ = chain;
 /// ```
 pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
-    /// Handles one message. `context` holds the state of this invocation that the queue knows.
+    /// Handles one message. `context` is the queue's state of this invocation.
     fn handle(
         &self,
         event: &E,

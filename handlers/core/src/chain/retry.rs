@@ -37,7 +37,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
             if !error.transient() {
                 return Err(error);
             }
-            let next = context.retry_state(|retry| retry.retry(&*error, self.policy));
+            let next = context.update_retry_state(|retry| retry.retry(&*error, self.policy));
             let Some((wait, is_failure)) = next else { return Err(error) };
             if error.pending().is_none()
                 && let Some(metrics) = context.metrics()

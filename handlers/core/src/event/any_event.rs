@@ -1,4 +1,5 @@
-//! Events of all kinds, and triggers, as one type: the only place where their types are erased and recovered.
+//! Events of all kinds, and triggers, as one type. [`Event::erase`], [`AnyEvent::trigger`] and the decoding of a watched object
+//! erase their types; [`AnyEvent::typed`] and [`AnyEvent::trigger_ref`] are the only functions that recover them.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -18,7 +19,7 @@ pub enum AnyEvent {
     Object(Change, Arc<dyn Object>),
     /// The deletion of an object whose last state was missed.
     Missed(Arc<Identity>),
-    /// A reason to look at an object.
+    /// A reason to reconcile an object.
     Trigger(Arc<dyn Trigger>),
 }
 

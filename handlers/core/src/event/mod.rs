@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A change of an object of kind `K`.
 ///
-/// Events of all kinds travel through the chain as [`AnyEvent`](crate::AnyEvent).
+/// Events of all kinds travel through the chain as [`AnyEvent`].
 #[derive(Clone)]
 pub enum Event<K> {
     /// The object is new to this process: it was created, or it existed when the process started.

@@ -2,6 +2,7 @@
 //!
 //! Beside it, the traits and types by which a handler is registered.
 
+mod dry_run;
 mod event_recorder;
 mod garbage_collector;
 mod index;
@@ -11,6 +12,7 @@ mod route;
 mod setup;
 mod source;
 
+pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event_recorder::{EventNote, EventRecorder, Recorder};
 pub use garbage_collector::GarbageCollector;
 pub use index::Index;
@@ -29,8 +31,6 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::dry_run::DryRunPlan;
 
 /// The known handlers, drivers and configuration sections.
 ///
@@ -289,7 +289,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::dry_run::PlannedCall;
 
     trait Lamp: Send + Sync {
         fn name(&self) -> &'static str;

@@ -12,7 +12,7 @@ use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::chain::HandlerError;
 use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 
-/// A handler of the messages with one [route](Message::route).
+/// A handler of the messages with one [route](crate::Message::route).
 pub(super) struct Route {
     pub(super) type_id: TypeId,
     /// The kind to watch; `None` for triggers.

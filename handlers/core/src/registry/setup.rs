@@ -10,10 +10,10 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
 use crate::chain::HandlerError;
-use crate::dry_run::DryRunPlan;
 
 /// The client, the configuration and the drivers for a handler or driver that is being built.
 pub struct Setup {

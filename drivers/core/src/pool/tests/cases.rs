@@ -34,7 +34,7 @@ fn waiters_share_one_growth_and_the_refill_comes_with_it() {
 #[test]
 fn one_that_fits_comes_before_one_that_must_be_adapted_and_that_is_the_longest_free() {
     let mut pool = pool(0, 0);
-    let existing = |tag| Existing { tag, ready: false };
+    let existing = |config| Existing { config, ready: false };
     let found = [(30, existing(1)), (10, existing(1)), (20, existing(2))].into();
     pool.resync(pool.epoch(), &found, NOW.saturating_sub(COOL_DOWN * 2));
     assert_eq!(pool.take(&3, &2, NOW), Take::Got((20, 0)));
@@ -65,7 +65,7 @@ fn an_item_in_two_hands_is_free_when_both_have_let_go() {
 #[test]
 fn after_a_start_nothing_is_made_ahead_of_demand_until_what_was_found_has_cooled_down() {
     let mut pool = pool(5, 0);
-    let found = [(7, Existing { tag: 0, ready: true })].into();
+    let found = [(7, Existing { config: 0, ready: true })].into();
     assert_eq!(pool.resync(pool.epoch(), &found, NOW).found, [7]);
     assert_eq!(pool.plan(NOW), None);
     assert_eq!(pool.take(&1, &0, NOW), Take::Wait(Wait::Growing));
@@ -104,9 +104,9 @@ fn what_changed_while_it_was_read_is_left_to_the_next_time() {
     pool.take(&1, &0, NOW);
     let epoch = pool.epoch();
     grow(&mut pool, 0..10, NOW);
-    let drift = pool.resync(epoch, &[(77, Existing { tag: 0, ready: false })].into(), NOW);
+    let drift = pool.resync(epoch, &[(77, Existing { config: 0, ready: false })].into(), NOW);
     assert_eq!((drift.found, drift.lost), (vec![], vec![]));
-    let drift = pool.resync(pool.epoch(), &[(77, Existing { tag: 0, ready: false })].into(), NOW);
+    let drift = pool.resync(pool.epoch(), &[(77, Existing { config: 0, ready: false })].into(), NOW);
     assert_eq!((drift.found, drift.lost.len()), (vec![77], 10));
 }
 

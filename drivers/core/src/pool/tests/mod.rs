@@ -91,7 +91,7 @@ fn obeys_its_laws<const SIZE: u32>(policy: MinMaxBatch, acts: Vec<Act>) {
     let counts = world.pool.counts(world.now);
     assert!(policy.max == 0 || SIZE > 1 || counts.warm <= policy.max, "P5: {counts:?}");
     let capped = policy.cap_groups.is_some_and(|cap| counts.groups >= cap);
-    assert!(capped || counts.calm || counts.warm >= policy.min, "P6: {counts:?}");
+    assert!(capped || counts.on_demand || counts.warm >= policy.min, "P6: {counts:?}");
     if !capped {
         world.act(Act::Take(100, 7));
         world.plan();

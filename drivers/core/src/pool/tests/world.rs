@@ -109,7 +109,7 @@ impl<const SIZE: u32> World<SIZE> {
     fn take(&mut self, owner: u8, want: u8) {
         self.refused &= self.held.contains_key(&owner);
         let free: Vec<_> = self.pool.warm.keys().map(|item| (*item, item.0)).collect();
-        let fits = |group: &u32| self.pool.groups[group].tag == Some(want);
+        let fits = |group: &u32| self.pool.groups[group].config == Some(want);
         let fitting: BTreeSet<_> =
             free.iter().filter(|(_, group)| fits(group)).map(|(item, _)| *item).collect();
         let before = self.held.get(&owner).copied();
@@ -130,10 +130,10 @@ impl<const SIZE: u32> World<SIZE> {
             self.pick(item, &free, &fitting);
         }
         if adapt {
-            self.exist.entry(item.0).and_modify(|tag| *tag = want);
+            self.exist.entry(item.0).and_modify(|config| *config = want);
             self.pool.changed(&item.0, Some(&want));
         }
-        assert_eq!(self.pool.groups[&item.0].tag, Some(want));
+        assert_eq!(self.pool.groups[&item.0].config, Some(want));
         self.held.insert(owner, item);
     }
 
@@ -141,7 +141,7 @@ impl<const SIZE: u32> World<SIZE> {
     fn pick(&self, item: Item, free: &[(Item, u32)], fitting: &BTreeSet<Item>) {
         if SIZE == 1 {
             assert!(
-                fitting.is_empty() || self.pool.groups[&item.0].tag.is_some(),
+                fitting.is_empty() || self.pool.groups[&item.0].config.is_some(),
                 "P4: one that fits was free"
             );
             return;
@@ -246,13 +246,13 @@ impl<const SIZE: u32> World<SIZE> {
     }
 
     fn reported(&self) -> BTreeMap<u32, Existing<u8>> {
-        self.exist.iter().map(|(group, tag)| (*group, Existing { tag: *tag, ready: false })).collect()
+        self.exist.iter().map(|(&group, &config)| (group, Existing { config, ready: false })).collect()
     }
 
     fn resync(&mut self) {
         let Some((epoch, reported)) = self.reading.take() else { return };
         let drift = self.pool.resync(epoch, &reported, self.now);
-        for (_, owner) in drift.bereft {
+        for (_, owner) in drift.lost_in_use {
             self.held.remove(&owner);
             self.annotated.remove(&owner);
         }
@@ -299,7 +299,7 @@ impl<const SIZE: u32> World<SIZE> {
                 let places = places.into_iter().filter(|is| *is).count();
                 assert_eq!(
                     places,
-                    usize::from(!pool.doomed.contains(name)),
+                    usize::from(!pool.to_delete.contains(name)),
                     "P1: {item:?} in {places} places"
                 );
             }
@@ -307,13 +307,14 @@ impl<const SIZE: u32> World<SIZE> {
         let free = |name: &u32| pool.warm.keys().filter(|item| item.0 == *name).count();
         let wholly_free = pool.groups.keys().filter(|name| free(name) == SIZE as usize).count();
         assert_eq!(pool.whole, wholly_free, "P2: what is counted is so");
-        assert!(pool.doomed.iter().all(|name| pool.groups.contains_key(name)), "P2: what is doomed exists");
+        let exists = |name| pool.groups.contains_key(name);
+        assert!(pool.to_delete.iter().all(exists), "P2: what is to be deleted exists");
         assert!(
             pool.cooling.iter().is_sorted_by_key(|(_, until)| until),
             "P8: what cools down is seen in time"
         );
         let items = pool.used.len() + pool.warm.len() + pool.cooling.len();
-        let whole = (pool.groups.len() - pool.doomed.len()) * SIZE as usize;
+        let whole = (pool.groups.len() - pool.to_delete.len()) * SIZE as usize;
         assert_eq!(items, whole, "P2");
         let held: BTreeMap<u8, Item> = pool.held().map(|(item, owner)| (*owner, *item)).collect();
         assert_eq!(held, self.held, "P1");
@@ -330,10 +331,10 @@ impl<const SIZE: u32> World<SIZE> {
         let (mut grew, mut chose) = (false, false);
         for round in 0.. {
             assert!(round <= 4, "P6: it finds no rest");
-            let before: BTreeSet<_> = self.doomed();
+            let before: BTreeSet<_> = self.to_delete();
             self.plan();
             grew |= self.growing.is_some();
-            chose |= !self.doomed().is_subset(&before);
+            chose |= !self.to_delete().is_subset(&before);
             if self.growing.is_none() && self.shrinking.is_none() {
                 break;
             }
@@ -343,7 +344,7 @@ impl<const SIZE: u32> World<SIZE> {
         (grew, chose)
     }
 
-    fn doomed(&self) -> BTreeSet<u32> {
-        self.pool.doomed.clone()
+    fn to_delete(&self) -> BTreeSet<u32> {
+        self.pool.to_delete.clone()
     }
 }

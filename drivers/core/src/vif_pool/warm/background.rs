@@ -58,18 +58,18 @@ async fn dropped(pool: &Weak<Inner>, wake: &Notify) {
 }
 
 impl Inner {
-    /// Reconciles each shelf that is due. Returns the time of the next work that is due.
+    /// Reconciles each key whose pool is due. Returns the time of the next work that is due.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();
         let mut state = self.state();
-        let due = state.shelves.iter().filter(|(_, shelf)| shelf.due.is_some_and(|due| due <= now));
-        let mut due: Vec<_> = due.map(|(key, shelf)| (shelf.exhausted, Arc::clone(key))).collect();
+        let due = state.pools.iter().filter(|(_, pool)| pool.due.is_some_and(|due| due <= now));
+        let mut due: Vec<_> = due.map(|(key, pool)| (pool.exhausted, Arc::clone(key))).collect();
         // Of those that share an exhausted resource, the one that met that longest ago tries first.
         due.sort();
         for (_, key) in due {
             self.reconcile(&mut state, &key);
         }
-        state.due = state.shelves.values().filter_map(|shelf| shelf.due).min();
+        state.due = state.pools.values().filter_map(|pool| pool.due).min();
         state.due
     }
 
@@ -78,11 +78,11 @@ impl Inner {
         let Some(hosts) = self.nodes.hosts() else { return };
         let mut state = self.state();
         let mut gone = Vec::new();
-        for (key, shelf) in &mut state.shelves {
-            shelf.absent = if hosts.contains(&key.host) { 0 } else { shelf.absent.saturating_add(1) };
-            if shelf.absent == CHECKS {
+        for (key, pool) in &mut state.pools {
+            pool.absent = if hosts.contains(&key.host) { 0 } else { pool.absent.saturating_add(1) };
+            if pool.absent == CHECKS {
                 tracing::info!(host = key.host, "the node is gone; its pooled VIFs are deleted");
-                shelf.pool.drain();
+                pool.warm.drain();
                 gone.push(Arc::clone(key));
             }
         }
@@ -102,9 +102,9 @@ impl Inner {
                 return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
             }
             for key in in_network(&state, network) {
-                if let Some(shelf) = state.shelves.get_mut(&key) {
-                    shelf.pool.drain();
-                    shelf.pool.discard_unused();
+                if let Some(pool) = state.pools.get_mut(&key) {
+                    pool.warm.drain();
+                    pool.warm.discard_unused();
                 }
                 deletions.extend(self.reconcile(&mut state, &key));
             }
@@ -122,7 +122,7 @@ impl Inner {
     }
 }
 
-/// Returns the keys of the shelves in a network.
+/// Returns the keys of a network.
 fn in_network(state: &State, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
-    state.shelves.keys().filter(|key| key.network == *network).cloned().collect()
+    state.pools.keys().filter(|key| key.network == *network).cloned().collect()
 }

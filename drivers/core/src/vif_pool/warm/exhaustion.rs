@@ -8,8 +8,8 @@ use crate::id::{ProjectId, SubnetId};
 use crate::pool::{Fault, Pressure};
 use crate::vif_pool::VifPoolKey;
 
-/// The delay before pools look again whether the one that tries is done.
-const LOOK: Duration = Duration::from_secs(1);
+/// The delay before pools check again whether the one that tries is done.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The exhausted resources. Of all pools that need one, a single pool tries at a time, for its waiting requests or for one VIF, so
 /// that the cloud gets no more requests for many nodes than for one. When one succeeds, all others may try again.
@@ -54,14 +54,14 @@ impl Scope {
 
 impl Exhaustion {
     /// Returns the time until which this pool must not try, and the reason.
-    pub(super) fn bars(&self, key: &VifPoolKey, now: Duration) -> Option<(Duration, &DriverError)> {
+    pub(super) fn blocked(&self, key: &VifPoolKey, now: Duration) -> Option<(Duration, &DriverError)> {
         let exhausted = Scope::of(key).into_iter().filter_map(|scope| self.0.get(&scope));
-        let barred = exhausted.filter_map(|exhausted| {
+        let blocked = exhausted.filter_map(|exhausted| {
             let others = exhausted.attempt.as_ref().is_some_and(|(other, _)| other != key);
-            let wait = exhausted.pressure.remaining(now).max(others.then_some(LOOK))?;
+            let wait = exhausted.pressure.remaining(now).max(others.then_some(CHECK_AGAIN))?;
             Some((now + wait, &exhausted.failure))
         });
-        barred.max_by_key(|(until, _)| *until)
+        blocked.max_by_key(|(until, _)| *until)
     }
 
     /// Records that the pool tries to create `count` VIFs, `waiting` of them for requests. Returns the number that it may create.
@@ -143,14 +143,14 @@ mod tests {
     fn a_quota_is_scarce_for_a_project_and_addresses_are_for_their_subnets() {
         let (one, same_project) = (key("n1", "p1", "s1"), key("n2", "p1", "s2"));
         let same_subnet = key("n3", "p2", "s1");
-        for (reason, barred) in
+        for (reason, expected) in
             [(Reason::Quota, [true, true, false]), (Reason::NoAddress, [true, false, true])]
         {
             let mut exhaustion = Exhaustion::default();
             assert_eq!(exhaustion.begin(&one, 10, 0), 10);
             exhaustion.end(&one, 0, Some(&DriverError::new(reason, "make")), at(0));
-            let bars = [&one, &same_project, &same_subnet].map(|key| exhaustion.bars(key, at(0)).is_some());
-            assert_eq!(bars, barred);
+            let got = [&one, &same_project, &same_subnet].map(|key| exhaustion.blocked(key, at(0)).is_some());
+            assert_eq!(got, expected);
         }
         let mut exhaustion = Exhaustion::default();
         for failure in [
@@ -158,7 +158,7 @@ mod tests {
             DriverError::new(Reason::Quota, "make").after(at(9)),
         ] {
             exhaustion.end(&one, 0, Some(&failure), at(0));
-            assert!(exhaustion.bars(&one, at(0)).is_none(), "that is its own affair");
+            assert!(exhaustion.blocked(&one, at(0)).is_none(), "that is its own affair");
         }
     }
 
@@ -168,14 +168,14 @@ mod tests {
             (Exhaustion::default(), ["n1", "n2"].map(|host| key(host, "p", "s")));
         let used_up = DriverError::new(Reason::Quota, "make");
         exhaustion.end(&one, 3, Some(&used_up), at(0));
-        let (until, why) = exhaustion.bars(&other, at(0)).unwrap();
+        let (until, why) = exhaustion.blocked(&other, at(0)).unwrap();
         assert_eq!((until, why.reason()), (at(1), Reason::Quota));
-        assert_eq!((exhaustion.bars(&other, at(1)).is_none(), exhaustion.begin(&other, 10, 0)), (true, 1));
-        assert_eq!(exhaustion.bars(&one, at(1)).unwrap().0, at(2), "the other one asks");
+        assert_eq!((exhaustion.blocked(&other, at(1)).is_none(), exhaustion.begin(&other, 10, 0)), (true, 1));
+        assert_eq!(exhaustion.blocked(&one, at(1)).unwrap().0, at(2), "the other one asks");
         exhaustion.end(&other, 0, Some(&used_up), at(1));
-        assert_eq!(exhaustion.bars(&one, at(1)).unwrap().0, at(3), "twice as late each time");
+        assert_eq!(exhaustion.blocked(&one, at(1)).unwrap().0, at(3), "twice as late each time");
         assert_eq!(exhaustion.begin(&one, 10, 4), 4, "so many wait");
-        assert!(exhaustion.end(&one, 4, None, at(3)) && exhaustion.bars(&other, at(3)).is_none());
+        assert!(exhaustion.end(&one, 4, None, at(3)) && exhaustion.blocked(&other, at(3)).is_none());
         assert_eq!(exhaustion.begin(&other, 10, 0), 8);
         assert!(exhaustion.end(&other, 8, None, at(3)));
         assert_eq!(exhaustion.begin(&other, 10, 0), 10);

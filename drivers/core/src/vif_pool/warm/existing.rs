@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 
-use super::state::{Phase, Place, Shelf, State, sorted};
+use super::state::{KeyPool, Phase, Place, State, sorted};
 use super::{Inner, WarmVifPool, background};
 use crate::error::DriverError;
 use crate::id::{Uid, VifId};
@@ -55,11 +55,11 @@ impl VifPoolObserver for WarmVifPool {
 /// once. The listing does not keep the pool alive.
 pub(super) async fn resync(pool: &Weak<Inner>) -> Result<(), DriverError> {
     let Some(inner) = pool.upgrade() else { return Ok(()) };
-    let epoch = |(key, shelf): (&Arc<_>, &Shelf)| (Arc::clone(key), shelf.pool.epoch());
-    let epochs = inner.state().shelves.iter().map(epoch).collect();
-    let stock = Arc::clone(&inner.stock);
+    let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
+    let epochs = inner.state().pools.iter().map(epoch).collect();
+    let bulk = Arc::clone(&inner.bulk);
     drop(inner);
-    let found = stock.list_vifs().await?;
+    let found = bulk.list_vifs().await?;
     let Some(inner) = pool.upgrade() else { return Ok(()) };
     let mut state = inner.state();
     if matches!(state.phase, Phase::Open) {
@@ -92,8 +92,8 @@ impl Inner {
             by_key.entry(Arc::new(pooled.key.clone())).or_default().push(pooled);
         }
         for (key, pooled) in by_key {
-            // A shelf that is younger than the listing is left to the next one.
-            if state.shelves.contains_key(&key) && !epochs.contains_key(&key) {
+            // A key whose pool is younger than the listing is left to the next one.
+            if state.pools.contains_key(&key) && !epochs.contains_key(&key) {
                 continue;
             }
             self.compare(state, &key, epochs.get(&key).copied(), pooled);
@@ -110,13 +110,13 @@ impl Inner {
     ) {
         let (mut existing, mut vifs) = (BTreeMap::new(), BTreeMap::new());
         for PooledVif { security_groups, vif, .. } in pooled {
-            let (tag, ready) = (sorted(&security_groups), self.unbound(&vif).active);
-            existing.insert(vif.id.clone(), Existing { tag, ready });
+            let (config, ready) = (sorted(&security_groups), self.unbound(&vif).active);
+            existing.insert(vif.id.clone(), Existing { config, ready });
             vifs.insert(vif.id.clone(), Arc::new(vif));
         }
-        let shelf = state.shelf(key, &self.policy);
-        let epoch = epoch.unwrap_or_else(|| shelf.pool.epoch());
-        let drift = shelf.pool.resync(epoch, &existing, self.now());
+        let pool = state.pool(key, &self.policy);
+        let epoch = epoch.unwrap_or_else(|| pool.warm.epoch());
+        let drift = pool.warm.resync(epoch, &existing, self.now());
         for (id, vif) in &vifs {
             // A VIF that a pod uses is compared with the one that the pod returns.
             let free = !state.holders.contains_key(id);
@@ -124,7 +124,7 @@ impl Inner {
                 place.vif = Arc::clone(vif);
             }
         }
-        for (id, _) in drift.bereft {
+        for (id, _) in drift.lost_in_use {
             self.count(|counters| counters.conflicts += 1);
             tracing::warn!(host = key.host, vif = %id, "a pod uses a VIF that does not exist any more");
         }
@@ -134,8 +134,8 @@ impl Inner {
         for id in drift.found {
             let Some(vif) = vifs.remove(&id) else { continue };
             let place = Place { key: Arc::clone(key), vif };
-            if let Some(shelf) = state.shelves.get_mut(key) {
-                self.shelve(shelf, &place);
+            if let Some(pool) = state.pools.get_mut(key) {
+                self.prepare(pool, &place);
             }
             state.places.insert(id.clone(), place);
             self.adopt(state, key, &id);
@@ -144,9 +144,9 @@ impl Inner {
 
     /// Records in the pool which pods hold the VIF.
     fn adopt(&self, state: &mut State, key: &Arc<VifPoolKey>, id: &VifId) {
-        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        let Some(pool) = state.pools.get_mut(key) else { return };
         for holder in state.holders.get(id).into_iter().flatten() {
-            if let Adopted::Shared(_) = shelf.pool.adopt(&holder.hold, id) {
+            if let Adopted::Shared(_) = pool.warm.adopt(&holder.hold, id) {
                 self.count(|counters| counters.conflicts += 1);
                 let Owner { namespace, name, uid } = &*holder.owner;
                 tracing::warn!(namespace, name, %uid, vif = %id, "two pods use the same VIF; it is not handed out again before \

@@ -67,7 +67,7 @@ pub struct WarmVifPool {
 }
 
 struct Inner {
-    stock: Arc<dyn BulkVifDriver>,
+    bulk: Arc<dyn BulkVifDriver>,
     vifs: Arc<dyn PodVifDriver>,
     policy: VifPoolPolicy,
     is_leader: IsLeader,
@@ -81,15 +81,15 @@ struct Inner {
 }
 
 impl WarmVifPool {
-    /// Creates a pool of VIFs of `stock` in front of `vifs`.
+    /// Creates a pool in front of `vifs`, whose VIFs `bulk` creates and deletes.
     pub fn new(
-        stock: Arc<dyn BulkVifDriver>,
+        bulk: Arc<dyn BulkVifDriver>,
         vifs: Arc<dyn PodVifDriver>,
         policy: VifPoolPolicy,
         is_leader: IsLeader,
     ) -> Self {
         let inner = Inner {
-            stock,
+            bulk,
             vifs,
             policy,
             is_leader,
@@ -110,7 +110,7 @@ impl WarmVifPool {
             let counters = *counters.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(inner) = inner.upgrade() else { return counters };
             let (state, now) = (inner.state(), inner.now());
-            let counts = state.shelves.values().map(|shelf| shelf.pool.counts(now));
+            let counts = state.pools.values().map(|pool| pool.warm.counts(now));
             counts.fold(counters, |sum, counts| VifPoolMetrics {
                 free: sum.free + counts.warm,
                 cooling: sum.cooling + counts.cooling,
@@ -155,9 +155,9 @@ impl VifPoolDriver for WarmVifPool {
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         let mut state = self.inner.state();
         let Some(Place { key, .. }) = state.places.get(vif).cloned() else { return };
-        let tag = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
-        if let Some(shelf) = state.shelves.get_mut(&key) {
-            shelf.pool.changed(vif, tag.as_ref());
+        let config = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
+        if let Some(pool) = state.pools.get_mut(&key) {
+            pool.warm.changed(vif, config.as_ref());
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::state::{Hold, Phase, Place, Shelf, State, sorted};
+use super::state::{Hold, KeyPool, Phase, Place, State, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -21,7 +21,7 @@ const STEP: &str = "take a VIF from the pool";
 impl PodVifDriver for WarmVifPool {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
         let inner = &self.inner;
-        let key = Arc::new(VifPoolKey::new(inner.stock.host(request)?, request));
+        let key = Arc::new(VifPoolKey::new(inner.bulk.host(request)?, request));
         let want = sorted(&request.security_groups);
         let hold = inner.state().next_number();
         let mut claim = VifClaim { inner, key, request, hold, vif: None, adapting: false, waited: false };
@@ -104,13 +104,13 @@ impl Drop for VifClaim<'_> {
         if let Some(id) = &self.vif {
             state.let_go(id, &self.request.owner.uid);
         }
-        let Some(shelf) = state.shelves.get_mut(&self.key) else { return };
-        shelf.waiters.remove(&self.hold);
+        let Some(pool) = state.pools.get_mut(&self.key) else { return };
+        pool.waiters.remove(&self.hold);
         if let Some(id) = self.vif.as_ref().filter(|_| self.adapting) {
             // The call may have taken effect, or will, whatever a listing showed meanwhile.
-            shelf.pool.changed(id, None);
+            pool.warm.changed(id, None);
         }
-        let returned = shelf.pool.put_back(&self.hold, now).is_some();
+        let returned = pool.warm.put_back(&self.hold, now).is_some();
         drop(state);
         if returned {
             self.inner.wake.notify_one();
@@ -128,20 +128,20 @@ impl VifClaim<'_> {
                 "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
         }
-        let shelf = state.shelf(&self.key, &inner.policy);
-        shelf.subnets.clone_from(&self.request.subnets);
-        if shelf.pool.is_draining() && inner.nodes.may_contain(&self.key.host) {
-            shelf.pool.resume();
+        let pool = state.pool(&self.key, &inner.policy);
+        pool.subnets.clone_from(&self.request.subnets);
+        if pool.warm.is_draining() && inner.nodes.may_contain(&self.key.host) {
+            pool.warm.resume();
         }
-        let answer = match shelf.pool.take(&self.hold, want, now) {
+        let answer = match pool.warm.take(&self.hold, want, now) {
             Take::Wait(Wait::Growing) => {
                 let (waker, woken) = oneshot::channel();
-                shelf.waiters.insert(self.hold, waker);
+                pool.waiters.insert(self.hold, waker);
                 Ok(Taken::Wait(woken))
             }
             Take::Wait(wait) => {
-                shelf.pool.leave(&self.hold);
-                Err(refusal(shelf, wait))
+                pool.warm.leave(&self.hold);
+                Err(refusal(pool, wait))
             }
             Take::Got(id) => self.hold(&mut state, id, false),
             Take::Adapt(id) => self.hold(&mut state, id, true),
@@ -170,12 +170,12 @@ impl VifClaim<'_> {
             self.adapting = false;
             return Err(not_leading());
         }
-        let changed = self.inner.stock.set_security_groups(vif, want).await;
+        let changed = self.inner.bulk.set_security_groups(vif, want).await;
         let mut state = self.inner.state();
         match changed {
             Ok(()) => {
-                if let Some(shelf) = state.shelves.get_mut(&self.key) {
-                    shelf.pool.changed(&vif.id, Some(want));
+                if let Some(pool) = state.pools.get_mut(&self.key) {
+                    pool.warm.changed(&vif.id, Some(want));
                 }
                 Ok(true)
             }
@@ -194,17 +194,17 @@ impl VifClaim<'_> {
 
 impl Inner {
     /// Gives the waiting requests their VIFs, or the reason why there is none.
-    pub(super) fn serve(&self, shelf: &mut Shelf) {
+    pub(super) fn serve(&self, pool: &mut KeyPool) {
         let now = self.now();
-        for (hold, want) in shelf.pool.tick(now) {
-            let answer = match shelf.pool.take(&hold, &want, now) {
+        for (hold, want) in pool.warm.tick(now) {
+            let answer = match pool.warm.take(&hold, &want, now) {
                 Take::Wait(wait) => {
-                    shelf.pool.leave(&hold);
-                    Err(refusal(shelf, wait))
+                    pool.warm.leave(&hold);
+                    Err(refusal(pool, wait))
                 }
                 Take::Got(_) | Take::Adapt(_) => Ok(()),
             };
-            if let Some(waker) = shelf.waiters.remove(&hold) {
+            if let Some(waker) = pool.waiters.remove(&hold) {
                 // The claim of a request that has ended puts its VIF back.
                 drop(waker.send(answer));
             }
@@ -217,16 +217,16 @@ impl Inner {
         let mut state = self.state();
         let hold = state.let_go(&vif.id, &owner.uid);
         let Some(place) = state.places.get(&vif.id).cloned() else { return false };
-        if let (Some(hold), Some(shelf)) = (hold, state.shelves.get_mut(&place.key)) {
-            shelf.pool.give_back(&hold, &vif.id, now);
-            if !shelf.pool.is_used(&vif.id) {
+        if let (Some(hold), Some(pool)) = (hold, state.pools.get_mut(&place.key)) {
+            pool.warm.give_back(&hold, &vif.id, now);
+            if !pool.warm.is_used(&vif.id) {
                 self.vifs.vif_returned(&vif.id);
                 if place.is_of(vif) {
-                    self.shelve(shelf, &place);
+                    self.prepare(pool, &place);
                 } else {
                     tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,
                         "the annotation of the pod does not match the VIF that the pool handed out; the VIF is deleted");
-                    shelf.pool.discard(&vif.id);
+                    pool.warm.discard(&vif.id);
                 }
             }
             self.reconcile(&mut state, &place.key);
@@ -236,11 +236,11 @@ impl Inner {
 }
 
 /// Returns the error of a request that gets no VIF, with the delay before it is repeated.
-fn refusal(shelf: &Shelf, wait: Wait) -> DriverError {
+fn refusal(pool: &KeyPool, wait: Wait) -> DriverError {
     let unavailable = || DriverError::new(Reason::Unavailable, STEP);
     match wait {
         Wait::Pressed(remaining) => {
-            shelf.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
+            pool.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
         }
         Wait::Cooling(remaining) => {
             unavailable().detail("all released VIFs are still cooling down").after(remaining)

@@ -53,8 +53,8 @@ pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId
 #[derive(Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    pub(super) shelves: BTreeMap<Arc<VifPoolKey>, Shelf>,
-    /// The VIFs of all shelves, free or in use.
+    pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
+    /// The VIFs of all keys, free or in use.
     pub(super) places: HashMap<VifId, Place>,
     /// The pods that hold a VIF: one, except after a fault.
     pub(super) holders: HashMap<VifId, Vec<Holder>>,
@@ -81,9 +81,9 @@ pub(super) enum Phase {
     Open,
 }
 
-/// The VIFs of one key.
-pub(super) struct Shelf {
-    pub(super) pool: WarmPool<Vifs>,
+/// The pool of one key.
+pub(super) struct KeyPool {
+    pub(super) warm: WarmPool<Vifs>,
     /// The waiting requests. Each is woken when it may take its VIF, or gets the reason why there is none.
     pub(super) waiters: HashMap<Hold, oneshot::Sender<Result<(), DriverError>>>,
     /// The subnets for new VIFs; empty until the first request.
@@ -131,12 +131,12 @@ impl State {
         self.last
     }
 
-    /// Returns the shelf of the key, which is created if there is none.
-    pub(super) fn shelf(&mut self, key: &Arc<VifPoolKey>, policy: &VifPoolPolicy) -> &mut Shelf {
-        self.shelves.entry(Arc::clone(key)).or_insert_with(|| {
+    /// Returns the pool of the key, which is created if there is none.
+    pub(super) fn pool(&mut self, key: &Arc<VifPoolKey>, policy: &VifPoolPolicy) -> &mut KeyPool {
+        self.pools.entry(Arc::clone(key)).or_insert_with(|| {
             let VifPoolPolicy { min, max, batch, cool_down } = *policy;
-            Shelf {
-                pool: WarmPool::new(Arc::new(MinMaxBatch { min, max, batch, cap_groups: None }), cool_down),
+            KeyPool {
+                warm: WarmPool::new(Arc::new(MinMaxBatch { min, max, batch, cap_groups: None }), cool_down),
                 waiters: HashMap::new(),
                 subnets: Vec::new(),
                 failure: None,
@@ -200,8 +200,8 @@ impl State {
         if self.places.get(id).is_some_and(|place| place.key == *key) {
             self.places.remove(id);
         }
-        if let Some(shelf) = self.shelves.get_mut(key) {
-            shelf.pool.lose(id);
+        if let Some(pool) = self.pools.get_mut(key) {
+            pool.warm.lose(id);
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::Inner;
 use super::exhaustion::{is_exhaustion, is_shared};
 use super::request::not_leading;
-use super::state::{Place, Shelf, State};
+use super::state::{KeyPool, Place, State};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
 use crate::pod::Activation;
@@ -21,26 +21,26 @@ use crate::vif_pool::{BulkVifRequest, BulkVifResult, VifPoolKey};
 const CALL_TIMEOUT: Duration = Duration::from_secs(420);
 
 impl Inner {
-    /// Serves the waiting requests of a shelf and starts the actions that its pool plans. Returns the deletion that it started.
+    /// Serves the requests that wait for VIFs of `key` and starts the actions that its pool plans. Returns the deletion, if any.
     pub(super) fn reconcile(
         self: &Arc<Self>,
         state: &mut State,
         key: &Arc<VifPoolKey>,
     ) -> Option<JoinHandle<()>> {
         let (now, mut deletion) = (self.now(), None);
-        let shelf = state.shelves.get_mut(key)?;
-        let barred = state.exhaustion.bars(key, now);
-        shelf.pool.bar(barred.map_or(Duration::ZERO, |(until, _)| until));
-        if let Some((_, failure)) = barred {
-            shelf.failure = Some(failure.clone());
+        let pool = state.pools.get_mut(key)?;
+        let blocked = state.exhaustion.blocked(key, now);
+        pool.warm.block(blocked.map_or(Duration::ZERO, |(until, _)| until));
+        if let Some((_, failure)) = blocked {
+            pool.failure = Some(failure.clone());
         }
-        self.serve(shelf);
-        while let Some(action) = shelf.pool.plan(now) {
+        self.serve(pool);
+        while let Some(action) = pool.warm.plan(now) {
             let (this, key) = (Arc::clone(self), Arc::clone(key));
             match action {
                 Action::Grow { op, count, want } => {
-                    let count = state.exhaustion.begin(&key, count, shelf.pool.waiting().count());
-                    let (subnets, security_groups) = (shelf.subnets.clone(), want);
+                    let count = state.exhaustion.begin(&key, count, pool.warm.waiting().count());
+                    let (subnets, security_groups) = (pool.subnets.clone(), want);
                     let order =
                         BulkVifRequest { key: VifPoolKey::clone(&key), subnets, security_groups, count };
                     tokio::spawn(this.create(key, op, order));
@@ -52,10 +52,10 @@ impl Inner {
                 }
             }
         }
-        shelf.due = shelf.pool.next(now);
-        let due = shelf.due;
-        if shelf.pool.is_done() {
-            state.shelves.remove(key);
+        pool.due = pool.warm.next(now);
+        let due = pool.due;
+        if pool.warm.is_done() {
+            state.pools.remove(key);
         } else if due.is_some() && state.due.is_none_or(|earliest| due < Some(earliest)) {
             state.due = due;
             self.wake.notify_one();
@@ -83,25 +83,25 @@ impl Inner {
             created += vifs.len();
             let mut state = self.state();
             let state = &mut *state;
-            let Some(shelf) = state.shelves.get_mut(&key) else { return };
-            let goes_on = !short && !shelf.pool.is_draining();
+            let Some(pool) = state.pools.get_mut(&key) else { return };
+            let goes_on = !short && !pool.warm.is_draining();
             let rest = if goes_on { order.count.saturating_sub(vifs.len()) } else { 0 };
             let (got, fault) = (vifs.iter().map(|vif| vif.id.clone()).collect(), failure.as_ref().map(fault));
-            if shelf.pool.grown(op, Grown { got, rest, fault }, self.now()) {
+            if pool.warm.grown(op, Grown { got, rest, fault }, self.now()) {
                 for vif in vifs {
                     let place = Place { key: Arc::clone(&key), vif: Arc::new(vif) };
-                    self.shelve(shelf, &place);
+                    self.prepare(pool, &place);
                     state.places.insert(place.vif.id.clone(), place);
                 }
             }
             if let Some(error) = failure.as_ref().filter(|_| fault == Some(Fault::Refused)) {
-                for hold in shelf.pool.dismiss(&order.security_groups) {
-                    if let Some(waker) = shelf.waiters.remove(&hold) {
+                for hold in pool.warm.dismiss(&order.security_groups) {
+                    if let Some(waker) = pool.waiters.remove(&hold) {
                         drop(waker.send(Err(error.clone().unambiguous())));
                     }
                 }
             }
-            shelf.failure = failure;
+            pool.failure = failure;
             if rest == 0 {
                 for other in self.end_attempt(state, &key, created) {
                     self.reconcile(state, &other);
@@ -121,8 +121,8 @@ impl Inner {
         if !(self.is_leader)() {
             return failed(not_leading());
         }
-        let stock = Arc::clone(&self.stock);
-        bounded("create VIFs for the pool", async move { stock.create_vifs(&order).await })
+        let bulk = Arc::clone(&self.bulk);
+        bounded("create VIFs for the pool", async move { bulk.create_vifs(&order).await })
             .await
             .unwrap_or_else(failed)
     }
@@ -130,17 +130,17 @@ impl Inner {
     /// Records the end of an attempt that created so many VIFs. Returns the keys that may try again.
     fn end_attempt(&self, state: &mut State, key: &Arc<VifPoolKey>, created: usize) -> Vec<Arc<VifPoolKey>> {
         let number = state.next_number();
-        let Some(shelf) = state.shelves.get_mut(key) else { return Vec::new() };
-        let failure = shelf.failure.as_ref();
+        let Some(pool) = state.pools.get_mut(key) else { return Vec::new() };
+        let failure = pool.failure.as_ref();
         if failure.is_some_and(|failure| is_exhaustion(key, failure)) {
-            shelf.exhausted = number;
+            pool.exhausted = number;
             // The back-off is that of all pools that need the resource.
-            shelf.pool.relieve();
+            pool.warm.relieve();
         }
         if !state.exhaustion.end(key, created, failure, self.now()) {
             return Vec::new();
         }
-        state.shelves.keys().filter(|other| *other != key && is_shared(other, key)).cloned().collect()
+        state.pools.keys().filter(|other| *other != key && is_shared(other, key)).cloned().collect()
     }
 
     async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {
@@ -148,7 +148,7 @@ impl Inner {
         let left = self.delete_once(vifs).await;
         let mut state = self.state();
         let now = self.now();
-        let shrunk = state.shelves.get_mut(&key).is_some_and(|shelf| shelf.pool.shrunk(op, &left, now));
+        let shrunk = state.pools.get_mut(&key).is_some_and(|pool| pool.warm.shrunk(op, &left, now));
         for id in ids.iter().filter(|id| shrunk && !left.contains(id)) {
             state.lose(&key, id);
         }
@@ -171,8 +171,8 @@ impl Inner {
         if !(self.is_leader)() {
             return ids;
         }
-        let stock = Arc::clone(&self.stock);
-        let Ok(left) = bounded("delete VIFs", async move { stock.delete_vifs(&vifs).await }).await else {
+        let bulk = Arc::clone(&self.bulk);
+        let Ok(left) = bounded("delete VIFs", async move { bulk.delete_vifs(&vifs).await }).await else {
             return ids;
         };
         if let Some((id, error)) = left.first() {
@@ -199,17 +199,17 @@ impl Inner {
     }
 
     /// Prepares a VIF that no pod uses: if it becomes active without a pod, it is activated.
-    pub(super) fn shelve(self: &Arc<Self>, shelf: &mut Shelf, place: &Place) {
+    pub(super) fn prepare(self: &Arc<Self>, pool: &mut KeyPool, place: &Place) {
         let vif = self.unbound(&place.vif);
-        shelf.pool.ready(&vif.id, vif.active);
-        if !vif.active && self.stock.is_active_unbound(&vif) {
+        pool.warm.ready(&vif.id, vif.active);
+        if !vif.active && self.bulk.is_active_unbound(&vif) {
             tokio::spawn(activate(Arc::downgrade(self), Arc::clone(&place.key), vif));
         }
     }
 
     /// Returns the VIF as it is while no pod uses it.
     pub(super) fn unbound(&self, vif: &Vif) -> Vif {
-        Vif { active: vif.active && self.stock.is_active_unbound(vif), ..vif.clone() }
+        Vif { active: vif.active && self.bulk.is_active_unbound(vif), ..vif.clone() }
     }
 }
 
@@ -218,8 +218,8 @@ async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
     loop {
         let Some(inner) = pool.upgrade() else { return };
         let unused = |state: &State| {
-            let shelf = state.shelves.get(&key);
-            state.places.contains_key(&vif.id) && shelf.is_some_and(|shelf| !shelf.pool.is_used(&vif.id))
+            let pool = state.pools.get(&key);
+            state.places.contains_key(&vif.id) && pool.is_some_and(|pool| !pool.warm.is_used(&vif.id))
         };
         if !(inner.is_leader)() || !unused(&inner.state()) {
             return;
@@ -227,8 +227,8 @@ async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
         let wait = match inner.activate(&vif).await {
             Ok(Activation::NotYet { poll_after }) => poll_after,
             Ok(Activation::Active(_)) => {
-                if let Some(shelf) = inner.state().shelves.get_mut(&key) {
-                    shelf.pool.ready(&vif.id, true);
+                if let Some(pool) = inner.state().pools.get_mut(&key) {
+                    pool.warm.ready(&vif.id, true);
                 }
                 return;
             }

@@ -241,7 +241,7 @@ async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
     pass(Duration::from_secs(60)).await;
     assert_eq!(pool.metrics()().free, 0, "node-1 is not there");
     pool.observer().unwrap().node_changed("node-1", Some(&NodeInfo::default()));
-    assert!(pooled.stock.calls().iter().any(|call| matches!(call, BulkVifCall::Destroy(_))));
+    assert!(pooled.stock.calls().iter().any(|call| matches!(call, BulkVifCall::DeleteVifs(_))));
 }
 
 /// A pod that publishes a VIF which another pod has published before.

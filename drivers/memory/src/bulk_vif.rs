@@ -1,4 +1,4 @@
-//! The stock of the simulated network.
+//! The bulk VIF driver `memory`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,66 +14,66 @@ use staffetta_driver::{
     SecurityGroupId, Vif, VifId, VifPoolKey, VifRequest,
 };
 
-/// The stock of the pool `memory`: one cluster's access to a [`MemoryNetwork`]. Its ports become active by themselves.
+/// The bulk VIF driver `memory`: one cluster's access to a [`MemoryNetwork`]. Its ports become active without a node.
 pub struct MemoryBulkVifDriver {
     network: Arc<MemoryNetwork>,
     cluster: ClusterId,
     active_unbound: bool,
-    most: usize,
+    max_per_call: usize,
     incomplete: Mutex<BTreeSet<VifId>>,
     calls: Calls<BulkVifMethod, BulkVifCall>,
 }
 
-/// A method of a stock.
+/// A method of a bulk VIF driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkVifMethod {
     /// [`BulkVifDriver::create_vifs`].
-    Make,
+    CreateVifs,
     /// [`BulkVifDriver::set_security_groups`].
-    Adapt,
+    SetSecurityGroups,
     /// [`BulkVifDriver::delete_vifs`].
-    Destroy,
+    DeleteVifs,
     /// [`BulkVifDriver::list_vifs`].
-    List,
+    ListVifs,
 }
 
-/// A call of a stock.
+/// A call of a bulk VIF driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkVifCall {
     /// This number of VIFs was requested for this host.
-    Make(String, usize),
+    CreateVifs(String, usize),
     /// The security groups of a VIF were to be changed.
-    Adapt(VifId),
-    /// These VIFs were to be destroyed.
-    Destroy(Vec<VifId>),
+    SetSecurityGroups(VifId),
+    /// These VIFs were to be deleted.
+    DeleteVifs(Vec<VifId>),
     /// The pooled VIFs were listed.
-    List,
+    ListVifs,
 }
 
 impl MemoryBulkVifDriver {
-    /// Makes ports in `network` with the mark of `cluster`.
+    /// Creates a driver of `network`, whose ports carry the mark of `cluster`.
     pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
         let (incomplete, calls) = (Mutex::default(), Calls::default());
-        Self { network, cluster, active_unbound: true, most: usize::MAX, incomplete, calls }
+        Self { network, cluster, active_unbound: true, max_per_call: usize::MAX, incomplete, calls }
     }
 
-    /// Makes so many ports by one call, and no more.
+    /// Limits the number of ports that one call creates.
     #[must_use]
-    pub fn by_calls_of(mut self, most: usize) -> Self {
-        self.most = most;
+    pub fn max_per_call(mut self, max: usize) -> Self {
+        self.max_per_call = max;
         self
     }
 
-    /// Of ports that become active only when a node has bound them.
+    /// Makes ports become active only when a node binds them.
     #[must_use]
-    pub fn bound_by_nodes(mut self) -> Self {
+    pub fn active_when_bound(mut self) -> Self {
         self.active_unbound = false;
         self
     }
 
-    /// From now on this VIF counts as half made, or as whole again.
-    pub fn set_incomplete(&self, vif: &VifId, half: bool) {
-        if half {
+    /// Marks a VIF as incomplete, or complete.
+    pub fn set_incomplete(&self, vif: &VifId, incomplete: bool) {
+        if incomplete {
             self.incomplete().insert(vif.clone());
         } else {
             self.incomplete().remove(vif);
@@ -84,18 +84,18 @@ impl MemoryBulkVifDriver {
         lock(&self.incomplete)
     }
 
-    /// The faults of the next calls.
+    /// Returns the faults of the next calls.
     pub fn faults(&self) -> &Faults<BulkVifMethod> {
         &self.calls.faults
     }
 
-    /// The calls so far, those that failed too.
+    /// Returns the calls so far, including failed ones.
     pub fn calls(&self) -> Vec<BulkVifCall> {
         self.calls.log()
     }
 
-    /// As many as can be made, and why not more.
-    fn make_all(&self, order: &BulkVifRequest) -> BulkVifResult {
+    /// Creates as many ports as possible; returns them and the reason why there are no more.
+    fn create_all(&self, order: &BulkVifRequest) -> BulkVifResult {
         let BulkVifRequest { key, subnets, security_groups, count } = order;
         let request = VifRequest {
             owner: Owner { namespace: String::new(), name: String::new(), uid: "".into() },
@@ -105,17 +105,17 @@ impl MemoryBulkVifDriver {
             subnets: subnets.clone(),
             security_groups: security_groups.clone(),
         };
-        let mut made = BulkVifResult::default();
-        while made.vifs.len() < self.most.min(*count) && made.failure.is_none() {
+        let mut created = BulkVifResult::default();
+        while created.vifs.len() < self.max_per_call.min(*count) && created.failure.is_none() {
             match self.network.create_port(&self.cluster, &request, None, Instant::now()) {
-                Ok(vif) => made.vifs.push(vif),
-                Err(error) => made.failure = Some(error),
+                Ok(vif) => created.vifs.push(vif),
+                Err(error) => created.failure = Some(error),
             }
         }
-        made
+        created
     }
 
-    fn stocked(&self, port: MemoryPort) -> Option<PooledVif> {
+    fn to_pooled(&self, port: MemoryPort) -> Option<PooledVif> {
         if port.cluster.as_ref() != Some(&self.cluster) || port.owner.is_some() {
             return None;
         }
@@ -134,9 +134,9 @@ impl BulkVifDriver for MemoryBulkVifDriver {
     }
 
     async fn create_vifs(&self, order: &BulkVifRequest) -> BulkVifResult {
-        let call = BulkVifCall::Make(order.key.host.clone(), order.count);
-        let made = self.calls.call(BulkVifMethod::Make, call, || Ok(self.make_all(order))).await;
-        made.unwrap_or_else(|error| BulkVifResult { vifs: Vec::new(), failure: Some(error) })
+        let call = BulkVifCall::CreateVifs(order.key.host.clone(), order.count);
+        let created = self.calls.call(BulkVifMethod::CreateVifs, call, || Ok(self.create_all(order))).await;
+        created.unwrap_or_else(|error| BulkVifResult { vifs: Vec::new(), failure: Some(error) })
     }
 
     async fn set_security_groups(
@@ -144,20 +144,20 @@ impl BulkVifDriver for MemoryBulkVifDriver {
         vif: &Vif,
         security_groups: &[SecurityGroupId],
     ) -> Result<(), DriverError> {
-        let call = BulkVifCall::Adapt(vif.id.clone());
-        let work = || self.network.guard_port(&vif.id, security_groups);
-        self.calls.call(BulkVifMethod::Adapt, call, work).await
+        let call = BulkVifCall::SetSecurityGroups(vif.id.clone());
+        let work = || self.network.set_vif_groups(&vif.id, security_groups);
+        self.calls.call(BulkVifMethod::SetSecurityGroups, call, work).await
     }
 
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
         let work = || {
             for vif in vifs {
-                self.network.delete_stocked(&self.cluster, &vif.id, Instant::now());
+                self.network.delete_pooled(&self.cluster, &vif.id, Instant::now());
             }
             Ok(())
         };
-        let call = BulkVifCall::Destroy(vifs.iter().map(|vif| vif.id.clone()).collect());
-        match self.calls.call(BulkVifMethod::Destroy, call, work).await {
+        let call = BulkVifCall::DeleteVifs(vifs.iter().map(|vif| vif.id.clone()).collect());
+        match self.calls.call(BulkVifMethod::DeleteVifs, call, work).await {
             Ok(()) => Vec::new(),
             Err(error) => vifs.iter().map(|vif| (vif.id.clone(), error.clone())).collect(),
         }
@@ -165,12 +165,12 @@ impl BulkVifDriver for MemoryBulkVifDriver {
 
     async fn list_vifs(&self) -> Result<PooledVifList, DriverError> {
         let work = || {
-            let stocked = self.network.ports().into_iter().filter_map(|port| self.stocked(port));
+            let pooled = self.network.ports().into_iter().filter_map(|port| self.to_pooled(port));
             let incomplete = self.incomplete();
-            let (incomplete, usable) = stocked.partition(|stocked| incomplete.contains(&stocked.vif.id));
+            let (incomplete, usable) = pooled.partition(|pooled| incomplete.contains(&pooled.vif.id));
             Ok(PooledVifList { usable, incomplete })
         };
-        self.calls.call(BulkVifMethod::List, BulkVifCall::List, work).await
+        self.calls.call(BulkVifMethod::ListVifs, BulkVifCall::ListVifs, work).await
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
