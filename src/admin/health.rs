@@ -131,7 +131,8 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(30), stuck).await.expect("the task of the watch ends");
-        let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: its task ended unexpectedly\n".into());
+        let dead =
+            (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: its task ended unexpectedly\n".into());
         assert_eq!(livez(State(state)).await, dead);
     }
 }

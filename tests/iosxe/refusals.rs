@@ -5,7 +5,8 @@ use staffetta_iosxe_device::{Effect, Ledger};
 /// An operation that a device refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal<'a> {
-    operation: &'a str,
+    pub(crate) app: &'a str,
+    pub(crate) operation: &'a str,
     why: &'a str,
     /// The next event of the app.
     next: Option<&'a Effect>,
@@ -19,24 +20,18 @@ pub(crate) fn refusals(ledger: &Ledger) -> Vec<Refusal<'_>> {
         if let Effect::Refused(operation, why) = &entry.effect {
             let mut later = entries[place..].iter().filter(|later| later.app == entry.app);
             let next = later.find(|later| !matches!(later.effect, Effect::Refused(..)));
-            found.push(Refusal { operation, why, next: next.map(|next| &next.effect) });
+            found.push(Refusal { app: &entry.app, operation, why, next: next.map(|next| &next.effect) });
         }
     }
     found
 }
 
 impl Refusal<'_> {
-    /// Returns `true` if the refused operation raced with the device's own start: with `start` in the configuration,
-    /// the device activates and starts the app by itself.
+    /// Returns `true` if the refused operation raced with the device's own start: with `start` in the configuration, the
+    /// device activates and starts the app by itself, also between the last read of its state and the operation.
     pub(crate) fn met_own_start(&self) -> bool {
-        let starting = self.is_busy() && matches!(self.next, Some(Effect::Activated | Effect::Started));
-        let is = |state: &str| self.why.contains(&format!("it is {state}"));
-        match self.operation {
-            "activate" => starting || is("ACTIVATED") || is("RUNNING"),
-            "start" => starting || is("RUNNING"),
-            "deactivate" | "uninstall" => starting,
-            _ => false,
-        }
+        matches!(self.operation, "activate" | "start" | "deactivate" | "uninstall")
+            && self.why.ends_with(" by its own start")
     }
 
     /// Returns `true` if the operation of an earlier controller was still in progress.
