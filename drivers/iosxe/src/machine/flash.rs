@@ -1,4 +1,4 @@
-//! The way of a package over the flash.
+//! Installs packages from a copy on the flash.
 //!
 //! A device fetches a package from a URL itself, while it installs it. Some releases do not, or give up on a slow server
 //! without a word. Then the device is requested to copy the package to its flash first, which it answers when that is done, and to
