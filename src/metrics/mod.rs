@@ -166,7 +166,7 @@ impl Metrics {
     }
 
     fn show_virtual_nodes(&self, page: &mut MetricsPage) {
-        let figures = self.virtual_nodes.figures();
+        let figures = self.virtual_nodes.values();
         let figures = || figures.iter();
         page.counts(
             &names::VIRTUAL_NODES,

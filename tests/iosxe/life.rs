@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_iosxe_device::{Effect, Install, Options};
+use staffetta_iosxe_device::{Effect, Fault, Install, Options, Requests};
 
 use crate::process::eventually;
 use crate::world::{World, pod};
@@ -84,6 +84,28 @@ async fn a_pod_that_is_deleted_while_it_is_installed_leaves_nothing() {
     world.until_gone("web").await;
     world.assert_clean();
     world.assert_done_once();
+}
+
+#[tokio::test]
+async fn a_pod_whose_app_the_device_starts_while_it_is_removed_leaves_nothing() {
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_millis(400);
+    // The operation for the state that was read reaches the device when the app runs.
+    for (operation, activate, start) in [("uninstall", LONG, SHORT), ("deactivate", SHORT, LONG)] {
+        let world = World::new(1, |options| {
+            (options.times.activate, options.times.start) = (activate, start);
+        })
+        .await;
+        world.device().plan_installs("", 1, Install::Takes(Duration::from_secs(1)));
+        world.device().inject(Requests::any().operation(operation), 1, Fault::Delay(LONG + 2 * SHORT));
+        let _controller = world.controller().await;
+        world.create(&pod("web", 1)).await;
+        eventually("the install has begun", async || !world.device().ledger().installs().is_empty()).await;
+        world.delete("web").await;
+        world.until_gone("web").await;
+        world.assert_clean();
+        world.assert_done_once();
+    }
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ fn node(name: &str) -> NodeSpec {
         taints: vec![serde_json::from_value(taint).unwrap()],
         max_pods: 4,
         host_ip: Some("192.0.2.1".parse().unwrap()),
-        place: String::new(),
+        address: String::new(),
         session: 0,
         retired: false,
     }

@@ -83,7 +83,7 @@ impl World {
                 poll_interval: Duration::from_millis(30),
                 health_interval: Duration::from_millis(200),
                 unreachable_after: Duration::from_millis(100),
-                knock_max_interval: Duration::from_millis(100),
+                max_retry_interval: Duration::from_millis(100),
                 orphan_grace,
                 lease_interval: Duration::from_millis(200),
                 ..Policy::default()

@@ -46,7 +46,7 @@ impl Inventory {
     }
 
     /// Takes in a read of the machine. Returns the owners of changed workloads and of orphans; the latter at each read.
-    pub(crate) fn take_in(
+    pub(crate) fn record_read(
         &mut self,
         answer: &HostedPods,
         has_owner: impl Fn(&Uid) -> bool,
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     }
 
     fn look(inventory: &mut Inventory, workloads: &[HostedPod]) -> Vec<String> {
-        let due = inventory.take_in(&workloads.into(), |_| true, Instant::now(), Duration::ZERO);
+        let due = inventory.record_read(&workloads.into(), |_| true, Instant::now(), Duration::ZERO);
         due.into_iter().map(|owner| owner.name).collect()
     }
 
@@ -130,7 +130,7 @@ pub(crate) mod tests {
         let (mut inventory, grace) = (Inventory::default(), Duration::from_secs(60));
         let mut look = |owned: &[&str]| {
             let has_owner = |uid: &Uid| owned.contains(&uid.as_str());
-            let due = inventory.take_in(&there, has_owner, Instant::now(), grace);
+            let due = inventory.record_read(&there, has_owner, Instant::now(), grace);
             let gone = inventory.has_orphan(&"gone".into(), Instant::now(), grace);
             (due.into_iter().map(|owner| owner.name).collect::<Vec<_>>(), gone)
         };

@@ -20,10 +20,10 @@
 
 pub mod app_hosting;
 mod back_end;
+mod counters;
 mod delay_queue;
 pub mod environment;
 mod error;
-mod figures;
 mod handler;
 mod inventory;
 mod kubelet;

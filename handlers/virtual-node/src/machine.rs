@@ -23,9 +23,9 @@ pub(crate) struct Machine {
     pub(crate) name: Arc<str>,
     state: Mutex<State>,
     /// Notified when the machine is to be read at once.
-    pub(crate) poked: Notify,
+    pub(crate) wake: Notify,
     /// Notified when the machine has a new connection that was not tried yet.
-    pub(crate) moved: Notify,
+    pub(crate) reconnect: Notify,
     notifier: Arc<Notifier>,
     pods: Arc<ClusterIndex>,
     policy: Policy,
@@ -48,7 +48,7 @@ impl Machine {
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
         let state = Mutex::new(State { view, back_end: None, inventory: Inventory::default() });
-        Self { name, state, poked: Notify::new(), moved: Notify::new(), notifier, pods, policy }
+        Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
     /// The current state of the node and its machine.
@@ -78,13 +78,13 @@ impl Machine {
         lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
     }
 
-    /// Has the machine read at once.
-    pub(crate) fn poke(&self) {
-        self.poked.notify_one();
+    /// Makes the reader read the machine at once.
+    pub(crate) fn wake_reader(&self) {
+        self.wake.notify_one();
     }
 
     /// Records the endpoint at which this process serves the node's kubelet API.
-    pub(crate) fn answers_at(&self, endpoint: Option<SocketAddr>) {
+    pub(crate) fn set_kubelet_endpoint(&self, endpoint: Option<SocketAddr>) {
         lock(&self.state).view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
     }
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Stores an opened connection, and returns `true`, unless it belongs to another `session` than the current one.
-    pub(crate) fn opened(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
+    pub(crate) fn set_connection(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
         let mut state = lock(&self.state);
         let current = state.view.spec.session == session;
         if current {
@@ -114,7 +114,7 @@ impl Machine {
     }
 
     /// Drops the connection, so that it is opened again.
-    pub(crate) fn closed(&self) {
+    pub(crate) fn drop_connection(&self) {
         lock(&self.state).back_end = None;
     }
 
@@ -131,18 +131,18 @@ impl Machine {
         state.view.spec = Arc::new(spec);
         drop(state);
         // One of both, so that the reader reads once.
-        if moved { self.moved.notify_one() } else { self.poke() }
+        if moved { self.reconnect.notify_one() } else { self.wake_reader() }
     }
 
     /// Records a read that succeeded. Returns `true` if that ends an outage.
-    pub(crate) fn reached(&self) -> bool {
+    pub(crate) fn read_succeeded(&self) -> bool {
         let transition = lock(&self.state).view.reach.succeeded();
         self.notify(transition);
         transition == Transition::Up
     }
 
     /// Records a read that failed. Returns `true` if the machine is unreachable from now on, or so for another reason.
-    pub(crate) fn missed(&self, reason: &'static str, message: String, refused: bool) -> bool {
+    pub(crate) fn read_failed(&self, reason: &'static str, message: String, refused: bool) -> bool {
         let transition = lock(&self.state).view.reach.failed(reason, message, refused, &self.policy);
         self.notify(transition);
         matches!(transition, Transition::Down | Transition::Otherwise)
@@ -177,7 +177,7 @@ impl Machine {
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);
-        let due = lock(&self.state).inventory.take_in(workloads, has_owner, now, grace);
+        let due = lock(&self.state).inventory.record_read(workloads, has_owner, now, grace);
         self.notifier.pods_due(&due, &self.name);
     }
 }

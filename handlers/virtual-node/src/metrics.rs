@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::figures::{Counts, STATES};
+use crate::counters::{Counts, STATES};
 use crate::lock::lock;
 use crate::node_store::NodeStore;
 
 /// The phases of pods.
 const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
 
-/// The current figures of the virtual nodes of one handler, each with the values of its labels.
+/// The current values of the virtual nodes of one handler, each with the values of its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualNodeMetrics {
     /// Nodes, by the state of their machines.
@@ -45,14 +45,14 @@ impl VirtualNodeMetricsRegistry {
         lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
-    /// The figures of each handler.
-    pub fn figures(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
-        lock(&self.0).iter().map(|(handler, shown)| (*handler, shown.figures())).collect()
+    /// The values of each handler.
+    pub fn values(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
+        lock(&self.0).iter().map(|(handler, shown)| (*handler, shown.values())).collect()
     }
 }
 
 impl Shown {
-    fn figures(&self) -> VirtualNodeMetrics {
+    fn values(&self) -> VirtualNodeMetrics {
         let nodes = self.nodes.upgrade();
         let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();
         let pods_of = |nodes: &Arc<NodeStore>, name: &str| nodes.pods.pods_on(name);
@@ -90,7 +90,7 @@ fn phase(pod: &k8s_openapi::api::core::v1::Pod) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{Read, Request, RequestResult};
+    use crate::counters::{Read, Request, RequestResult};
 
     #[test]
     fn a_successor_continues_the_counts_of_its_predecessor() {
@@ -99,7 +99,7 @@ mod tests {
             registry.counts("machines").read(Read::Refused);
             registry.counts("machines").request(Request::Exec, RequestResult::Unsupported);
         }
-        let (_, shown) = registry.figures().remove(0);
+        let (_, shown) = registry.values().remove(0);
         assert_eq!(shown.reads, [("success", 0), ("failure", 0), ("refused", 2)]);
         let exec: Vec<_> = shown.kubelet_requests.into_iter().filter(|(.., count)| *count > 0).collect();
         assert_eq!(exec, [("exec", "unsupported", 2)]);

@@ -45,7 +45,7 @@ impl NodeStore {
         let name = spec.name.clone();
         let mut nodes = lock(&self.nodes);
         nodes.departed.remove(&name);
-        let known = nodes.machines.get(&name).filter(|machine| machine.view().spec.place == spec.place);
+        let known = nodes.machines.get(&name).filter(|machine| machine.view().spec.address == spec.address);
         if let Some(machine) = known.cloned() {
             drop(nodes);
             machine.describe(spec);
@@ -103,7 +103,7 @@ impl NodeStore {
     /// Has a machine read at once, because something changed there.
     pub fn changed(&self, name: &str) {
         if let Some(machine) = self.get(name) {
-            machine.poke();
+            machine.wake_reader();
         }
     }
 

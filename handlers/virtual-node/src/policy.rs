@@ -14,7 +14,7 @@ pub struct Policy {
     /// The time for which reads must fail before a reachable node becomes unreachable.
     pub unreachable_after: Duration,
     /// The longest time between two attempts to reach a machine that is unreachable.
-    pub knock_max_interval: Duration,
+    pub max_retry_interval: Duration,
     /// The time for which a workload must have no owner, or a Node object no machine, before it is removed.
     pub orphan_grace: Duration,
     /// The time between two renewals of a node's lease.
@@ -28,7 +28,7 @@ impl Default for Policy {
             health_interval: Duration::from_secs(60),
             read_timeout: Duration::from_secs(30),
             unreachable_after: Duration::from_secs(15),
-            knock_max_interval: Duration::from_secs(60),
+            max_retry_interval: Duration::from_secs(60),
             orphan_grace: Duration::from_secs(60),
             lease_interval: Duration::from_secs(10),
         }

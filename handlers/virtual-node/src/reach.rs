@@ -105,10 +105,10 @@ impl Reachability {
 /// The delay before the `attempt`th next read of an unreachable machine: it doubles from the poll interval up to the
 /// policy's maximum, and is ten times that for a machine that refuses the credentials, because each attempt may count
 /// against an account.
-pub(crate) fn knock(attempt: u32, refused: bool, policy: &Policy) -> Duration {
-    let most = if refused { policy.knock_max_interval * 10 } else { policy.knock_max_interval };
+pub(crate) fn retry_delay(attempt: u32, refused: bool, policy: &Policy) -> Duration {
+    let most = if refused { policy.max_retry_interval * 10 } else { policy.max_retry_interval };
     let first =
-        if refused { policy.knock_max_interval.min(Duration::from_secs(30)) } else { policy.poll_interval };
+        if refused { policy.max_retry_interval.min(Duration::from_secs(30)) } else { policy.poll_interval };
     first.saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX)).min(most)
 }
 
@@ -162,8 +162,9 @@ mod tests {
     #[test]
     fn who_refuses_us_is_asked_less_often_than_who_is_silent() {
         let policy = Policy::default();
-        let seconds =
-            |refused| (1..=8).map(|attempt| knock(attempt, refused, &policy).as_secs()).collect::<Vec<_>>();
+        let seconds = |refused| {
+            (1..=8).map(|attempt| retry_delay(attempt, refused, &policy).as_secs()).collect::<Vec<_>>()
+        };
         assert_eq!(seconds(false), [5, 10, 20, 40, 60, 60, 60, 60]);
         assert_eq!(seconds(true), [30, 60, 120, 240, 480, 600, 600, 600]);
     }

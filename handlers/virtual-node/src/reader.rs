@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-
 use futures_util::future::{join_all, join3};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{HandlerError, Source, TriggerSender, causes};
@@ -14,10 +13,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::back_end::{NodeBackEnd, Reply};
+use crate::counters::Read;
 use crate::error::VirtualNodeError;
-use crate::figures::Read;
 use crate::machine::Machine;
-use crate::reach::knock;
+use crate::reach::retry_delay;
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
@@ -32,9 +31,9 @@ impl Source for MachineReaders {
         let shared = &self.0;
         shared.node_store.notifier.connect(&sender);
         tokio::select! {
-            result = shared.given.source.run(Arc::clone(&shared.node_store)) => result,
-            () = self.call(&sender) => Ok(()),
-            () = self.read(&sender) => Ok(()),
+            result = shared.config.source.run(Arc::clone(&shared.node_store)) => result,
+            () = self.send_due_pods(&sender) => Ok(()),
+            () = self.run_tasks(&sender) => Ok(()),
         }
     }
 
@@ -43,26 +42,27 @@ impl Source for MachineReaders {
         let shared = &self.0;
         shared.node_store.notifier.connect(&sender);
         tokio::select! {
-            result = shared.given.source.run(Arc::clone(&shared.node_store)) => result?,
+            result = shared.config.source.run(Arc::clone(&shared.node_store)) => result?,
             () = shared.node_store.completed() => {}
         }
         let machines = shared.node_store.all();
-        let looks = machines.iter().map(|machine| look_once(shared, machine, &sender));
-        let unread: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
+        let reads = machines.iter().map(|machine| read_once(shared, machine, &sender));
+        let unread: Vec<_> = join_all(reads).await.into_iter().flatten().collect();
         self.orphaned_nodes();
         if unread.is_empty() { Ok(()) } else { Err(VirtualNodeError::Unread(unread.join("; ")).into()) }
     }
 }
 
 impl MachineReaders {
-    async fn call(&self, sender: &TriggerSender) {
+    /// Sends the triggers of pods whose delay is over.
+    async fn send_due_pods(&self, sender: &TriggerSender) {
         loop {
             sender.send(self.0.delay_queue.next().await);
         }
     }
 
     /// Runs one task per node.
-    async fn read(&self, sender: &TriggerSender) {
+    async fn run_tasks(&self, sender: &TriggerSender) {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();
         loop {
@@ -83,10 +83,10 @@ impl MachineReaders {
             self.0.cluster.expire(|name| node_store.get(name).is_some() || node_store.is_unread(name));
             for machine in node_store.all() {
                 if !readers.contains_key(&machine.name) {
-                    let (shared, sender) = (Arc::clone(&self.0), sender.clone());
-                    let of = Arc::clone(&machine);
+                    let (shared, of, sender) = (Arc::clone(&self.0), Arc::clone(&machine), sender.clone());
                     let task = tasks.spawn(async move {
-                        join3(answer(&shared, &of), beat(&shared, &of, &sender), watch_over(&shared, &of))
+                        let kubelet_api = serve_kubelet_api(&shared, &of);
+                        join3(kubelet_api, renew_leases(&shared, &of, &sender), read_loop(&shared, &of))
                             .await;
                     });
                     readers.insert(Arc::clone(&machine.name), (machine, task));
@@ -96,7 +96,7 @@ impl MachineReaders {
                 self.orphaned_nodes();
             }
             // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
-            let _ = tokio::time::timeout(self.0.given.policy.lease_interval, node_store.turnover.notified())
+            let _ = tokio::time::timeout(self.0.config.policy.lease_interval, node_store.turnover.notified())
                 .await;
         }
     }
@@ -112,27 +112,27 @@ impl MachineReaders {
 }
 
 /// Reads a machine. Returns the error, if there was one.
-async fn look_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
-    if let Some(kubelets) = &shared.given.kubelets {
-        machine.answers_at(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
+async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
+    if let Some(kubelets) = &shared.config.kubelets {
+        machine.set_kubelet_endpoint(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
     }
     sender.send(NodeDue::new(&machine.name));
     match bounded_read(shared, machine, &mut Instant::now()).await {
         Ok(()) => {
-            machine.reached();
+            machine.read_succeeded();
             None
         }
         Err(error) => {
             let message = causes(&error);
-            machine.missed(error.reason().name(), message.clone(), refuses(&error));
+            machine.read_failed(error.reason().name(), message.clone(), refuses(&error));
             Some(format!("{}: {message}", machine.name))
         }
     }
 }
 
 /// Triggers each renewal of a node's lease; nodes that came together are spread over the interval.
-async fn beat(shared: &Shared, machine: &Machine, sender: &TriggerSender) {
-    let interval = shared.given.policy.lease_interval;
+async fn renew_leases(shared: &Shared, machine: &Machine, sender: &TriggerSender) {
+    let interval = shared.config.policy.lease_interval;
     sender.send(NodeDue::new(&machine.name));
     let mut round = 0;
     loop {
@@ -143,25 +143,25 @@ async fn beat(shared: &Shared, machine: &Machine, sender: &TriggerSender) {
 }
 
 /// Serves the kubelet API of a node, if this process does.
-async fn answer(shared: &Shared, machine: &Arc<Machine>) {
-    if let Some(kubelets) = &shared.given.kubelets {
+async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
+    if let Some(kubelets) = &shared.config.kubelets {
         kubelets.serve(machine, &shared.cluster, &shared.counts).await;
     }
 }
 
-/// Reads one machine, for ever.
-async fn watch_over(shared: &Shared, machine: &Machine) {
+/// Reads one machine at intervals.
+async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
         let wait = match bounded_read(shared, machine, &mut health_due).await {
             Ok(()) => {
                 failed = 0;
                 shared.counts.read(Read::Success);
-                if machine.reached() {
+                if machine.read_succeeded() {
                     let text = "the machine behind this node can be reached";
                     shared.note_node(&machine.name, EventReason::Reached, text);
                 }
-                shared.given.policy.poll_interval
+                shared.config.policy.poll_interval
             }
             Err(error) => {
                 failed += 1;
@@ -169,15 +169,15 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 let refused = refuses(&error);
                 shared.counts.read(if refused { Read::Refused } else { Read::Failure });
                 if refused {
-                    machine.closed();
+                    machine.drop_connection();
                 }
                 let message = causes(&error);
-                if machine.missed(error.reason().name(), message.clone(), refused) {
+                if machine.read_failed(error.reason().name(), message.clone(), refused) {
                     let text =
                         "the machine behind this node cannot be reached; its pods are left as they are";
                     shared.note_node(&machine.name, EventReason::Unreachable, format!("{text}: {message}"));
                 }
-                let wait = knock(failed, refused, &shared.given.policy);
+                let wait = retry_delay(failed, refused, &shared.config.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
             }
         };
@@ -186,9 +186,9 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             // A new connection, which was not tried yet.
-            () = machine.moved.notified() => failed = 0,
+            () = machine.reconnect.notified() => failed = 0,
             // A machine that does not answer is not read more often because of its pods.
-            () = machine.poked.notified(), if failed == 0 => {}
+            () = machine.wake.notified(), if failed == 0 => {}
         }
     }
 }
@@ -203,9 +203,9 @@ async fn bounded_read(
     machine: &Machine,
     health_due: &mut Instant,
 ) -> Result<(), DriverError> {
-    let limit = shared.given.policy.read_timeout;
+    let limit = shared.config.policy.read_timeout;
     let answered = || machine.back_end().and_then(|back_end| back_end.last_answer());
-    let read = patiently(limit, answered, read(shared, machine, health_due)).await;
+    let read = with_extended_limit(limit, answered, read(shared, machine, health_due)).await;
     read.unwrap_or_else(|| {
         let detail = format!("no answer within {} s", limit.as_secs());
         Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
@@ -214,7 +214,7 @@ async fn bounded_read(
 
 /// Runs `work` with a time limit that is extended while the machine answers other requests: waiting behind those is
 /// no silence.
-async fn patiently<T>(
+async fn with_extended_limit<T>(
     limit: Duration,
     answered: impl Fn() -> Option<Instant>,
     work: impl Future<Output = T>,
@@ -235,7 +235,7 @@ async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> R
         if let Reply::Now(health) = back_end.health().await? {
             machine.reported_health(health);
         }
-        *health_due = Instant::now() + shared.given.policy.health_interval;
+        *health_due = Instant::now() + shared.config.policy.health_interval;
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);
@@ -249,8 +249,8 @@ async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBack
     }
     loop {
         let spec = machine.view().spec;
-        let opened = shared.given.source.open(&spec).await?;
-        if machine.opened(spec.session, &opened) {
+        let opened = shared.config.source.open(&spec).await?;
+        if machine.set_connection(spec.session, &opened) {
             return Ok(opened);
         }
     }
@@ -368,14 +368,14 @@ mod tests {
     async fn who_waits_behind_others_has_patience_as_long_as_the_machine_answers_them() {
         const LIMIT: Duration = Duration::from_secs(30);
         let (began, sleep) = (Instant::now(), |seconds| tokio::time::sleep(Duration::from_secs(seconds)));
-        assert_eq!(patiently(LIMIT, || None, sleep(29)).await, Some(()));
-        assert_eq!(patiently(LIMIT, || None, sleep(31)).await, None);
-        assert_eq!(patiently(LIMIT, || Some(began), sleep(31)).await, None, "that was long ago");
-        assert_eq!(patiently(LIMIT, || Some(Instant::now()), sleep(300)).await, Some(()));
+        assert_eq!(with_extended_limit(LIMIT, || None, sleep(29)).await, Some(()));
+        assert_eq!(with_extended_limit(LIMIT, || None, sleep(31)).await, None);
+        assert_eq!(with_extended_limit(LIMIT, || Some(began), sleep(31)).await, None, "that was long ago");
+        assert_eq!(with_extended_limit(LIMIT, || Some(Instant::now()), sleep(300)).await, Some(()));
         let silent_after = Instant::now() + Duration::from_secs(100);
         let answered = || Some(Instant::now().min(silent_after));
         let begun = Instant::now();
-        assert_eq!(patiently(LIMIT, answered, sleep(1000)).await, None);
+        assert_eq!(with_extended_limit(LIMIT, answered, sleep(1000)).await, None);
         assert_eq!(begun.elapsed(), Duration::from_secs(130));
     }
 

@@ -44,7 +44,7 @@ impl EventReason {
 }
 
 /// Describes the leftovers of so many pods, as far as known.
-pub(crate) fn rest_of(known: usize) -> String {
+pub(crate) fn workload_count(known: usize) -> String {
     match known {
         0 => "workloads of this cluster, if any,".to_owned(),
         1 => "workloads of 1 pod".to_owned(),

@@ -9,9 +9,9 @@ use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{Identity, Recorder, Writer};
 use tokio::time::Instant;
 
+use crate::counters::Counts;
 use crate::delay_queue::DelayQueue;
 use crate::environment::Environments;
-use crate::figures::Counts;
 use crate::kubelet::Kubelets;
 use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::node::{Label, NodeLeases, NodeOwner};
@@ -46,7 +46,7 @@ pub struct Dependencies {
 
 /// The nodes, indexes and clients of one handler.
 pub(crate) struct Shared {
-    pub(crate) given: Dependencies,
+    pub(crate) config: Dependencies,
     pub(crate) cluster: Arc<ClusterIndex>,
     pub(crate) node_store: Arc<NodeStore>,
     pub(crate) delay_queue: DelayQueue,
@@ -80,29 +80,29 @@ pub(crate) struct PodRecord {
 }
 
 impl Shared {
-    pub(crate) fn new(given: Dependencies) -> Self {
-        let client = || given.client.clone();
-        let cluster = Arc::new(ClusterIndex::after(given.predecessor));
-        let node_store = Arc::new(NodeStore::new(Arc::clone(&cluster), given.policy.clone()));
-        given.metrics.show(given.handler, &node_store);
+    pub(crate) fn new(config: Dependencies) -> Self {
+        let client = || config.client.clone();
+        let cluster = Arc::new(ClusterIndex::after(config.predecessor));
+        let node_store = Arc::new(NodeStore::new(Arc::clone(&cluster), config.policy.clone()));
+        config.metrics.show(config.handler, &node_store);
         Self {
             node_store,
             cluster,
             delay_queue: DelayQueue::default(),
-            counts: given.metrics.counts(given.handler),
+            counts: config.metrics.counts(config.handler),
             pods: Writer::new(client()),
             nodes: Writer::new(client()),
-            leases: NodeLeases::new(client(), given.policy.lease_interval),
+            leases: NodeLeases::new(client(), config.policy.lease_interval),
             environments: Environments::new(client()),
             records: DashMap::new(),
             orphaned_nodes: DashMap::new(),
-            given,
+            config,
         }
     }
 
     /// Records an Event on an object.
     pub(crate) fn note(&self, regarding: Identity, reason: EventReason, text: impl Into<String>) {
-        self.given.recorder.record(reason.note(self.given.handler, regarding, text.into()));
+        self.config.recorder.record(reason.note(self.config.handler, regarding, text.into()));
     }
 
     /// Records an Event on a node.
@@ -117,7 +117,7 @@ impl Shared {
 
     /// The owner of these nodes.
     pub(crate) fn node_owner(&self) -> NodeOwner<'_> {
-        let Dependencies { handler, cluster, predecessor, .. } = &self.given;
+        let Dependencies { handler, cluster, predecessor, .. } = &self.config;
         NodeOwner { handler, cluster, predecessor: *predecessor }
     }
 }

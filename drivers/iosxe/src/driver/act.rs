@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::copies::is_not_there;
-use super::{FRESH, IosXeDriver, State, state_of};
+use super::{IosXeDriver, STEP_MAX_AGE, State, state_of};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
     AppRecord, AppState, AppStep, AppView, Busy, Configured, Decision, Goal, Package, RefusalKind,
@@ -31,7 +31,7 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 const DISABLED: Duration = Duration::from_secs(30);
 
 /// The cool-down of an address after its release.
-const REST: Duration = Duration::from_secs(30);
+const COOL_DOWN: Duration = Duration::from_secs(30);
 
 /// One application, and where it is to get.
 #[derive(Clone, Copy)]
@@ -58,15 +58,15 @@ impl IosXeDriver {
         let busy = busy(state, id, now);
         let track = state.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
         track.observe(there, now);
-        track.heard(&observed.notifications, id, now);
+        track.record_failures(&observed.notifications, id, now);
         let only_configured = track.is_only_configured();
         let package = package(observed, track, case);
-        let patience = StepLimits::of(&self.options, package);
+        let limits = StepLimits::of(&self.options, package);
         let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
         let copying = state.copies.under_way();
         let busy = busy.as_ref().map(|(app, since)| Busy { app, since: *since });
         let view = AppView { configured, state: there, said, package, busy, copying };
-        let act = match decide(view, goal, track, patience, now) {
+        let act = match decide(view, goal, track, limits, now) {
             Decision::Done => {
                 if goal == Goal::Gone {
                     state.tracks.remove(id);
@@ -91,22 +91,22 @@ impl IosXeDriver {
             return Ok(wait);
         }
         if matches!(act, AppStep::Install | AppStep::Activate | AppStep::Start) {
-            self.listen(state, id).await?;
+            self.read_earlier_failures(state, id).await?;
         }
         let current;
         let observed = if act == AppStep::Configure && self.translator.network.subnet.is_some() {
             // Others may have got addresses since the configuration was read.
             state.reading.invalidate();
-            current = state.reading.look(&*self.client, false).await?;
+            current = state.reading.read(&*self.client, false).await?;
             &*current
         } else {
             observed
         };
-        track_of(state, id).attempted(act, now, patience.limit(act));
+        track_of(state, id).attempted(act, now, limits.limit(act));
         if let (AppStep::Copy, Some(wanted)) = (act, wanted) {
             info!(app = id, "the device copies a package to its flash");
             let way = (wanted.package.clone(), copy_of(id));
-            state.copies.begin(Arc::clone(&self.client), id, way, patience.limit(act));
+            state.copies.begin(Arc::clone(&self.client), id, way, limits.limit(act));
         } else {
             self.act(state, observed, case, act, package).await?;
         }
@@ -115,7 +115,7 @@ impl IosXeDriver {
     }
 
     /// Records the result of a copy to the flash.
-    pub(super) fn look_at_copies(state: &mut State) {
+    pub(super) fn record_ended_copies(state: &mut State) {
         while let Some((id, outcome)) = state.copies.ended() {
             let track = track_of(state, &id);
             match outcome {
@@ -138,7 +138,7 @@ impl IosXeDriver {
     /// Reads the device, to find out whether the application is certainly absent; returns `None` if so. For a while after its
     /// start a device does not host applications yet, and does not show those that it has.
     async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<PodProgress>, DriverError> {
-        let observed = state.reading.look(&*self.client, true).await?;
+        let observed = state.reading.read(&*self.client, true).await?;
         if observed.enabled == Some(false) {
             return Ok(Some(PodProgress::Failing {
                 reason: "AppHostingDisabled".into(),
@@ -154,9 +154,9 @@ impl IosXeDriver {
     }
 
     /// Reads the reports of the device, unless they are fresh, so that its reports on the next step can be distinguished.
-    async fn listen(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
-        let observed = state.reading.observed(&*self.client, FRESH, true).await?;
-        track_of(state, id).heard_before(&observed.notifications, id);
+    async fn read_earlier_failures(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
+        let observed = state.reading.observed(&*self.client, STEP_MAX_AGE, true).await?;
+        track_of(state, id).record_earlier_failures(&observed.notifications, id);
         Ok(())
     }
 
@@ -170,8 +170,8 @@ impl IosXeDriver {
         mut act: AppStep,
         package: Package,
     ) -> Result<(), DriverError> {
-        let patience = StepLimits::of(&self.options, package);
-        let limit = patience.limit(act);
+        let limits = StepLimits::of(&self.options, package);
+        let limit = limits.limit(act);
         // Whoever waits for this may not do so to the end.
         state.reading.invalidate();
         track_of(state, id).uncertain(act);
@@ -179,7 +179,7 @@ impl IosXeDriver {
             (AppStep::Configure, Some(wanted)) => match self.address(state, observed) {
                 Ok(address) => {
                     // Another container of the pod is decided by the same read of the device.
-                    state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
+                    state.cooling.extend(address.map(|address| (address, Instant::now() + COOL_DOWN)));
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
                 }
@@ -188,7 +188,7 @@ impl IosXeDriver {
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (AppStep::Remove, _) => self.client.remove(id).await,
             (AppStep::Discard, _) => {
-                let may_come = track_of(state, id).copy_may_come(patience, Instant::now());
+                let may_come = track_of(state, id).copy_may_come(limits, Instant::now());
                 match self.discard(id, may_come).await {
                     Ok(()) => {
                         // Who comes after this process would not know that the copy is gone.
@@ -220,8 +220,8 @@ impl IosXeDriver {
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
             track.answered(act, limit);
-            track.refused(act, said, sort(&fault.error), Instant::now());
-            if track.leaves_copy(patience) {
+            track.refused(act, said, refusal_kind(&fault.error), Instant::now());
+            if track.leaves_copy(limits) {
                 warn!(
                     app = id,
                     file = copy_of(id),
@@ -255,13 +255,13 @@ impl IosXeDriver {
     fn address(&self, state: &mut State, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
         let now = Instant::now();
-        state.resting.retain(|(_, until)| *until > now);
+        state.cooling.retain(|(_, until)| *until > now);
         let in_use = |address: Ipv4Addr| observed.addresses.contains(&IpAddr::V4(address));
-        let rests = |address| state.resting.iter().any(|(resting, _)| *resting == address);
-        free_address(subnet, |address| rests(address) || in_use(address)).map(Some).ok_or_else(|| {
+        let cools = |address| state.cooling.iter().any(|(cooling, _)| *cooling == address);
+        free_address(subnet, |address| cools(address) || in_use(address)).map(Some).ok_or_else(|| {
             let full = DriverError::new(Reason::NoAddress, "configure an app");
             let full = full.detail(format!("the subnet {subnet} of the device is full"));
-            let rested = state.resting.iter().filter(|(address, _)| !in_use(*address));
+            let rested = state.cooling.iter().filter(|(address, _)| !in_use(*address));
             rested.map(|(_, until)| *until - now).min().map_or(full.clone(), |rest| full.after(rest))
         })
     }
@@ -270,8 +270,8 @@ impl IosXeDriver {
     fn cool_down(&self, state: &mut State, observed: &Observed, id: &str) {
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
-            state.resting.retain(|(resting, _)| *resting != address);
-            state.resting.push((address, Instant::now() + REST));
+            state.cooling.retain(|(cooling, _)| *cooling != address);
+            state.cooling.push((address, Instant::now() + COOL_DOWN));
         }
     }
 }
@@ -301,7 +301,7 @@ fn operation(
     })
 }
 
-fn sort(error: &DriverError) -> RefusalKind {
+fn refusal_kind(error: &DriverError) -> RefusalKind {
     match error.reason() {
         Reason::Conflict => RefusalKind::Busy,
         _ if error.transient() => RefusalKind::Now,

@@ -33,16 +33,16 @@ use crate::options::IosXeOptions;
 use crate::restconf::NetworkClient;
 
 /// The maximum age of an observation on which a step is decided; pods that start together share observations.
-const FRESH: Duration = Duration::from_millis(150);
+const STEP_MAX_AGE: Duration = Duration::from_millis(150);
 
 /// The maximum age of an observation that proves that the device is reachable.
-const RECENT: Duration = Duration::from_secs(10);
+const REACHABLE_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// The time for which device information is cached.
-const SAME: Duration = Duration::from_secs(300);
+const INFO_MAX_AGE: Duration = Duration::from_secs(300);
 
 /// The time for which the steps tried for a missing application are remembered.
-const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
+const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Runs pods on one device.
 pub(crate) struct IosXeDriver {
@@ -62,7 +62,7 @@ struct State {
     /// The applications that the device says it is installing, anybody's, and since when they are seen to be.
     installing: BTreeMap<String, Instant>,
     /// Addresses that were given out or given back a moment ago, and the time until which they are not given out again.
-    resting: Vec<(Ipv4Addr, Instant)>,
+    cooling: Vec<(Ipv4Addr, Instant)>,
     listing: PodListing,
     /// The device information and the time at which it was read.
     info: Option<(Instant, DeviceInfo)>,
@@ -75,12 +75,12 @@ impl IosXeDriver {
 
     /// The device, as it was a moment ago at most.
     async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let full = state.tracks.values().any(AppRecord::listens);
+        let full = state.tracks.values().any(AppRecord::awaits_report);
         let observed = state.reading.observed(&*self.client, age, full).await?;
-        Self::look_at_copies(state);
+        Self::record_ended_copies(state);
         let now = Instant::now();
         state.tracks.retain(|id, track| {
-            observed.apps.contains_key(id) || track.recent(now, FORGOTTEN) || track.may_have_copy()
+            observed.apps.contains_key(id) || track.recent(now, RECORD_MAX_AGE) || track.may_have_copy()
         });
         for (id, track) in &mut state.tracks {
             track.observe(state_of(&observed, id), now);
@@ -92,11 +92,11 @@ impl IosXeDriver {
     }
 
     /// Takes one step towards the requested pod.
-    async fn bring(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
+    async fn advance(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
         let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, FRESH).await?;
+        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
         let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut kept = Vec::new();
         let mut whole = PodProgress::Done;
@@ -178,13 +178,13 @@ fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Co
 impl AppHostingDriver for IosXeDriver {
     async fn check_connection(&self) -> Result<(), DriverError> {
         let mut state = self.state.lock().await;
-        self.observe(&mut state, RECENT).await.map(drop)
+        self.observe(&mut state, REACHABLE_MAX_AGE).await.map(drop)
     }
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
         const STEP: &str = "read the device information";
         let mut state = self.state.lock().await;
-        if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
+        if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < INFO_MAX_AGE) {
             return Ok(info.clone());
         }
         let data: HardwareData = fetch(&*self.client, resource::HARDWARE, STEP).await?;
@@ -195,21 +195,21 @@ impl AppHostingDriver for IosXeDriver {
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
         let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, FRESH).await?;
+        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
         resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
 
     async fn deploy_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        self.bring(request, LegacyMark::AsWanted).await
+        self.advance(request, LegacyMark::AsWanted).await
     }
 
     async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        self.bring(request, LegacyMark::Otherwise).await
+        self.advance(request, LegacyMark::Otherwise).await
     }
 
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
         let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, FRESH).await?;
+        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
         let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
@@ -221,7 +221,7 @@ impl AppHostingDriver for IosXeDriver {
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
         let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, FRESH).await?;
+        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
         let State { listing, tracks, .. } = &mut *state;
         Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
     }
@@ -232,7 +232,7 @@ impl AppHostingDriver for IosXeDriver {
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, RECENT).await?;
+        let observed = self.observe(&mut state, REACHABLE_MAX_AGE).await?;
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }
 }

@@ -55,11 +55,11 @@ impl DeviceReading {
         {
             return Ok(Arc::clone(observed));
         }
-        self.look(client, full).await
+        self.read(client, full).await
     }
 
     /// Reads the device, regardless of the age of the cache. The configuration is read only if it may have changed.
-    pub(super) async fn look(
+    pub(super) async fn read(
         &mut self,
         client: &dyn NetworkClient,
         full: bool,

@@ -1,4 +1,4 @@
-//! The decision.
+//! Decides the next step of an application.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(300);
 const SLOW: Duration = Duration::from_secs(5);
 
 /// The number of consecutive busy answers that count as a failure.
-const MOMENTS: u32 = 5;
+const BUSY_RETRIES: u32 = 5;
 
 /// The observed state of an application.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +84,16 @@ pub(crate) fn decide(
     view: AppView<'_>,
     goal: Goal,
     track: &AppRecord,
-    patience: StepLimits,
+    limits: StepLimits,
     now: Instant,
 ) -> Decision {
+    let gone = || towards_gone(view, track, limits, now);
     let next = match (goal, view.configured) {
-        (Goal::Running { ended, failed }, Configured::Yes) => up(view, (ended, failed), track, patience, now),
+        (Goal::Running { ended, failed }, Configured::Yes) => {
+            towards_running(view, (ended, failed), track, limits, now)
+        }
         (Goal::Running { .. }, Configured::No) => Next::AppStep(AppStep::Configure),
-        (Goal::Running { .. }, Configured::Otherwise) | (Goal::Gone, _) => down(view, track, patience, now),
+        (Goal::Running { .. }, Configured::Otherwise) | (Goal::Gone, _) => gone(),
     };
     match next {
         Next::Done => Decision::Done,
@@ -99,8 +102,8 @@ pub(crate) fn decide(
             let (message, poll_after) = (format!("the device reports {}{reported}", view.said), until - now);
             Decision::Fail { reason, message, poll_after }
         }
-        Next::Wait => wait(view, track, patience, now),
-        Next::AppStep(act) => spaced(act, view, track, patience, now),
+        Next::Wait => wait(view, track, limits, now),
+        Next::AppStep(act) => unless_tried_recently(act, view, track, limits, now),
     }
 }
 
@@ -112,12 +115,12 @@ enum Next {
     Pause(&'static str, Instant),
 }
 
-/// The way to an application that runs.
-fn up(
+/// Decides the next step towards an application that runs.
+fn towards_running(
     view: AppView<'_>,
     (ended, failed): (bool, bool),
     track: &AppRecord,
-    patience: StepLimits,
+    limits: StepLimits,
     now: Instant,
 ) -> Next {
     match view.state {
@@ -125,42 +128,42 @@ fn up(
         AppState::Deployed => Next::AppStep(AppStep::Activate),
         AppState::Activated => Next::AppStep(AppStep::Start),
         AppState::Stopped if ended => {
-            after_a_pause("CrashLoopBackOff", track.ended, AppStep::Start, track, now)
+            after_back_off("CrashLoopBackOff", track.ended, AppStep::Start, track, now)
         }
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
-        AppState::Failed => after_a_pause("AppFailed", track.failures, clear(track), track, now),
+        AppState::Failed => after_back_off("AppFailed", track.failures, removal_step(track), track, now),
         // It is tried again; a device that hangs on a URL is given the package in another way.
-        AppState::Installing if hangs(track, patience, now) => Next::AppStep(AppStep::Uninstall),
+        AppState::Installing if hangs(track, limits, now) => Next::AppStep(AppStep::Uninstall),
         AppState::Installing | AppState::Unknown => Next::Wait,
     }
 }
 
 /// Acts on an application that ended or failed for the `times`th time, after a back-off.
-fn after_a_pause(reason: &'static str, times: u32, act: AppStep, track: &AppRecord, now: Instant) -> Next {
+fn after_back_off(reason: &'static str, times: u32, act: AppStep, track: &AppRecord, now: Instant) -> Next {
     let until = track.since() + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
     if now < until { Next::Pause(reason, until) } else { Next::AppStep(act) }
 }
 
-/// The way to a device without the application.
-fn down(view: AppView<'_>, track: &AppRecord, patience: StepLimits, now: Instant) -> Next {
+/// Decides the next step towards a device without the application.
+fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Next {
     match view.state {
         AppState::Running => Next::AppStep(AppStep::Stop),
         AppState::Stopped | AppState::Activated => Next::AppStep(AppStep::Deactivate),
         AppState::Deployed => Next::AppStep(AppStep::Uninstall),
-        AppState::Failed => Next::AppStep(clear(track)),
+        AppState::Failed => Next::AppStep(removal_step(track)),
         // An install that hangs is ended by an uninstall; one that goes on is left to its end.
-        AppState::Installing if hangs(track, patience, now) => Next::AppStep(AppStep::Uninstall),
+        AppState::Installing if hangs(track, limits, now) => Next::AppStep(AppStep::Uninstall),
         AppState::Installing | AppState::Unknown => Next::Wait,
-        // What was accepted a moment ago may still come: its configuration stays until then.
+        // An install that was accepted may not be visible yet: its configuration stays until then.
         AppState::Absent
-            if track.installs(now) && now < track.waiting_since(AppStep::Install) + patience.step =>
+            if track.installs(now) && now < track.waiting_since(AppStep::Install) + limits.step =>
         {
             Next::Wait
         }
         // A copy that is being made is left to its end, so that none is made after it was deleted.
         AppState::Absent if track.is_copying() => Next::Wait,
-        AppState::Absent if view.package == Package::Copied && !track.is_discarded(patience) => {
+        AppState::Absent if view.package == Package::Copied && !track.is_discarded(limits) => {
             Next::AppStep(AppStep::Discard)
         }
         AppState::Absent if view.configured == Configured::No => Next::Done,
@@ -169,13 +172,13 @@ fn down(view: AppView<'_>, track: &AppRecord, patience: StepLimits, now: Instant
 }
 
 /// Returns `true` if an install exceeds its time limit.
-fn hangs(track: &AppRecord, patience: StepLimits, now: Instant) -> bool {
-    now >= track.waiting_since(AppStep::Install) + patience.install
+fn hangs(track: &AppRecord, limits: StepLimits, now: Instant) -> bool {
+    now >= track.waiting_since(AppStep::Install) + limits.install
 }
 
 /// Returns the step that removes a failed application. It depends on the step that failed, which the device does not
 /// report, so the candidates alternate.
-fn clear(track: &AppRecord) -> AppStep {
+fn removal_step(track: &AppRecord) -> AppStep {
     let tries = |act| track.attempt(act).map_or(0, |attempt| attempt.tries);
     if tries(AppStep::Uninstall) > tries(AppStep::Deactivate) {
         AppStep::Deactivate
@@ -185,7 +188,7 @@ fn clear(track: &AppRecord) -> AppStep {
 }
 
 /// Waits for an operation on the device.
-fn wait(view: AppView<'_>, track: &AppRecord, patience: StepLimits, now: Instant) -> Decision {
+fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
     let state = format!("the device reports {}", view.said);
     if track.is_copying() {
         return Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL };
@@ -194,21 +197,21 @@ fn wait(view: AppView<'_>, track: &AppRecord, patience: StepLimits, now: Instant
     if view.state != AppState::Unknown {
         return Decision::Wait { state, poll_after: POLL };
     }
-    if now < track.waiting_since(AppStep::Install) + patience.step {
+    if now < track.waiting_since(AppStep::Install) + limits.step {
         return Decision::Wait { state, poll_after: SLOW };
     }
-    let message = format!("{state} for more than {} s", patience.step.as_secs());
+    let message = format!("{state} for more than {} s", limits.step.as_secs());
     Decision::Fail { reason: "UnknownState", message, poll_after: SLOW }
 }
 
 /// The delay after the `tries`th busy answer.
-fn moment(tries: u32) -> Duration {
+fn busy_delay(tries: u32) -> Duration {
     POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(StepLimits::pause(tries))
 }
 
-/// Waits for an install. One of another controller may never end: that is reported, and polled the more rarely the longer it takes.
-fn behind(other: Busy<'_>, patience: StepLimits, now: Instant) -> Decision {
-    let (state, limit) = (format!("waiting for the install of {}", other.app), patience.longest_install());
+/// Waits for the install of another application. After its time limit that is reported, and polled ever more rarely.
+fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Decision {
+    let (state, limit) = (format!("waiting for the install of {}", other.app), limits.longest_install());
     let overdue = now.saturating_duration_since(other.since + limit);
     if overdue.is_zero() {
         return Decision::Wait { state, poll_after: POLL };
@@ -221,20 +224,19 @@ fn behind(other: Busy<'_>, patience: StepLimits, now: Instant) -> Decision {
     }
 }
 
-/// The step, unless it was tried too short a time ago.
-fn spaced(
+/// Decides for the step, unless it was tried too recently.
+fn unless_tried_recently(
     act: AppStep,
     view: AppView<'_>,
     track: &AppRecord,
-    patience: StepLimits,
+    limits: StepLimits,
     now: Instant,
 ) -> Decision {
     if let Some(attempt) = track.attempt(act) {
         if let Some(refusal) = &attempt.refusal {
-            let busy = refusal.sort == RefusalKind::Busy;
-            let until =
-                refusal.at + if busy { moment(attempt.tries) } else { StepLimits::pause(attempt.tries) };
-            if now < until && busy && attempt.tries <= MOMENTS {
+            let (busy, tries) = (refusal.kind == RefusalKind::Busy, attempt.tries);
+            let until = refusal.at + if busy { busy_delay(tries) } else { StepLimits::pause(tries) };
+            if now < until && busy && attempt.tries <= BUSY_RETRIES {
                 let state = format!("{}; the device is busy: {}", act.doing(), refusal.said);
                 return Decision::Wait { state, poll_after: until - now };
             }
@@ -253,7 +255,7 @@ fn spaced(
         }
     }
     match view.busy {
-        Some(other) if act == AppStep::Install => behind(other, patience, now),
+        Some(other) if act == AppStep::Install => wait_for_install_of(other, limits, now),
         _ if act == AppStep::Copy && view.copying.is_some() => Decision::Wait {
             state: format!("waiting for the copy of {}", view.copying.unwrap_or_default()),
             poll_after: POLL,

@@ -1,4 +1,4 @@
-//! The way of a package over the flash.
+//! Installs packages from a copy on the flash.
 //!
 //! A device fetches a package from a URL itself, while it installs it. Some releases do not, or give up on a slow server
 //! without a word. Then the device is requested to copy the package to its flash first, which it answers when that is done, and to
@@ -27,7 +27,7 @@ impl AppRecord {
     /// Returns `true` if the device cannot install from a URL: it reports so, or the install never completes.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(AppStep::Install).and_then(|install| install.refusal.as_ref());
-        self.fetch.hung || refusal.is_some_and(|refusal| refusal.sort == RefusalKind::Lasting)
+        self.fetch.hung || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)
     }
 
     /// Returns `true` if a copy is on the flash, as far as known. A copy from which installs fail is made again,
@@ -65,8 +65,8 @@ impl AppRecord {
 
     /// Returns `true` if a missing copy may still appear: the device continues a copy after its client has gone, up
     /// to the copy's time limit.
-    pub(crate) fn copy_may_come(&self, patience: StepLimits, now: Instant) -> bool {
-        self.fetch.untracked_copy && now < self.waiting_since(AppStep::Copy) + patience.copy
+    pub(crate) fn copy_may_come(&self, limits: StepLimits, now: Instant) -> bool {
+        self.fetch.untracked_copy && now < self.waiting_since(AppStep::Copy) + limits.copy
     }
 
     /// Records that no copy is on the flash.
@@ -75,14 +75,14 @@ impl AppRecord {
     }
 
     /// Returns `true` if the deletion of a copy was just abandoned.
-    pub(crate) fn leaves_copy(&self, patience: StepLimits) -> bool {
-        !self.fetch.discarded && self.is_discarded(patience)
+    pub(crate) fn leaves_copy(&self, limits: StepLimits) -> bool {
+        !self.fetch.discarded && self.is_discarded(limits)
     }
 
     /// Returns `true` if nothing more is done about the copy: it is deleted, or cannot be.
-    pub(super) fn is_discarded(&self, patience: StepLimits) -> bool {
+    pub(super) fn is_discarded(&self, limits: StepLimits) -> bool {
         let discard = self.attempt(AppStep::Discard).filter(|discard| discard.tries >= DISCARDS);
         let refusal = discard.and_then(|discard| discard.refusal.as_ref());
-        self.fetch.discarded || refusal.is_some_and(|refusal| !self.copy_may_come(patience, refusal.at))
+        self.fetch.discarded || refusal.is_some_and(|refusal| !self.copy_may_come(limits, refusal.at))
     }
 }

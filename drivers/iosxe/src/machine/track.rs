@@ -31,7 +31,7 @@ pub(crate) struct AppRecord {
     /// `true` during an install, or after one failed.
     installing: bool,
     /// The times of the failures that the device reported before the install.
-    heard: HashSet<String>,
+    earlier: HashSet<String>,
     /// The device's explanation of the current failure.
     reason: Option<String>,
     /// The state of the package.
@@ -70,7 +70,7 @@ pub(super) struct Attempt {
 pub(super) struct StepRefusal {
     pub(super) at: Instant,
     pub(super) said: String,
-    pub(super) sort: RefusalKind,
+    pub(super) kind: RefusalKind,
 }
 
 /// The kind of a refusal.
@@ -94,7 +94,7 @@ impl AppRecord {
             failures: u32::from(state == AppState::Failed),
             ended: 0,
             installing: state == AppState::Installing,
-            heard: HashSet::new(),
+            earlier: HashSet::new(),
             reason: None,
             fetch: Fetch { untracked_copy: !AppStep::Copy.is_fulfilled_by(state), ..Fetch::default() },
         }
@@ -147,8 +147,8 @@ impl AppRecord {
             let limit = (install.until - install.at).as_secs();
             let said =
                 format!("the device accepted the install, but no application appeared within {limit} s");
-            let sort = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
-            install.refusal = Some(StepRefusal { at: now, said, sort });
+            let kind = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
+            install.refusal = Some(StepRefusal { at: now, said, kind });
         }
     }
 
@@ -188,22 +188,22 @@ impl AppRecord {
     }
 
     /// Records that the device refused a step that was tried, or could not take it.
-    pub(crate) fn refused(&mut self, act: AppStep, said: String, sort: RefusalKind, now: Instant) {
+    pub(crate) fn refused(&mut self, act: AppStep, said: String, kind: RefusalKind, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.refusal = Some(StepRefusal { at: now, said, sort });
+            attempt.refusal = Some(StepRefusal { at: now, said, kind });
         }
     }
 
     /// Records the failures that the device reported before a step of `id`. Its clock is another one: times are only compared for equality.
-    pub(crate) fn heard_before(&mut self, notifications: &[Notification], id: &str) {
+    pub(crate) fn record_earlier_failures(&mut self, notifications: &[Notification], id: &str) {
         let reported = notifications.iter().filter(|notification| notification.is_failure(id));
-        self.heard = reported.map(|notification| notification.timestamp.clone()).collect();
+        self.earlier = reported.map(|notification| notification.timestamp.clone()).collect();
     }
 
     /// Records what the device reports now: why `id` could not be installed, activated or started, or failed later.
-    pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
+    pub(crate) fn record_failures(&mut self, notifications: &[Notification], id: &str, now: Instant) {
         let mut failures = notifications.iter().rev().filter(|reported| reported.is_failure(id));
-        let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) else {
+        let Some(failure) = failures.find(|failure| !self.earlier.contains(&failure.timestamp)) else {
             return;
         };
         let (act, impossible) = match self.state {
@@ -220,13 +220,13 @@ impl AppRecord {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
             let said = quoted(&failure.message);
-            let sort = if impossible { RefusalKind::Lasting } else { RefusalKind::Now };
-            attempt.refusal = Some(StepRefusal { at, said, sort });
+            let kind = if impossible { RefusalKind::Lasting } else { RefusalKind::Now };
+            attempt.refusal = Some(StepRefusal { at, said, kind });
         }
     }
 
     /// Returns `true` if the device may have an explanation of a failure.
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn awaits_report(&self) -> bool {
         let open = |act| self.attempt(act).is_some_and(|attempt| attempt.refusal.is_none());
         match self.state {
             AppState::Failed => true,

@@ -36,7 +36,7 @@ pub(crate) struct Restconf {
 }
 
 impl Restconf {
-    /// A way to the device of `spec`. It connects when it is used.
+    /// Creates a client of the device of `spec`. It connects when it is used.
     pub(crate) fn new(spec: &DeviceSpec, options: &IosXeOptions) -> Result<Self, DriverError> {
         let refused = |field: &str, why: &str| {
             DriverError::new(Reason::Refused, "make a client of the device").detail(format!("{field}: {why}"))
@@ -80,7 +80,7 @@ impl Restconf {
         })
     }
 
-    /// The place of a resource under the root of the API.
+    /// The URL of a resource under the root of the API.
     pub(super) async fn url(&self, path: &str) -> Result<Url, DriverError> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let root = if let Some(root) = known {

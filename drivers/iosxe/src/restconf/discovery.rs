@@ -5,7 +5,7 @@ use reqwest::{StatusCode, Url};
 use staffetta_driver::{DriverError, Reason};
 
 use super::Restconf;
-use super::complaint::Complaint;
+use super::error_response::ErrorResponse;
 use crate::model::quote::quoted;
 
 const STEP: &str = "find the API of the device";
@@ -16,13 +16,13 @@ const USUAL: &str = "/restconf";
 impl Restconf {
     /// The path of the API, without a slash at its end.
     pub(super) async fn discover(&self) -> Result<String, DriverError> {
-        let place = self.base.join("/.well-known/host-meta").expect("it is a path");
-        let request = self.http.get(place).header(ACCEPT, "application/xrd+xml");
+        let url_of_host_meta = self.base.join("/.well-known/host-meta").expect("it is a path");
+        let request = self.http.get(url_of_host_meta).header(ACCEPT, "application/xrd+xml");
         let (status, body) = self.send(request, STEP, false).await?;
         match status {
             StatusCode::NOT_FOUND => Ok(USUAL.to_owned()),
             status if status.is_success() => self.root_in(&String::from_utf8_lossy(&body)),
-            status => Err(Complaint::read(status, &body).fault(STEP, false).into()),
+            status => Err(ErrorResponse::read(status, &body).fault(STEP, false).into()),
         }
     }
 
@@ -33,14 +33,14 @@ impl Restconf {
         let named = format!("it names `{}`", quoted(&link));
         let url = self.base.join(&link).map_err(|error| unknown(named.clone()).because(error))?;
         // The password goes to the device that was described, and to no other.
-        if place(&url) != place(&self.base) {
+        if origin(&url) != origin(&self.base) {
             return Err(unknown(format!("{named}, which has another scheme, host or port")));
         }
         Ok(url.path().trim_end_matches('/').to_owned())
     }
 }
 
-fn place(url: &Url) -> (&str, Option<&str>, Option<u16>) {
+fn origin(url: &Url) -> (&str, Option<&str>, Option<u16>) {
     (url.scheme(), url.host_str(), url.port_or_known_default())
 }
 

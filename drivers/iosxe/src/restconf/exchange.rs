@@ -8,7 +8,7 @@ use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
 
 use super::Restconf;
-use super::complaint::Complaint;
+use super::error_response::ErrorResponse;
 
 const YANG_DATA: &str = "application/yang-data+json";
 
@@ -41,12 +41,12 @@ impl Restconf {
         let answer = match call.limit {
             None => self.send(request, call.step, changes).await?,
             Some(limit) => {
-                self.gate.pass()?;
+                self.gate.check()?;
                 self.attempt(request.timeout(limit), call.step, changes).await?
             }
         };
         if answer.0.is_success() {
-            self.gate.know();
+            self.gate.record_success();
         }
         Ok(answer)
     }
@@ -58,11 +58,11 @@ impl Restconf {
         step: &'static str,
         changes: bool,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
-        self.gate.pass()?;
+        self.gate.check()?;
         let answer = self.attempt(request, step, changes).await;
         answer.inspect_err(|error| {
             if error.reason() == Reason::Unavailable {
-                self.gate.outage(error);
+                self.gate.close_after_outage(error);
             }
         })
     }
@@ -80,9 +80,9 @@ impl Restconf {
         let status = response.status();
         let body = self.body(response, step, changes).await?;
         // An account that may not do everything (RFC 8341) is one that the device knows.
-        let stranger = status == StatusCode::FORBIDDEN && !self.gate.is_known();
+        let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();
         if status == StatusCode::UNAUTHORIZED || stranger {
-            return Err(self.gate.refused(Complaint::read(status, &body).to_string()));
+            return Err(self.gate.close_after_refusal(ErrorResponse::read(status, &body).to_string()));
         }
         self.gate.open();
         Ok((status, body))

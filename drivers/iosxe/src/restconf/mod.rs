@@ -1,8 +1,8 @@
 //! RESTCONF (RFC 8040): requests to one device, and what their answers mean.
 
 mod client;
-mod complaint;
 mod discovery;
+mod error_response;
 mod exchange;
 mod gate;
 mod network_client;

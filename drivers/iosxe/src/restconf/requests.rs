@@ -11,7 +11,7 @@ use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-use super::complaint::Complaint;
+use super::error_response::ErrorResponse;
 use super::exchange::Call;
 use super::{Fault, NetworkClient, Restconf};
 use crate::model::APPS;
@@ -50,10 +50,9 @@ impl NetworkClient for Restconf {
     async fn remove(&self, id: &str) -> Result<(), Fault> {
         const STEP: &str = "remove the configuration of an app";
         let call = Call { method: Method::DELETE, step: STEP, body: None, limit: None };
-        let complaint = self.change(&path_of(id), call).await?;
-        let is_there =
-            |complaint: &Complaint| !complaint.is_nothing_there() && !complaint.has_tag("data-missing");
-        accepted(complaint.filter(is_there), STEP)
+        let refusal = self.change(&path_of(id), call).await?;
+        let is_there = |it: &ErrorResponse| !it.is_nothing_there() && !it.has_tag("data-missing");
+        accepted(refusal.filter(is_there), STEP)
     }
 
     async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
@@ -61,13 +60,13 @@ impl NetworkClient for Restconf {
         let (bare, enveloped) = (self.bare.load(Ordering::Relaxed), in_envelope(&input));
         let (usual, other) = if bare { (&input, &enveloped) } else { (&enveloped, &input) };
         let call = |body| Call { method: Method::POST, step, body: Some(body), limit };
-        let complaint = self.change(path, call(usual)).await?;
+        let refusal = self.change(path, call(usual)).await?;
         // What was malformed was not done: the other form may be sent at once.
-        if !complaint.as_ref().is_some_and(|complaint| complaint.has_tag("malformed-message")) {
-            return accepted(complaint, step);
+        if !refusal.as_ref().is_some_and(|refusal| refusal.has_tag("malformed-message")) {
+            return accepted(refusal, step);
         }
         match self.change(path, call(other)).await? {
-            Some(again) if again.has_tag("malformed-message") => accepted(complaint, step),
+            Some(again) if again.has_tag("malformed-message") => accepted(refusal, step),
             again => {
                 self.bare.store(!bare, Ordering::Relaxed);
                 accepted(again, step)
@@ -96,35 +95,35 @@ impl Restconf {
             served().insert(path);
             return Ok((!body.is_empty()).then_some(body));
         }
-        let complaint = Complaint::read(status, &body);
+        let refusal = ErrorResponse::read(status, &body);
         let silent = status == StatusCode::NOT_FOUND && body.is_empty();
-        if complaint.is_nothing_there() || (silent && served().contains(path)) {
+        if refusal.is_nothing_there() || (silent && served().contains(path)) {
             return Ok(None);
         }
         if status == StatusCode::NOT_FOUND {
             self.forget_root();
             let error = DriverError::new(Reason::Unavailable, step);
-            let detail = format!("the device does not serve {path}: {complaint}");
+            let detail = format!("the device does not serve {path}: {refusal}");
             return Err(error.detail(detail).into());
         }
-        Err(complaint.fault(step, false))
+        Err(refusal.fault(step, false))
     }
 
     /// Sends a change. Returns the device's objection, if any.
-    async fn change(&self, path: &str, call: Call<'_>) -> Result<Option<Complaint>, DriverError> {
+    async fn change(&self, path: &str, call: Call<'_>) -> Result<Option<ErrorResponse>, DriverError> {
         let url = self.url(path).await?;
         let (status, answer) = self.exchange(url, call).await?;
         if status.is_success() {
-            Ok(Complaint::spoken(status, &answer))
+            Ok(ErrorResponse::in_output(status, &answer))
         } else {
-            Ok(Some(Complaint::read(status, &answer)))
+            Ok(Some(ErrorResponse::read(status, &answer)))
         }
     }
 }
 
 /// Returns the result of a change from the device's objection.
-fn accepted(complaint: Option<Complaint>, step: &'static str) -> Result<(), Fault> {
-    complaint.map_or(Ok(()), |complaint| Err(complaint.fault(step, true)))
+fn accepted(refusal: Option<ErrorResponse>, step: &'static str) -> Result<(), Fault> {
+    refusal.map_or(Ok(()), |refusal| Err(refusal.fault(step, true)))
 }
 
 /// The path of an application's configuration.

@@ -19,12 +19,12 @@ use staffetta_handler::{
 use super::cisco_device::CiscoDevice;
 use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
-use super::status::{Sight, sight, status};
+use super::status::{DevicePhase, phase, status};
 use crate::back_end::Reply;
 use crate::machine::Machine;
 use crate::node::names_owner;
 use crate::reach::Outage;
-use crate::recorder::{EventReason, rest_of};
+use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
 /// The finalizer that keeps an object until its node is deleted and our workloads are removed from the device.
@@ -77,13 +77,13 @@ impl Controller {
         }
     }
 
-    fn sight(&self, object: &CiscoDevice, verdict: &Verdict) -> Sight {
+    fn phase(&self, object: &CiscoDevice, verdict: &Verdict) -> DevicePhase {
         let machine = self.nodes.node_store.get(&object.name_any()).map(|machine| machine.view());
-        sight(object, verdict, machine.as_ref())
+        phase(object, verdict, machine.as_ref())
     }
 
     async fn write_status(&self, object: &CiscoDevice, verdict: &Verdict) -> Result<(), DeviceError> {
-        let wanted = status(object, self.sight(object, verdict), Timestamp::now());
+        let wanted = status(object, self.phase(object, verdict), Timestamp::now());
         if object.status.as_ref() == Some(&wanted) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Controller {
             return Ok(());
         }
         let unread = || {
-            machine.poke();
+            machine.wake_reader();
             DeviceError::Leaving("its workloads have not been read yet")
         };
         let back_end = machine.back_end().filter(|_| view.reach.is_up()).ok_or_else(unread)?;
@@ -151,7 +151,7 @@ impl Controller {
             }
         }
         if left {
-            machine.poke();
+            machine.wake_reader();
             return Err(DeviceError::Leaving("its applications are being removed"));
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Controller {
 
     /// Reports a device that is released while unreachable, and its workloads as far as they are known.
     fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
-        let rest = rest_of(machine.ours().len());
+        let rest = workload_count(machine.ours().len());
         let text =
             format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
@@ -234,7 +234,7 @@ impl Source for StatusRounds {
         loop {
             let mut now = HashMap::new();
             for object in self.0.devices.objects() {
-                let class = self.0.sight(&object, &self.0.devices.verdict(&object)).class();
+                let class = self.0.phase(&object, &self.0.devices.verdict(&object)).class();
                 let uid = object.uid().unwrap_or_default();
                 if reported.get(&uid) != Some(&class) {
                     sender.send(DeviceDue(Identity::of_object(&*object)));

@@ -43,7 +43,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
         taints: std::iter::once(provider).chain(taints).collect(),
         max_pods: spec.max_pods,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
-        place: spec.address.clone(),
+        address: spec.address.clone(),
         session: session(spec),
         retired: false,
     }

@@ -90,7 +90,7 @@ impl Devices {
     }
 
     /// Returns the descriptions in effect, by the name of the node.
-    pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
+    pub(super) fn in_effect(&self) -> BTreeMap<String, Claim> {
         let claims = lock(&self.claims);
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(devices.verdict(&right), Verdict::Holds);
         devices.release("r1", "uid-b");
         assert_eq!(
-            (devices.nodes_without_valid_description(), devices.holding().len()),
+            (devices.nodes_without_valid_description(), devices.in_effect().len()),
             (vec!["r1".to_owned()], 0)
         );
     }

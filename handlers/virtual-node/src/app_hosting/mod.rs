@@ -5,6 +5,7 @@
 
 mod back_end;
 mod cisco_device;
+mod connecting;
 mod controller;
 mod credentials;
 mod description;
@@ -14,7 +15,6 @@ mod error;
 mod file;
 mod label;
 mod name;
-mod openings;
 mod options;
 mod source;
 mod status;
@@ -27,10 +27,10 @@ use kube::Client;
 use staffetta_driver::app_hosting::AppHostingDriverTable;
 use staffetta_handler::{Recorder, Registration};
 
+use self::connecting::DriverConnections;
 use self::controller::{Controller, StatusRounds};
 use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
-use self::openings::DriverConnections;
 use self::source::Description;
 use crate::handler::VirtualNodes;
 use crate::kubelet::{KubeletError, Kubelets};
@@ -79,8 +79,8 @@ impl AppHosting {
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { cluster, client, options, devices, drivers, recorder, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
-        let (devices, openings) = (Arc::clone(&known), DriverConnections::default());
-        let source = Description { devices, drivers, client: client.clone(), openings };
+        let (devices, connecting) = (Arc::clone(&known), DriverConnections::default());
+        let source = Description { devices, drivers, client: client.clone(), connecting };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
         let dependencies = Dependencies {

@@ -12,10 +12,10 @@ use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
 
 use super::back_end::DeviceBackEnd;
+use super::connecting::{DriverConnections, OPEN};
 use super::credentials::{password_of, with_account};
 use super::description::node;
 use super::devices::{Claim, Devices};
-use super::openings::{DriverConnections, OPEN};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
@@ -29,7 +29,7 @@ pub(super) struct Description {
     pub(super) devices: Arc<Devices>,
     pub(super) drivers: AppHostingDriverTable,
     pub(super) client: Client,
-    pub(super) openings: DriverConnections,
+    pub(super) connecting: DriverConnections,
 }
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl NodeSource for Description {
         let mut reported: BTreeMap<String, NodeSpec> = BTreeMap::new();
         loop {
             let mut wanted = BTreeMap::new();
-            for (name, claim) in self.devices.holding() {
+            for (name, claim) in self.devices.in_effect() {
                 if let Some(spec) = &claim.spec {
                     let node = NodeSpec { retired: claim.is_leaving(), ..node(&name, spec) };
                     wanted.insert(name, node);
@@ -79,7 +79,7 @@ impl NodeSource for Description {
             }
             drivers.driver(&spec)
         };
-        let driver = self.openings.open(&node.name, spec, open).await?;
+        let driver = self.connecting.open(&node.name, spec, open).await?;
         Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await)))
     }
 }
@@ -127,7 +127,7 @@ mod tests {
             devices: Arc::new(Devices::new([("r1".to_owned(), device)].into())),
             drivers: AppHostingDriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
-            openings: DriverConnections::default(),
+            connecting: DriverConnections::default(),
         }
     }
 

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::{gone, only};
 use crate::error::VirtualNodeError;
 use crate::node::{
-    MachineView, NodeObject, Ownership, created, former_place, metadata_patch, names_owner, ownership,
+    MachineView, NodeObject, Ownership, created, former_address, metadata_patch, names_owner, ownership,
     status_patch,
 };
-use crate::recorder::{EventReason, rest_of};
+use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
 impl Shared {
@@ -34,7 +34,7 @@ impl Shared {
         if self.cluster.is_real(name) {
             return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
-        let nodes: Api<Node> = Api::all(self.given.client.clone());
+        let nodes: Api<Node> = Api::all(self.config.client.clone());
         let Some(node) = self.cluster.node(name) else {
             let node = created(&machine.view(), self.node_owner(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
@@ -84,7 +84,7 @@ impl Shared {
             return Ok(());
         }
         let Some(reading) = self.cluster.begins_to_read(name) else { return Ok(()) };
-        let pods: Api<Pod> = Api::all(self.given.client.clone());
+        let pods: Api<Pod> = Api::all(self.config.client.clone());
         let on_it = ListParams::default().fields(&format!("spec.nodeName={name}"));
         let read = pods.list(&on_it).await.map_err(|error| node_error("read the pods", name, error))?;
         reading.ends(read.items);
@@ -94,11 +94,11 @@ impl Shared {
 
     /// Reports that a node is now backed by another machine, while workloads of its pods remain on the former one.
     fn report_former_machine(&self, node: &Node, machine: &MachineView) {
-        let (name, now) = (&machine.spec.name, &machine.spec.place);
-        let Some(former) = former_place(node, &machine.spec) else { return };
+        let (name, now) = (&machine.spec.name, &machine.spec.address);
+        let Some(former) = former_address(node, &machine.spec) else { return };
         let there = self.cluster.pods_on(name).iter().filter(|pod| was_made(pod)).count();
         if there > 0 {
-            let rest = rest_of(there);
+            let rest = workload_count(there);
             let text = format!(
                 "this node is now backed by the machine at {now}; {rest} remain on the machine at {former}"
             );
@@ -126,10 +126,10 @@ impl Shared {
             return Ok(());
         };
         let since = *self.orphaned_nodes.entry(name.to_owned()).or_insert_with(Instant::now);
-        if !departed && since.elapsed() < self.given.policy.orphan_grace {
+        if !departed && since.elapsed() < self.config.policy.orphan_grace {
             return Ok(());
         }
-        let nodes: Api<Node> = Api::all(self.given.client.clone());
+        let nodes: Api<Node> = Api::all(self.config.client.clone());
         let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
         gone.map_err(|error| node_error("delete the object", name, error))?;
         self.orphaned_nodes.remove(name);

@@ -13,7 +13,7 @@ use super::node_of;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
 use crate::node::{MachineView, NodeObject};
-use crate::pod::{Change, PodFacts, PodSight, PodTask, decide, form, patch, status};
+use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, patch, status};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::PodDue;
@@ -99,7 +99,7 @@ impl Shared {
             Ok(environment) => {
                 // The node may have been retired meanwhile.
                 let Some(back_end) = machine.back_end().filter(|_| machine.view().accepts_pods()) else {
-                    self.wake(owner, machine, self.given.policy.poll_interval);
+                    self.wake(owner, machine, self.config.policy.poll_interval);
                     return Ok(());
                 };
                 let request = PodRequest { pod: Arc::clone(pod), environment };
@@ -121,11 +121,11 @@ impl Shared {
                     let text = format!("the pod is deployed on the machine behind {}", machine.name);
                     self.note_pod(owner, EventReason::Deployed, text);
                 }
-                machine.poke();
+                machine.wake_reader();
                 self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await
             }
             Ok(Step::Working(state)) => {
-                machine.poke();
+                machine.wake_reader();
                 self.write_status(pod, machine, (CREATING, &state), change).await
             }
             Ok(Step::Unanswered) => Ok(()),
@@ -162,7 +162,7 @@ impl Shared {
                 Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, poll_after })
             }
             Err(error) if self.is_tolerated(owner, machine, &error) => {
-                self.wake(owner, machine, self.given.policy.poll_interval);
+                self.wake(owner, machine, self.config.policy.poll_interval);
                 Ok(Step::Unanswered)
             }
             Err(error) => Err(fail(error)),
@@ -195,7 +195,7 @@ impl Shared {
         if error.reason() != Reason::Unavailable {
             return false;
         }
-        machine.poke();
+        machine.wake_reader();
         if !machine.view().reach.answers() {
             return true;
         }
@@ -225,8 +225,8 @@ impl Shared {
     ) -> Result<(), VirtualNodeError> {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let host_ip = machine.view().host_ip();
-        let sight = PodSight { workload: workload.as_deref(), why, change, host_ip };
-        let Some(patch) = patch(pod, &status(pod, &sight, Timestamp::now())) else { return Ok(()) };
+        let observation = PodObservation { workload: workload.as_deref(), why, change, host_ip };
+        let Some(patch) = patch(pod, &status(pod, &observation, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }

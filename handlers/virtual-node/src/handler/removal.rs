@@ -30,7 +30,7 @@ impl Shared {
             self.pods.fresh(pod)?;
             self.pods.status(pod, over).await.map_err(VirtualNodeError::Status)?;
         }
-        let pods: Api<Pod> = Api::namespaced(self.given.client.clone(), &owner.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };
         gone(pods.delete(&owner.name, &params).await.map(drop))
             .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
@@ -81,7 +81,7 @@ impl Shared {
     /// Returns `true` if the pod exists. A pod that cannot be decoded is in no index but exists. If the machine
     /// stores only a shortened name, the whole namespace is listed.
     async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
-        let pods: Api<Pod> = Api::namespaced(self.given.client.clone(), &owner.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());
         let whole = owner.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
         if whole {
@@ -100,14 +100,14 @@ impl Shared {
         machine: &Machine,
     ) -> Result<bool, VirtualNodeError> {
         let Some(back_end) = machine.back_end() else {
-            self.wake(owner, machine, self.given.policy.poll_interval);
+            self.wake(owner, machine, self.config.policy.poll_interval);
             return Ok(false);
         };
         let progress = back_end.remove(owner).await;
         let step = self.step(owner, machine, progress, VirtualNodeError::Remove)?;
         let removed = matches!(step, Step::Complete);
         if removed {
-            machine.poke();
+            machine.wake_reader();
         }
         Ok(removed)
     }

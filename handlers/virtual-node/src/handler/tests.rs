@@ -74,13 +74,13 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
     let machine = shared.node_store.get("r1").unwrap();
     let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
     let step = |reason| shared.is_tolerated(&owner, &machine, &DriverError::new(reason, "install"));
-    machine.reached();
+    machine.read_succeeded();
     assert!(!step(Reason::Refused), "it answered");
     let unanswered = || [(); 4].map(|()| step(Reason::Unavailable));
     assert_eq!(unanswered(), [true, true, false, false]);
     shared.reset_unanswered(&owner);
     assert_eq!(unanswered(), [true, true, false, false]);
-    machine.missed("DriverUnavailable", "no answer".into(), false);
+    machine.read_failed("DriverUnavailable", "no answer".into(), false);
     assert!(machine.view().reach.is_up(), "it may be an outage");
     assert_eq!(unanswered(), [true; 4]);
 }
@@ -94,7 +94,7 @@ impl NodeSpec {
             taints: Vec::new(),
             max_pods: 1,
             host_ip: None,
-            place: String::new(),
+            address: String::new(),
             session: 0,
             retired: false,
         }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::serve::ClientVerified;
 use super::stats::summary;
 use super::{KubeletWords, UsageUnavailable};
-use crate::figures::{Counts, Request, RequestResult};
+use crate::counters::{Counts, Request, RequestResult};
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use self::answer::{KubeletData, router};
 use self::tls::KubeletCertificates;
-use crate::figures::Counts;
+use crate::counters::Counts;
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
@@ -109,7 +109,7 @@ impl Kubelets {
         loop {
             match self.listen().await {
                 Ok((listener, endpoint)) => {
-                    machine.answers_at(Some(endpoint));
+                    machine.set_kubelet_endpoint(Some(endpoint));
                     let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
                     let desk = KubeletData::new(Arc::clone(machine), cluster, counts, self.options.words);
                     serve::serve(listener, &self.certificates, &router(desk)).await;

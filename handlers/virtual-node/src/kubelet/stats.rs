@@ -30,7 +30,7 @@ pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Ti
             });
             if pod.received_bytes.is_some() || pod.sent_bytes.is_some() {
                 let network = [("rxBytes", pod.received_bytes), ("txBytes", pod.sent_bytes)];
-                stats["network"] = figures(now, network);
+                stats["network"] = values(now, network);
             }
             stats
         })
@@ -51,21 +51,21 @@ fn container_stats(container: &ContainerUsage, start: Timestamp, now: Timestamp)
     stats
 }
 
-/// Adds a group of figures, if any of it is known.
+/// Adds a group of values, if any of it is known.
 fn put<const N: usize>(stats: &mut Value, group: &str, now: Timestamp, amounts: [(&str, Option<u64>); N]) {
     if amounts.iter().any(|(_, amount)| amount.is_some()) {
-        stats[group] = figures(now, amounts);
+        stats[group] = values(now, amounts);
     }
 }
 
-fn figures<const N: usize>(now: Timestamp, amounts: [(&str, Option<u64>); N]) -> Value {
-    let mut figures = json!({ "time": now });
+fn values<const N: usize>(now: Timestamp, amounts: [(&str, Option<u64>); N]) -> Value {
+    let mut values = json!({ "time": now });
     for (name, amount) in amounts {
         if let Some(amount) = amount {
-            figures[name] = json!(amount);
+            values[name] = json!(amount);
         }
     }
-    figures
+    values
 }
 
 #[cfg(test)]

@@ -194,8 +194,8 @@ async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
     while !driver.deploy_pod(&request).await.unwrap().is_done() {}
     let (machine, cluster) = machine();
     let back_end: Arc<dyn NodeBackEnd> = Arc::new(DeviceBackEnd::new(driver, None));
-    assert!(machine.opened(0, &back_end));
-    machine.reached();
+    assert!(machine.set_connection(0, &back_end));
+    machine.read_succeeded();
     let options = KubeletOptions { client_authority: Some(file), ..options() };
     let (endpoint, task) = answered_for(options, &machine, cluster).await;
     let answer = ask(endpoint, "/stats/summary", Some(identity)).await;

@@ -20,13 +20,13 @@ pub(super) struct NodeMarks {
     /// The taints, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
     /// The address of the machine.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    place: String,
+    #[serde(rename = "place", skip_serializing_if = "String::is_empty")]
+    address: String,
 }
 
 /// The previous address of a machine whose address changed.
-pub(crate) fn former_place(node: &Node, spec: &NodeSpec) -> Option<String> {
-    Some(NodeMarks::read(node).place).filter(|place| !place.is_empty() && *place != spec.place)
+pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
+    Some(NodeMarks::read(node).address).filter(|address| !address.is_empty() && *address != spec.address)
 }
 
 impl NodeMarks {
@@ -35,7 +35,7 @@ impl NodeMarks {
         Self {
             labels: spec.labels.keys().cloned().collect(),
             taints: spec.taints.iter().map(name).collect(),
-            place: spec.place.clone(),
+            address: spec.address.clone(),
         }
     }
 

@@ -10,7 +10,7 @@ mod spec;
 mod view;
 
 pub(crate) use lease::NodeLeases;
-pub(crate) use marks::former_place;
+pub(crate) use marks::former_address;
 pub(crate) use object::{created, metadata_patch, status_patch};
 pub(crate) use ownership::{Label, NodeOwner, Ownership, is_own_label, is_real, names_owner, ownership};
 pub use spec::{MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};

@@ -23,7 +23,7 @@ pub struct NodeSpec {
     /// The machine's own address, which its pods have as `hostIP`; none where it must be found out ([`NodeHealth::host_ip`]).
     pub host_ip: Option<IpAddr>,
     /// The address of the machine. A changed address means another machine, of which nothing is known.
-    pub place: String,
+    pub address: String,
     /// Identifies the connection to the machine: when it changes, the connection is opened again.
     pub session: u64,
     /// `true` if the node is being removed from the cluster: nothing is done for its pods any more.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::spec::{NodeHealth, NodeSpec};
-use crate::figures::STATES;
+use crate::counters::STATES;
 use crate::reach::{Outage, Reachability};
 
 /// A node and what is known of its machine, at one moment.

@@ -27,8 +27,8 @@ impl NodeBackEnd for Nowhere {
     }
 }
 
-fn spec(place: &str, session: u64) -> NodeSpec {
-    NodeSpec { place: place.into(), session, ..NodeSpec::bare("r1") }
+fn spec(address: &str, session: u64) -> NodeSpec {
+    NodeSpec { address: address.into(), session, ..NodeSpec::bare("r1") }
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_way_that_was_opened_to_what_the_machine_was_before_is_dropped() {
     let way: Arc<dyn NodeBackEnd> = Arc::new(Nowhere);
     // While the way is being opened, the description changes.
     node_store.exists(spec("one", 2));
-    assert!(!machine.opened(1, &way) && machine.back_end().is_none());
-    assert!(machine.opened(2, &way) && machine.back_end().is_some());
+    assert!(!machine.set_connection(1, &way) && machine.back_end().is_none());
+    assert!(machine.set_connection(2, &way) && machine.back_end().is_some());
     node_store.exists(spec("one", 3));
     assert!(machine.back_end().is_none());
 }
@@ -50,7 +50,7 @@ fn nothing_is_known_of_a_machine_at_another_place_and_all_of_one_with_another_ac
     let node_store = NodeStore::new(Arc::default(), Policy::default());
     node_store.exists(spec("one", 1));
     let before = node_store.get("r1").unwrap();
-    before.reached();
+    before.read_succeeded();
     before.reported_inventory(&[workload("a", true)].into());
     node_store.exists(spec("one", 2));
     assert!(

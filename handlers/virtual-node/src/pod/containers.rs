@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
 
-use super::sight::{Change, PodSight};
+use super::observation::{Change, PodObservation};
 
 /// The exit code of a container that disappeared: as if it had been killed, as kubelets report it.
 const LOST: i32 = 137;
@@ -19,13 +19,13 @@ pub(super) fn container_status(
     container: &Container,
     observed: Option<&HostedContainer>,
     before: Option<&ContainerStatus>,
-    sight: &PodSight<'_>,
+    observation: &PodObservation<'_>,
     now: Timestamp,
 ) -> ContainerStatus {
     let mut status = before.cloned().unwrap_or_default();
     let was = status.state.take().unwrap_or_default();
     status.name.clone_from(&container.name);
-    if sight.change == Change::Nothing || status.image.is_empty() {
+    if observation.change == Change::Nothing || status.image.is_empty() {
         status.image = container.image.clone().unwrap_or_default();
         status.image_id.clone_from(&status.image);
     }
@@ -34,9 +34,9 @@ pub(super) fn container_status(
         Some(HostedContainerState::Ended { message }) => ended_as(was, 0, "Completed", message, now),
         Some(HostedContainerState::Failed { reason, message }) => ended_as(was, 1, reason, message, now),
         Some(HostedContainerState::Waiting { stage, message }) => {
-            waiting(&mut status, was, (stage.reason(), message), sight.change, now)
+            waiting(&mut status, was, (stage.reason(), message), observation.change, now)
         }
-        None => waiting(&mut status, was, sight.why, sight.change, now),
+        None => waiting(&mut status, was, observation.why, observation.change, now),
     };
     status.ready = state.running.is_some();
     status.started = Some(status.ready);

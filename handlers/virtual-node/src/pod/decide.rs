@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState, HostedPod};
 
 use super::form::form;
-use super::sight::container_of;
+use super::observation::container_of;
 
 /// The next thing to do for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

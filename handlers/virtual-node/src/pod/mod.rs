@@ -5,11 +5,11 @@ mod containers;
 mod decide;
 mod form;
 mod index;
-mod sight;
+mod observation;
 mod status;
 
 pub(crate) use decide::{PodFacts, PodTask, decide};
 pub(crate) use form::form;
 pub(crate) use index::ClusterIndex;
-pub(crate) use sight::{Change, PodSight};
+pub(crate) use observation::{Change, PodObservation};
 pub(crate) use status::{over, patch, status};

@@ -10,19 +10,19 @@ use staffetta_driver::app_hosting::HostedPod;
 
 use super::conditions::conditions;
 use super::containers::{container_status, exit_code, removed};
-use super::sight::{PodSight, container_of};
+use super::observation::{PodObservation, container_of};
 
 /// The status of a pod. Values that the machine does not report stay as they were: the start of the pod, counts of restarts,
 /// addresses.
-pub(crate) fn status(pod: &Pod, sight: &PodSight<'_>, now: Timestamp) -> PodStatus {
+pub(crate) fn status(pod: &Pod, observation: &PodObservation<'_>, now: Timestamp) -> PodStatus {
     let containers = containers(pod, |container, known| {
-        let observed = sight.workload.and_then(|workload| container_of(workload, &container.name));
-        container_status(container, observed, known, sight, now)
+        let observed = observation.workload.and_then(|workload| container_of(workload, &container.name));
+        container_status(container, observed, known, observation, now)
     });
     let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
     let before = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let phase = phase(&containers, policy, before);
-    assembled(pod, phase, containers, sight.workload, sight.host_ip, now)
+    assembled(pod, phase, containers, observation.workload, observation.host_ip, now)
 }
 
 /// Returns the patch with the last status of a pod, which was removed from its machine: each container and the pod have

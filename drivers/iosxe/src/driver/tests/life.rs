@@ -95,8 +95,8 @@ async fn each_pod_has_an_address_of_its_own_and_one_that_was_given_back_rests() 
     let full = driver.deploy_pod(&pod(2)).await.unwrap_err();
     assert_eq!((full.reason(), full.retry_after()), (Reason::NoAddress, None));
     delete(&driver, &pod(1)).await;
-    let resting = driver.deploy_pod(&pod(2)).await.unwrap_err();
-    tokio::time::sleep(resting.retry_after().unwrap()).await;
+    let cooling = driver.deploy_pod(&pod(2)).await.unwrap_err();
+    tokio::time::sleep(cooling.retry_after().unwrap()).await;
     deploy(&driver, &pod(2)).await;
     assert_eq!(status(&driver, 2).await.unwrap().ip, ip);
 }
@@ -191,7 +191,7 @@ async fn answers_that_did_not_change_make_the_same_list_and_an_address_comes_fro
     deploy(&driver, &pod(1)).await;
     let interfaces = json!([{ "mac-address": "52:54:dd:dc:f1:7c", "ipv4-address": "0.0.0.0" }]);
     device.inner().oper.get_mut(&id(1)).unwrap().interfaces = interfaces;
-    tokio::time::sleep(FRESH).await;
+    tokio::time::sleep(STEP_MAX_AGE).await;
     let before = driver.list_pods().await.unwrap();
     assert_eq!(before[0].ip, None);
     let table = json!({ "Cisco-IOS-XE-arp-oper:arp-data": { "arp-vrf": [{ "vrf": "Default", "arp-entry": [

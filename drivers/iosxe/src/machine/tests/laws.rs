@@ -237,8 +237,8 @@ proptest! {
                     taken.insert(act, (now, !accepted));
                     if !accepted {
                         let lasts = device.package == Package::AtUrl && device.url == Url::Refused;
-                        let sort = if lasts { RefusalKind::Lasting } else { RefusalKind::Now };
-                        track.refused(act, "no".into(), sort, now);
+                        let kind = if lasts { RefusalKind::Lasting } else { RefusalKind::Now };
+                        track.refused(act, "no".into(), kind, now);
                     }
                     if act == AppStep::Remove && device.configured == Configured::No {
                         track = AppRecord::new(device.state, now);

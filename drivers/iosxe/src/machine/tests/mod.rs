@@ -208,11 +208,11 @@ fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
     };
     let mut track = AppRecord::new(AppState::Absent, now);
     let old = [reported("1", "a"), reported("2", "b")];
-    track.heard_before(&old, "a");
+    track.record_earlier_failures(&old, "a");
     track.attempted(AppStep::Install, now, PATIENCE.install);
-    track.heard(&old, "a", now);
+    track.record_failures(&old, "a", now);
     assert_eq!(track.problem(), None);
-    track.heard(&[reported("1", "a"), reported("3", "a")], "a", now);
+    track.record_failures(&[reported("1", "a"), reported("3", "a")], "a", now);
     assert_eq!(track.problem(), Some("no room"));
 }
 

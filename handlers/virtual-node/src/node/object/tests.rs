@@ -66,14 +66,14 @@ fn a_node_as_it_was_made_needs_nothing_until_its_heartbeat_is_old() {
 fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     let machine = machine();
     let node = object(&machine);
-    machine.reached();
+    machine.read_succeeded();
     machine.reported_health(NodeHealth::default());
     let up = status_patch(&node, &machine.view(), time(7)).unwrap();
     assert_eq!(
         (ready(&up)["status"].as_str(), ready(&up)["lastTransitionTime"].as_str()),
         (Some("True"), Some("1970-01-01T00:00:07Z"))
     );
-    machine.missed("DriverRefused", "wrong password".into(), true);
+    machine.read_failed("DriverRefused", "wrong password".into(), true);
     let down = status_patch(&node, &machine.view(), time(9)).unwrap();
     assert_eq!(ready(&down)["reason"], "MachineUnreachable");
     assert!(ready(&down)["message"].as_str().unwrap().contains("wrong password"));
@@ -144,7 +144,7 @@ fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
 fn a_machine_that_runs_out_of_something_is_told_and_what_it_does_not_report_is_not_claimed() {
     let machine = machine();
     let node = object(&machine);
-    machine.reached();
+    machine.read_succeeded();
     let reported = |memory: Option<u64>, storage: Option<u64>| {
         let room = |free: Option<u64>| free.map(|free| Room { free, all: 100 });
         machine.reported_health(NodeHealth {

@@ -11,7 +11,7 @@ use super::super::*;
 use crate::pod::Change;
 
 /// Generates the observation of two containers: nothing, or a state for each.
-fn sights() -> impl Strategy<Value = Vec<Option<[HostedContainerState; 2]>>> {
+fn observations() -> impl Strategy<Value = Vec<Option<[HostedContainerState; 2]>>> {
     let state = || {
         prop_oneof![
             Just(HostedContainerState::Waiting {
@@ -48,27 +48,27 @@ fn containers(pod: &Pod) -> Vec<ContainerStatus> {
 proptest! {
     #[test]
     fn a_phase_never_goes_back_counts_never_fall_and_the_same_sight_is_written_once(
-        sights in sights(),
+        observations in observations(),
         policy in prop::sample::select(vec!["Always", "OnFailure", "Never"]),
     ) {
         let mut pod = pod(policy);
-        for (second, sight) in (1_i64..).zip(sights) {
-            let workload = sight.as_ref().map(|states| workload(&pod, states));
-            let sight_of = PodSight { workload: workload.as_ref(), why: ("ContainerCreating", ""), change: Change::Nothing, host_ip: None };
+        for (second, states_seen) in (1_i64..).zip(observations) {
+            let workload = states_seen.as_ref().map(|states| workload(&pod, states));
+            let observation = PodObservation { workload: workload.as_ref(), why: ("ContainerCreating", ""), change: Change::Nothing, host_ip: None };
             let before = pod.clone();
-            let wanted = status(&pod, &sight_of, Timestamp::from_second(second).unwrap());
+            let wanted = status(&pod, &observation, Timestamp::from_second(second).unwrap());
             let phase = wanted.phase.clone().unwrap();
             let was = before.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
             prop_assert!(!(was == "Running" && phase == "Pending"), "{was} became {phase}");
             if phase == "Failed" || phase == "Succeeded" {
-                prop_assert!(sight.is_some() && policy != "Always", "only what its containers did ends a pod");
+                prop_assert!(states_seen.is_some() && policy != "Always", "only what its containers did ends a pod");
             }
             pod.status = Some(wanted);
             for (old, new) in containers(&before).iter().zip(containers(&pod)) {
                 prop_assert!(new.restart_count >= old.restart_count && new.restart_count <= old.restart_count + 1);
             }
-            let again = status(&pod, &sight_of, Timestamp::from_second(second + 1000).unwrap());
-            prop_assert!(patch(&pod, &again).is_none(), "the same sight says nothing new");
+            let again = status(&pod, &observation, Timestamp::from_second(second + 1000).unwrap());
+            prop_assert!(patch(&pod, &again).is_none(), "the same observation says nothing new");
             if phase == "Failed" || phase == "Succeeded" {
                 break;
             }

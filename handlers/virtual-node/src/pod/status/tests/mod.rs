@@ -34,15 +34,15 @@ fn ended(exit_code: i32) -> HostedContainerState {
     }
 }
 
-/// The pod as it is after it was sight so at that time.
-fn sight(mut pod: Pod, workload: Option<&HostedPod>, at: i64) -> Pod {
-    let sight = PodSight {
+/// The pod with the status that follows from `workload` at that time.
+fn observed(mut pod: Pod, workload: Option<&HostedPod>, at: i64) -> Pod {
+    let observation = PodObservation {
         workload,
         why: ("ContainerCreating", "installing"),
         change: Change::Nothing,
         host_ip: None,
     };
-    let wanted = status(&pod, &sight, time(at));
+    let wanted = status(&pod, &observation, time(at));
     assert_eq!(
         patch(&pod, &wanted).is_none(),
         pod.status.as_ref().is_some_and(|is| json!(is) == json!(wanted))
@@ -66,10 +66,10 @@ fn started(pod: &Pod) -> i64 {
 #[test]
 fn times_are_those_of_the_first_sight_and_stay() {
     let running = workload(RUNS);
-    let pod = sight(pod("Always"), None, 1);
+    let pod = observed(pod("Always"), None, 1);
     assert_eq!(phase(&pod), "Pending");
-    let pod = sight(pod, Some(&running), 5);
-    let later = sight(pod.clone(), Some(&running), 9);
+    let pod = observed(pod, Some(&running), 5);
+    let later = observed(pod.clone(), Some(&running), 9);
     assert_eq!(
         (started(&later), later.status.as_ref().unwrap().start_time.as_ref().unwrap().0),
         (5, time(1))
@@ -80,14 +80,14 @@ fn times_are_those_of_the_first_sight_and_stay() {
 #[test]
 fn a_container_that_was_lost_waits_and_counts_as_restarted_once_it_runs() {
     let running = workload(RUNS);
-    let pod = sight(pod("Never"), Some(&running), 1);
-    let lost = sight(pod, None, 2);
+    let pod = observed(pod("Never"), Some(&running), 1);
+    let lost = observed(pod, None, 2);
     assert_eq!((phase(&lost), app(&lost).restart_count, app(&lost).ready), ("Running", 0, false));
     let last = app(&lost).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
-    let again = sight(sight(lost, None, 3), Some(&running), 4);
+    let again = observed(observed(lost, None, 3), Some(&running), 4);
     assert_eq!((phase(&again), app(&again).restart_count, started(&again)), ("Running", 1, 4));
-    assert_eq!(app(&sight(again, Some(&running), 5)).restart_count, 1);
+    assert_eq!(app(&observed(again, Some(&running), 5)).restart_count, 1);
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn what_ended_decides_the_phase_as_the_restart_policy_says() {
         ("Always", 0, "Running"),
         ("Always", 1, "Running"),
     ] {
-        let pod = sight(pod(policy), Some(&workload(RUNS)), 1);
-        let over = sight(pod, Some(&workload(ended(code))), 2);
+        let pod = observed(pod(policy), Some(&workload(RUNS)), 1);
+        let over = observed(pod, Some(&workload(ended(code))), 2);
         assert_eq!(phase(&over), expected, "{policy} {code}");
         assert_eq!(app(&over).state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, code);
-        assert_eq!(json!(over), json!(sight(over.clone(), Some(&workload(ended(code))), 9)), "told once");
+        assert_eq!(json!(over), json!(observed(over.clone(), Some(&workload(ended(code))), 9)), "told once");
     }
 }
 
@@ -117,19 +117,20 @@ fn a_readiness_gate_keeps_a_pod_from_being_ready_until_its_condition_is_there() 
         let conditions = pod.status.as_ref().unwrap().conditions.clone().unwrap();
         conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap().status
     };
-    let mut pod = sight(pod, Some(&workload(RUNS)), 1);
+    let mut pod = observed(pod, Some(&workload(RUNS)), 1);
     assert_eq!(ready(&pod), "False");
     let gate = serde_json::from_value(json!({ "type": "g", "status": "True" })).unwrap();
     pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(gate);
-    assert_eq!(ready(&sight(pod, Some(&workload(RUNS)), 2)), "True");
+    assert_eq!(ready(&observed(pod, Some(&workload(RUNS)), 2)), "True");
 }
 
 #[test]
 fn a_condition_that_holds_again_loses_its_reason() {
-    let unready = sight(pod("Always"), None, 1);
+    let unready = observed(pod("Always"), None, 1);
     let running = workload(RUNS);
-    let sight = PodSight { workload: Some(&running), why: ("", ""), change: Change::Nothing, host_ip: None };
-    let change = patch(&unready, &status(&unready, &sight, time(2))).unwrap();
+    let observation =
+        PodObservation { workload: Some(&running), why: ("", ""), change: Change::Nothing, host_ip: None };
+    let change = patch(&unready, &status(&unready, &observation, time(2))).unwrap();
     let conditions = change["conditions"].as_array().unwrap();
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
     assert_eq!(ready["status"], "True");
@@ -141,38 +142,38 @@ fn a_condition_that_holds_again_loses_its_reason() {
 #[test]
 fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_told_stays() {
     let at = |ip: Option<&str>| HostedPod { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
-    let pod = sight(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
-    let sight = |workload| PodSight {
+    let pod = observed(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
+    let observed = |workload| PodObservation {
         workload: Some(workload),
         why: ("", ""),
         change: Change::Nothing,
         host_ip: None,
     };
     let (silent, other) = (at(None), at(Some("10.0.0.2")));
-    assert!(patch(&pod, &status(&pod, &sight(&silent), time(2))).is_none());
-    let changed = patch(&pod, &status(&pod, &sight(&other), time(2))).unwrap();
+    assert!(patch(&pod, &status(&pod, &observed(&silent), time(2))).is_none());
+    let changed = patch(&pod, &status(&pod, &observed(&other), time(2))).unwrap();
     assert_eq!(changed["podIPs"], json!([{ "$patch": "replace" }, { "ip": "10.0.0.2" }]));
 }
 
 #[test]
 fn a_container_that_is_replaced_keeps_its_image_until_the_other_one_is_there_and_says_how_it_ended() {
-    let before = sight(pod("Always"), Some(&workload(RUNS)), 1);
+    let before = observed(pod("Always"), Some(&workload(RUNS)), 1);
     let mut changed = before.clone();
     changed.spec.as_mut().unwrap().containers[0].image = Some("j".into());
     let stopped =
-        PodSight { workload: None, why: ("", "is stopped"), change: Change::UnderWay, host_ip: None };
+        PodObservation { workload: None, why: ("", "is stopped"), change: Change::UnderWay, host_ip: None };
     changed.status = Some(status(&changed, &stopped, time(2)));
     let last = app(&changed).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((app(&changed).image.as_str(), last.reason.as_deref()), ("i", Some("Replaced")));
-    assert_eq!(app(&sight(changed, Some(&workload(RUNS)), 3)).image, "j");
+    assert_eq!(app(&observed(changed, Some(&workload(RUNS)), 3)).image, "j");
 }
 
 #[test]
 fn a_container_that_was_lost_while_its_change_is_refused_keeps_its_image_and_was_not_replaced() {
-    let mut pod = sight(pod("Always"), Some(&workload(RUNS)), 1);
+    let mut pod = observed(pod("Always"), Some(&workload(RUNS)), 1);
     pod.spec.as_mut().unwrap().containers[0].image = Some("j".into());
     let refused = ("Unsupported", "no such image");
-    let stopped = PodSight { workload: None, why: refused, change: Change::Refused, host_ip: None };
+    let stopped = PodObservation { workload: None, why: refused, change: Change::Refused, host_ip: None };
     pod.status = Some(status(&pod, &stopped, time(2)));
     let last = app(&pod).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((app(&pod).image.as_str(), last.reason.as_deref()), ("i", Some("ContainerStatusUnknown")));

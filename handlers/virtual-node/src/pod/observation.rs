@@ -6,7 +6,7 @@ use staffetta_driver::app_hosting::{HostedContainer, HostedPod};
 
 /// The observed state of a pod.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PodSight<'a> {
+pub(crate) struct PodObservation<'a> {
     /// Its workload on the machine.
     pub(crate) workload: Option<&'a HostedPod>,
     /// The waiting reason (in CamelCase) and message while there is no workload.

@@ -13,7 +13,7 @@ use crate::model::quote::quoted;
 
 /// An error reported by a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub(super) struct ErrorResponse {
     status: StatusCode,
     /// None where the answer has not the form of RFC 8040.
     tag: Option<String>,
@@ -32,7 +32,7 @@ struct Entry {
     path: String,
 }
 
-impl Complaint {
+impl ErrorResponse {
     /// Reads an answer.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
         if let Some(entry) = entry(body) {
@@ -44,7 +44,7 @@ impl Complaint {
     }
 
     /// Returns the error in the output of an operation with a success status: some devices report errors only there.
-    pub(super) fn spoken(status: StatusCode, body: &[u8]) -> Option<Self> {
+    pub(super) fn in_output(status: StatusCode, body: &[u8]) -> Option<Self> {
         let top: BTreeMap<String, Value> = serde_json::from_slice(body).ok()?;
         let said = top.into_values().next()?["result"].as_str()?.trim().to_owned();
         said.starts_with('%').then(|| Self { status, tag: None, message: quoted(&said) })
@@ -81,7 +81,7 @@ impl Complaint {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HTTP {}", self.status.as_u16())?;
         if let Some(tag) = self.tag.as_deref().filter(|tag| !tag.is_empty()) {
@@ -107,8 +107,8 @@ mod tests {
     use super::*;
     use crate::model::quote::QUOTED;
 
-    fn read(status: u16, body: &str) -> Complaint {
-        Complaint::read(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+    fn read(status: u16, body: &str) -> ErrorResponse {
+        ErrorResponse::read(StatusCode::from_u16(status).unwrap(), body.as_bytes())
     }
 
     #[test]
@@ -119,16 +119,16 @@ mod tests {
             format!(r#"{{"ietf-restconf:errors":{{"error":{error}}}}}"#),
             format!(r#"{{"errors":{{"error":[{error}]}}}}"#),
         ] {
-            let complaint = read(409, &body);
-            assert!(complaint.has_tag("data-exists"), "{complaint}");
-            assert_eq!(complaint.to_string(), "HTTP 409 data-exists: it exists");
+            let refusal = read(409, &body);
+            assert!(refusal.has_tag("data-exists"), "{refusal}");
+            assert_eq!(refusal.to_string(), "HTTP 409 data-exists: it exists");
         }
     }
 
     #[test]
     fn what_is_no_error_of_the_api_is_quoted_in_part() {
-        let complaint = read(502, &format!("<html>\n{}", "x".repeat(1000)));
-        assert_eq!(complaint.to_string().len(), "HTTP 502: ".len() + QUOTED);
+        let refusal = read(502, &format!("<html>\n{}", "x".repeat(1000)));
+        assert_eq!(refusal.to_string().len(), "HTTP 502: ".len() + QUOTED);
         let tag = format!(r#"{{"errors":{{"error":{{"error-tag":"{}"}}}}}}"#, "t".repeat(1000));
         assert_eq!(read(409, &tag).to_string().len(), "HTTP 409 ".len() + QUOTED);
         assert_eq!(read(400, "").to_string(), "HTTP 400");
@@ -137,15 +137,15 @@ mod tests {
 
     #[test]
     fn an_error_in_the_output_of_an_operation_is_one_and_any_other_word_is_none() {
-        let spoken = |result: &str| {
+        let in_output = |result: &str| {
             let body = serde_json::json!({ "Cisco-IOS-XE-rpc:output": { "result": result } });
-            Complaint::spoken(StatusCode::OK, body.to_string().as_bytes())
+            ErrorResponse::in_output(StatusCode::OK, body.to_string().as_bytes())
         };
-        let reported = spoken("\n%Error opening http://h/a.tar (No such file)").unwrap();
+        let reported = in_output("\n%Error opening http://h/a.tar (No such file)").unwrap();
         assert_eq!(reported.to_string(), "HTTP 200: %Error opening http://h/a.tar (No such file)");
         assert!(!reported.fault("copy", true).error.transient());
-        assert_eq!(spoken("RPC request successful"), None);
-        assert_eq!(Complaint::spoken(StatusCode::NO_CONTENT, b""), None);
+        assert_eq!(in_output("RPC request successful"), None);
+        assert_eq!(ErrorResponse::in_output(StatusCode::NO_CONTENT, b""), None);
     }
 
     #[test]

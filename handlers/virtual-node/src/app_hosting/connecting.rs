@@ -36,9 +36,9 @@ impl DriverConnections {
     ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
-        let mut openings = lock(&self.0);
-        if openings.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
-            openings.remove(node);
+        let mut connecting = lock(&self.0);
+        if connecting.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
+            connecting.remove(node);
         }
         opened
     }
@@ -49,8 +49,8 @@ impl DriverConnections {
         spec: DeviceSpec,
         open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
     ) -> Shared<BoxFuture<'static, ConnectionResult>> {
-        let mut openings = lock(&self.0);
-        if let Some(known) = openings.get(node).filter(|known| known.spec == spec) {
+        let mut connecting = lock(&self.0);
+        if let Some(known) = connecting.get(node).filter(|known| known.spec == spec) {
             return known.opened.clone();
         }
         let described = spec.clone();
@@ -58,7 +58,7 @@ impl DriverConnections {
             opened.unwrap_or_else(|error| Err(DriverError::new(Reason::Unavailable, OPEN).because(error)))
         });
         let opened = opened.boxed().shared();
-        openings.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
+        connecting.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
         opened
     }
 }
