@@ -18,7 +18,7 @@ const CHECK: Duration = Duration::from_secs(60);
 const CHECKS: u8 = 2;
 
 /// Runs until the pool is dropped, which `wake` reports.
-pub(super) async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
+async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
         let now = Instant::now();
@@ -58,6 +58,11 @@ async fn dropped(pool: &Weak<Inner>, wake: &Notify) {
 }
 
 impl Inner {
+    /// Starts the background task.
+    pub(super) fn start_background(self: &Arc<Self>) {
+        tokio::spawn(run(Arc::downgrade(self), Arc::clone(&self.wake)));
+    }
+
     /// Reconciles each key whose pool is due. Returns the time of the next work that is due.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 
 use super::state::{KeyPool, Phase, Place, State, sorted};
-use super::{Inner, WarmVifPool, background};
+use super::{Inner, WarmVifPool};
 use crate::error::DriverError;
 use crate::id::{Uid, VifId};
 use crate::owner::Owner;
@@ -42,7 +42,7 @@ impl VifPoolObserver for WarmVifPool {
             let found = std::mem::take(found);
             state.phase = Phase::Open;
             self.inner.compare_all(&mut state, found, &BTreeMap::new());
-            tokio::spawn(background::run(Arc::downgrade(&self.inner), Arc::clone(&self.inner.wake)));
+            self.inner.start_background();
         }
     }
 
