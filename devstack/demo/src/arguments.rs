@@ -11,7 +11,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo devstack", bin_name = "cargo devstack --", version)]
 pub(crate) struct Arguments {
-    /// End when the samples have been played: 0 if all of it came about, 1 with the reasons if not. Without it the
+    /// End when the samples have been played: 0 if everything converged, 1 with the reasons if not. Without it the
     /// devstack goes on until Ctrl-C.
     #[arg(long)]
     pub(crate) once: bool,

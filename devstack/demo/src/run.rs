@@ -101,8 +101,8 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
 /// The final message: the result and, if the demo continues, how to use it with this kubeconfig.
 fn last_words(outcome: &Outcome, endings: &[Ending], goes_on_with: Option<&Path>) -> String {
     let verdict = match outcome {
-        Outcome::Converged => "All of it came about.",
-        Outcome::Failed => "Not all of it came about; the reasons stand above.",
+        Outcome::Converged => "Everything converged.",
+        Outcome::Failed => "Not everything converged; the reasons are above.",
         Outcome::Interrupted => "Interrupted.",
     };
     let summary = screen::summary(endings);

@@ -19,7 +19,7 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
     let (_, summary) = shown.split_once("STEP").expect("there is a summary");
     let steps = summary.lines().filter(|line| line.starts_with("ok  ")).count();
     assert_eq!(steps, 9, "{summary}");
-    assert!(summary.contains("All of it came about."), "{summary}");
+    assert!(summary.contains("Everything converged."), "{summary}");
     for happening in [
         "waits for a VIF",
         "VIF requested, 10.20.0.",
