@@ -96,14 +96,14 @@ impl World {
 
     async fn expect(&mut self, expected: &[&str]) {
         for expected in expected {
-            let said = tokio::time::timeout(Duration::from_secs(60), self.events.recv()).await;
+            let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
             assert_eq!(said.expect("the watcher delivers an event in time").as_deref(), Some(*expected));
         }
     }
 
     /// Expects that the next record is of the undecodable object `name`.
     async fn expect_undecodable(&mut self, name: &str) {
-        let said = tokio::time::timeout(Duration::from_secs(60), self.events.recv()).await;
+        let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
         let said = said.expect("the watcher delivers an event in time").unwrap();
         assert!(said.starts_with(name) && said.ends_with("cannot be decoded"), "{said}");
     }

@@ -75,7 +75,7 @@ async fn readyz_lists_each_condition_on_a_line() {
     );
 
     world.vifs.faults().clear();
-    tokio::time::timeout(std::time::Duration::from_secs(90), controller.ready()).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(30), controller.ready()).await.unwrap();
     let (code, lines) = verbose().await;
     assert_eq!(code, 200, "{lines}");
     assert!(lines.contains("[+]handler vif ok\n") && lines.ends_with("readyz check passed\n"), "{lines}");

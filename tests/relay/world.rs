@@ -20,7 +20,7 @@ use staffetta_memory::{
 };
 
 /// The time after which a step fails the test. It is no performance requirement.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 pub(crate) const SPEC: &str = "openstack.org/kuryr-lbaas-spec";

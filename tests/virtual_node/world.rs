@@ -20,7 +20,7 @@ use staffetta_virtual_node::{Dependencies, Policy, VirtualNodeMetricsRegistry, V
 use crate::machines::Machines;
 
 /// The time limit of a test step. It does not measure speed.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Controllers of a world follow one another; what fails is tried again soon.
 const OPTIONS: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n[relay]\nretry_interval = \"20ms\"\n\

@@ -17,7 +17,7 @@ use serde_json::json;
 use staffetta_apiserver::ApiServer;
 use staffetta_cluster::{Cluster, Options, PodStart};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Bench {
     _server: ApiServer,

@@ -18,7 +18,7 @@ pub(crate) const RPC: &str = "/restconf/operations/Cisco-IOS-XE-rpc:app-hosting"
 const JSON: &str = "application/yang-data+json";
 
 /// The time limit of a test step. It does not measure speed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A site with one device whose changes of state take a millisecond.
 pub(crate) fn device(change: impl FnOnce(&mut Options)) -> (Site, Device) {
