@@ -9,6 +9,10 @@
 #![allow(clippy::print_stdout, reason = "a child process prints its progress")]
 
 mod cluster;
+#[cfg(not(feature = "simulated"))]
+#[path = "../src/assembly/family.rs"]
+#[allow(dead_code, reason = "the drivers of the benchmark are of one family")]
+mod family;
 mod program;
 mod report;
 #[cfg(not(feature = "simulated"))]

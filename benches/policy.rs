@@ -239,7 +239,7 @@ impl Cluster {
     {
         let event = Event::Modified(Arc::new(object)).erase();
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
-            (index.apply)(&event);
+            (index.apply)(&event).expect("it does not panic");
         }
         self.handle(&event).await;
         loop {

@@ -1,6 +1,7 @@
-//! The handlers and drivers that ship. An external controller starts from [`registry`] and adds its own.
+//! All handlers and drivers of staffetta. A program with handlers or drivers of its own starts with [`registry`] and adds them.
 
-/// Registers one driver for each entry, `dyn Trait, "name", "description" => constructor`. A constructor may use the setup and `?`.
+/// Registers the drivers in a list. Each entry has the form `dyn Trait, "name", "description" => constructor`. A constructor may use
+/// the setup and `?`.
 macro_rules! drivers {
     ($registry:ident, $setup:ident: $($driver:ty, $name:literal, $about:expr => $constructor:expr;)+) => {
         $($registry.driver::<$driver>($name, $about, |$setup| Ok($constructor));)+
@@ -8,6 +9,7 @@ macro_rules! drivers {
 }
 
 mod driver_traits;
+mod family;
 #[cfg(feature = "iosxe")]
 mod iosxe;
 mod memory;
@@ -22,13 +24,17 @@ mod unreachable;
 mod vif_pool;
 mod virtual_node;
 
+#[cfg(any(feature = "openstack", feature = "iosxe"))]
+use staffetta_driver::Fence;
 use staffetta_handler::{Registry, Setup, SetupError};
 
 use crate::config::{self, KubernetesOptions};
+#[cfg(any(feature = "openstack", feature = "iosxe"))]
+use crate::term::Term;
 
 pub use memory::world;
 
-/// All handlers and drivers that ship.
+/// Returns a registry with all handlers, drivers and configuration sections of staffetta.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     config::register(&mut registry);
@@ -45,6 +51,14 @@ pub fn registry() -> Registry {
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry
+}
+
+/// Returns the fence of the drivers, which lets requests pass only during the leadership term. Without a term, as in commands that change
+/// nothing without being asked to, it lets all of them pass.
+#[cfg(any(feature = "openstack", feature = "iosxe"))]
+fn fence(setup: &Setup) -> Result<Fence, SetupError> {
+    let term = setup.shared(|| Ok(Term::unlimited()))?;
+    Ok(Fence::new(move || term.is_active()))
 }
 
 /// Returns `true` if the handler `name` is enabled.

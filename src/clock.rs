@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A time on the boot clock of this machine, `CLOCK_BOOTTIME` of `clock_gettime(2)`. The clock continues while the process is
-/// stopped and while the machine is suspended, and it cannot be set. It is not comparable with that of another machine.
+/// A time on the boot clock of this computer, `CLOCK_BOOTTIME` of `clock_gettime(2)`. The clock continues while the process is stopped
+/// and while the computer is suspended, and nobody can set it. Times of different computers are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootTime(Duration);
 
 impl BootTime {
-    /// The current time.
+    /// Returns the current time.
     pub(crate) fn now() -> Self {
         let time = Duration::try_from(clock_gettime(ClockId::Boottime));
         Self(time.expect("the boot clock starts at 0"))
     }
 
-    /// Nanoseconds since the machine was started; the type overflows after five centuries.
+    /// Returns the nanoseconds since the computer was started. They fit in the type for five centuries.
     pub(crate) fn as_nanos(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -34,7 +34,7 @@ impl Add<Duration> for BootTime {
 impl Sub for BootTime {
     type Output = Duration;
 
-    /// The time since `earlier`; zero if this is before it.
+    /// Returns the time since `earlier`; zero if `earlier` is later than `self`.
     fn sub(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -23,13 +23,13 @@ pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
 use token::{TokenFile, authenticated};
 
-/// The user agent in the audit log of the API server.
+/// The user agent of all requests, which the audit log of the API server shows.
 const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
 /// The reason why the client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The named kubeconfig is invalid.
+    /// The kubeconfig that the command line or the configuration names is invalid.
     #[error("cannot use the kubeconfig {}", path.display())]
     Kubeconfig {
         /// The file.
@@ -38,12 +38,12 @@ pub enum ConnectError {
         #[source]
         source: RedactedError,
     },
-    /// No kubeconfig was named, and there is neither a service account nor a usable default kubeconfig.
+    /// No kubeconfig is named, and there is neither a service account nor a usable default kubeconfig.
     #[error(
         "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
     )]
     Infer(#[source] RedactedError),
-    /// The token file cannot be read.
+    /// The token file of the kubeconfig or of the service account cannot be read.
     #[error("cannot use the token file {}", path.display())]
     Token {
         /// The file.
@@ -55,35 +55,36 @@ pub enum ConnectError {
     /// The client certificate or its key cannot be read.
     #[error("cannot use the client certificate and key")]
     Key(#[source] io::Error),
-    /// kube rejects the configuration.
+    /// The library `kube` rejects the connection settings.
     #[error("cannot build the client of the Kubernetes API")]
     Client(#[source] RedactedError),
 }
 
-/// A connection to one API server.
+/// A connection to the API server of a cluster.
 #[derive(Clone)]
 pub struct Connection {
-    /// The client.
+    /// The client of the Kubernetes API.
     pub client: Client,
-    /// The address as `host:port`, for the label `host` of metrics.
+    /// The address of the API server as `host:port`, for the label `host` of metrics.
     pub host: String,
-    /// The client certificate files, which the client reads once.
+    /// The files of the client certificate, which the client reads only once.
     pub key_files: KeyFiles,
 }
 
 impl From<Client> for Connection {
-    /// The host is `unknown`: a client does not expose it.
+    /// Makes a connection with the host `unknown`, because a client does not show its server.
     fn from(client: Client) -> Self {
         Self { client, host: "unknown".to_owned(), key_files: KeyFiles::default() }
     }
 }
 
-/// Builds a client; see [`connection`].
+/// Builds a client of the Kubernetes API; see [`connection`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     Ok(connection(kubeconfig).await?.client)
 }
 
-/// Builds the connection that `kubeconfig` describes; without it that of the pod's service account or the user's kubeconfig.
+/// Builds the connection that the file `kubeconfig` describes. If that is `None`, it builds the connection of the service account of
+/// the pod, or that of the user's default kubeconfig. No request is sent.
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     let mut config = config(kubeconfig).await?;
     // Requests are repeated by the chain, which knows whether an event was superseded.
@@ -109,7 +110,8 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     Ok(Connection { client, host, key_files })
 }
 
-/// kube's configuration for `kubeconfig`, with the path of the CA file: kube then reads it again each minute, as it does in a pod.
+/// Returns the settings of kube for `kubeconfig`. The path of the CA file is added, so that kube reads the file again each minute, as
+/// it does in a pod.
 async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let (mut config, read) = if let Some(path) = kubeconfig {
         from_file(path)
@@ -123,7 +125,7 @@ async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     Ok(config)
 }
 
-/// The CA file of the current context's cluster, unless the kubeconfig contains the certificates.
+/// Returns the path of the CA file of the cluster in the current context; `None` if the kubeconfig contains the certificates itself.
 fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let current = kubeconfig.current_context.as_ref()?;
     let named = kubeconfig.contexts.iter().find(|named| named.name == *current)?;
@@ -133,7 +135,7 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
-/// The host and the port of a URL, without a password.
+/// Returns the host and the port of a URL, without user and password.
 fn host(url: &http::Uri) -> String {
     let host = url.host().unwrap_or_default();
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -145,7 +147,7 @@ async fn from_file(path: &Path) -> Result<(Config, Kubeconfig), kube::config::Ku
     Ok((config, read))
 }
 
-/// The API versions that the server serves.
+/// Returns the API versions that the server offers, such as `v1` and `apps/v1`.
 pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Error> {
     let groups = client.list_api_groups().await?;
     let versions = groups.groups.into_iter().flat_map(|group| group.versions);

@@ -5,35 +5,36 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// The conditions of readiness. One of them, `watches`, stands for all watches together; that of each watch follows from its status.
+/// The conditions that must all be met before the process is ready. The single condition `watches` represents all watches together; the
+/// condition of each watch is derived from its status.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// The reason why each condition is not met; `None` if it is met.
+    /// The reason why each condition is not met, by name; `None` if the condition is met.
     conditions: watch::Sender<BTreeMap<String, Option<String>>>,
 }
 
-/// A condition of readiness.
+/// A condition of readiness, as `/readyz` and `/debug/state` show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
     /// The name, such as `driver neutron-vif` or `watch Pod`.
     pub(crate) name: String,
-    /// The reason why it is not met; `None` if it is met.
+    /// The reason why the condition is not met; `None` if it is met.
     pub(crate) reason: Option<String>,
 }
 
 impl Health {
-    /// Sets a condition that is not met, and the reason.
+    /// Marks the condition `name` as not met, for `reason`.
     pub(crate) fn set_unmet(&self, name: impl Into<String>, reason: impl Into<String>) {
         let (name, reason) = (name.into(), Some(reason.into()));
         self.conditions.send_modify(|conditions| drop(conditions.insert(name, reason)));
     }
 
-    /// Sets a condition that is met.
+    /// Marks the condition `name` as met.
     pub(crate) fn set_met(&self, name: &str) {
         self.conditions.send_modify(|conditions| drop(conditions.insert(name.to_owned(), None)));
     }
 
-    /// Removes all conditions but those of these names.
+    /// Removes all conditions except those with these names.
     pub(crate) fn retain(&self, names: &[&str]) {
         self.conditions.send_modify(|conditions| conditions.retain(|name, _| names.contains(&name.as_str())));
     }
@@ -44,7 +45,7 @@ impl Health {
         conditions.map(|(name, reason)| Condition { name, reason }).collect()
     }
 
-    /// Completes when all conditions are met. One of them is that all watches are listed.
+    /// Completes when all conditions are met, and therefore all watches are listed.
     pub(crate) async fn until_ready(&self) {
         let mut conditions = self.conditions.subscribe();
         let met = conditions.wait_for(|conditions| conditions.values().all(Option::is_none)).await;

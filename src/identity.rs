@@ -5,17 +5,18 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The maximum length of the host name in the identity, in characters.
 const MAX_HOST: usize = 63;
 
-/// A new identity: the host name (in a pod, the pod's name) and a random number, so that a restarted process has another one. At most
-/// 80 characters of `A-Z a-z 0-9 . _ -`.
+/// Returns a new identity: the host name (in a pod, the name of the pod), `_`, and a random number of 16 hexadecimal digits, so that a
+/// restarted process gets another identity. It has at most 80 characters, all of them in `A-Z a-z 0-9 . _ -`.
 pub(crate) fn identity() -> String {
     format_identity(&rustix::system::uname().nodename().to_string_lossy(), random())
 }
 
-/// An unpredictable number: the standard library seeds its hashers from the operating system.
+/// Returns an unpredictable number, from the seed that the standard library takes from the operating system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// Joins the host name and the number. Replaces other characters in the host name by `-`, and cuts it after [`MAX_HOST`] characters.
 fn format_identity(host: &str, number: u64) -> String {
     let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
     let host: String = host.chars().take(MAX_HOST).map(printable).collect();

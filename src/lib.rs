@@ -1,15 +1,19 @@
-//! staffetta is a Kubernetes controller: it passes the events of a cluster through a chain of handlers, which call drivers of
-//! external systems and write the results back to the objects.
+//! staffetta is a Kubernetes controller. It passes the events of a cluster through a chain of handlers. The handlers call drivers of
+//! external systems, and write the results back to the Kubernetes objects.
 //!
-//! This library assembles the program. An external handler or driver needs [`assembly::registry`], which returns all handlers,
-//! drivers and configuration sections by name, and [`run`], which parses the command line and runs the program.
+//! This library assembles the program. To build a program with your own handlers or drivers, you need [`assembly::registry`], which
+//! returns all handlers, drivers and configuration sections of staffetta by name, and [`run`], which parses the command line and runs
+//! the program.
 //!
-//! The path of an event: [`watcher`] lists and watches the enabled kinds, and [`pipeline`] passes each event to the chain of each
-//! handler. Around it: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
-//! [`controller`] starts everything and elects the leader, [`dry_run`] plans changes without making them, and [`metrics`]
-//! counts.
+//! The path of an event: [`watcher`] lists and watches the objects of all kinds that the enabled handlers need, and [`pipeline`] passes
+//! each event to the chain of each handler.
+//!
+//! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
+//! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
+//! what another cluster left, and [`metrics`] counts.
 
 pub mod assembly;
+pub mod cleanup;
 pub mod cli;
 pub mod config;
 pub mod connect;
@@ -24,6 +28,7 @@ pub mod watcher;
 mod admin;
 mod client;
 mod clock;
+mod cluster;
 mod events;
 mod health;
 mod identity;

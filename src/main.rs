@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Returns the memory of an initial list to the system, and is faster with many small objects.
+/// The memory allocator. It returns the memory that the initial lists used to the system, and is faster with many small objects.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,23 +1,33 @@
-//! The receivers of the failures and measurements of the chains.
+//! Reporting of failures and measurements of the handlers.
 
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, BackoffPolicy, LogReport, NoMetrics, QueueMetrics, Report, Undecodable};
+use staffetta_handler::{
+    AnyEvent, BackoffPolicy, LogReport, NoMetrics, Panicked, QueueMetrics, Report, Undecodable,
+};
 use tracing::error;
 
-/// Supplies the report and the metrics of each handler. Called once for each handler when its chain is built.
+/// Supplies the report and the metrics of each handler. The program calls the methods once for each handler, when it builds the chain
+/// of that handler.
 pub trait Observers {
-    /// The report of the failures of `handler`, transient ones included. It queues failed events again according to `resync`.
+    /// Returns the report that receives all failures of `handler`, including transient ones. The report handles failed objects again
+    /// with the delays of `resync`.
     fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
         Arc::new(LogReport::new(handler, resync))
     }
 
-    /// The callback for objects that cannot be decoded, called once for each state of one.
+    /// Returns the callback for objects that cannot be decoded. It is called once for each state (resourceVersion) of such an object.
     fn undecodable(&self) -> OnUndecodable {
         Box::new(log_undecodable)
     }
 
-    /// The queue metrics of `handler`.
+    /// Returns the callback for a panic of an index of `handler`, which is logged already.
+    fn index_panicked(&self, handler: &str) -> OnPanic {
+        let _ = handler;
+        Box::new(|_| {})
+    }
+
+    /// Returns the receiver of the queue metrics of `handler`.
     fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         let _ = handler;
         Arc::new(NoMetrics)
@@ -27,6 +37,9 @@ pub trait Observers {
 /// A callback for an object that cannot be decoded. The watch calls it, so it must not block.
 pub type OnUndecodable = Box<dyn Fn(&Undecodable) + Send + Sync>;
 
+/// A callback for a panic. The watch calls it, so it must not block.
+pub type OnPanic = Box<dyn Fn(&Panicked) + Send + Sync>;
+
 /// Logs an object that cannot be decoded.
 pub(crate) fn log_undecodable(object: &Undecodable) {
     let object_ref = object.identity.object_ref();
@@ -34,7 +47,7 @@ pub(crate) fn log_undecodable(object: &Undecodable) {
         error = object.error, "an object cannot be decoded and is ignored");
 }
 
-/// Logs failures and measures nothing.
+/// Observers that write failures to the log and measure nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOnly;
 

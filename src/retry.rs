@@ -1,14 +1,15 @@
-//! Repeats an operation of the program itself until it succeeds.
+//! Repeats an operation outside of the handler chains until it succeeds.
 
 use std::time::Duration;
 
 use staffetta_handler::{BackoffPolicy, HandlerError, bounded, causes};
 
+/// The delays between the calls if the error requests none.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_millis(500), Duration::from_secs(30));
 
-/// Calls `operation` until it succeeds, with a time limit of `timeout` for each call. Between two calls it waits as long as the error
-/// requests, or with back-off from 0.5 s to 30 s. Each failure is passed to `on_failure`: the number of attempts so far, the
-/// milliseconds until the next one, and the error with its causes.
+/// Calls `operation` until it succeeds, with a time limit of `timeout` for each call. The delay between two calls is that which the
+/// error requests, or doubles from 0.5 s to 30 s. After each failure, `on_failure` gets the number of failed calls so far, the
+/// milliseconds until the next call, and the error with its causes.
 pub(crate) async fn until_success<T, F>(
     timeout: Duration,
     operation: impl Fn() -> F,

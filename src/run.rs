@@ -1,4 +1,4 @@
-//! `staffetta run`: from the configuration to the end of the process.
+//! `staffetta run`: runs the controller from the configuration to the end of the process.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -14,17 +14,19 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::cleanup::{self, CleanupError, Leftover};
+use crate::cluster::ClusterInfo;
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
 use crate::dry_run::{self, DryRun};
 use crate::telemetry;
 
-/// The time that blocking operations have at the end of the program. A read from a file system that does not respond never
-/// completes.
+/// The time that blocking operations get to finish at the end of the program. The limit is needed because a read from a file system
+/// that does not respond never completes.
 const BLOCKING_GRACE: Duration = Duration::from_secs(1);
 
-/// A failure of `staffetta run`.
+/// The reason why `staffetta run` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The log, the runtime or the signal handlers cannot be set up.
@@ -33,13 +35,16 @@ pub enum RunError {
     /// There is no usable connection to the Kubernetes API.
     #[error("cannot connect to the Kubernetes API")]
     Connect(#[from] ConnectError),
+    /// The resources of another cluster cannot be listed.
+    #[error(transparent)]
+    Cleanup(#[from] CleanupError),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
 }
 
-/// Runs until SIGTERM or SIGINT. After the first signal, handlers have the drain time to finish; a second signal, or one before
-/// the controller has started, ends the process at once.
+/// Runs the controller until SIGTERM or SIGINT. After the first signal, handlers have the configured drain time to finish. A second
+/// signal, or a signal before the controller has started, ends the process at once.
 pub(crate) fn run(
     registry: Registry,
     configuration: &Configuration,
@@ -48,7 +53,7 @@ pub(crate) fn run(
     block_on(start(configuration)?, serve(registry, configuration, kubeconfig))
 }
 
-/// Plans the changes that [`run`] would make, within the time `limit`. The admin server is not started.
+/// Plans the changes that [`run`] would make, within the time limit `limit`. The admin server is not started.
 pub(crate) fn dry_run(
     registry: Registry,
     configuration: &Configuration,
@@ -61,39 +66,55 @@ pub(crate) fn dry_run(
     })
 }
 
-/// Creates each enabled handler, without a request to any server.
+/// Lists the owners of the resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
+pub(crate) fn cleanup(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+    cluster_id: &str,
+    apply: bool,
+) -> Result<Vec<Leftover>, RunError> {
+    block_on(start(configuration)?, async {
+        let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
+        Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
+    })
+}
+
+/// Creates each enabled handler, without a request to any server. Warnings are logged.
 pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
+    telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
-    Ok(controller::check_handlers(&Arc::new(registry), configuration, None)?)
+    Ok(controller::check_handlers(&Arc::new(registry), configuration, ClusterInfo::unknown())?)
 }
 
-/// Starts the log, TLS and a runtime.
+/// Sets up the log, TLS and a runtime.
 fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     install_tls_provider();
     runtime(&configuration.relay).map_err(RunError::Start)
 }
 
-/// Runs `work` to its end, and abandons blocking operations that are still running then.
+/// Runs `work` to completion, and then abandons blocking operations that are still running after [`BLOCKING_GRACE`].
 fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(BLOCKING_GRACE);
     result
 }
 
-/// Installs the TLS provider of the process.
+/// Installs the TLS provider of the process, unless one is installed already.
 fn install_tls_provider() {
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A runtime with the number of threads in `options`, independent of the machine.
+/// Builds a runtime with the number of worker threads in `options`, which does not depend on the number of processors.
 fn runtime(options: &RelayOptions) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(options.worker_threads.get()).enable_all().build()
 }
 
+/// Connects to the API server, starts the controller, and returns when the controller has stopped.
 async fn serve(
     registry: Registry,
     configuration: &Configuration,
@@ -124,15 +145,15 @@ async fn serve(
     Ok(controller.ended().await?)
 }
 
-/// Connects to the API server. This may block a thread for long: a kubeconfig may name a program that obtains the
-/// credentials.
+/// Connects to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the credentials and
+/// takes long.
 async fn connection(kubeconfig: Option<PathBuf>) -> Result<Connection, ConnectError> {
     let task = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
-/// A token that the first SIGTERM or SIGINT cancels; the second one ends the process. The signals are received on a thread of
-/// their own, so that a blocked worker thread does not delay them.
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process. A thread of its own receives the
+/// signals, so that a blocked worker thread does not delay them.
 fn shutdown_signal() -> io::Result<CancellationToken> {
     let shutdown = CancellationToken::new();
     let first = shutdown.clone();

@@ -1,4 +1,4 @@
-//! The log: text or JSON, a constant message and fields.
+//! The log, as text or JSON. Each entry has a constant message, and fields for the variable parts.
 
 use std::io::IsTerminal;
 
@@ -10,7 +10,7 @@ use crate::config::{LogFormat, LogOptions};
 ///
 /// # Errors
 ///
-/// The filter is invalid, or this process logs already.
+/// Fails if the filter is invalid, or if this process has a log already.
 pub(crate) fn init(log: &LogOptions) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let filter = EnvFilter::try_new(&log.level)?;
     let builder = tracing_subscriber::fmt()

@@ -1,4 +1,4 @@
-//! The leadership term: a deadline until which this process may act. Every write checks it.
+//! The leadership term: the time during which this process is the leader and may write. Every write checks it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,46 +11,47 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::BootTime;
 
-/// The time during which this process may act, shared by all its parts. A term that has ended stays ended: a process that becomes
-/// leader again does so in a new term, and work that is left of an old one is refused for ever.
+/// The time during which this process may write, shared by all parts of the program. A term that has ended stays ended: a process that
+/// becomes leader again gets a new term, and work that remains from an old term can never write again.
 ///
-/// The term is a deadline on the boot clock and needs no timer: a process that was stopped and continues after the deadline finds
-/// its term ended before it acts. [`end`](Self::end) also wakes whatever waits in [`run`](Self::run).
+/// A term is a deadline on the boot clock and needs no timer: a process that was stopped and continues after the deadline finds that
+/// its term has ended before it writes. `end` also wakes all tasks that wait in `run`.
 #[derive(Clone, Debug)]
 pub struct Term(Arc<TermState>);
 
+/// The state that the clones of a term share.
 #[derive(Debug)]
 struct TermState {
-    /// In nanoseconds of the boot clock.
+    /// The deadline, in nanoseconds of the boot clock.
     deadline: AtomicU64,
     ended: CancellationToken,
 }
 
-/// The deadline of a term without end; no boot clock reaches it.
+/// The deadline of a term that never ends; no boot clock reaches it.
 const NEVER: u64 = u64::MAX;
 
 /// The deadline of a term that has ended; no process starts so early.
 const ENDED: u64 = 1;
 
-/// The error of an operation that is refused because this process is not, or no longer, the leader.
+/// The error of an operation that was rejected because this process is not the leader, or no longer.
 #[derive(Debug, thiserror::Error)]
 #[error("refused: this process does not hold the leader lease")]
 pub struct NotLeader;
 
 impl Term {
-    /// A term that never ends, for a process without leader election.
+    /// Returns a term that never ends, for a process without leader election.
     pub fn unlimited() -> Self {
         Self::until(NEVER)
     }
 
-    /// A term that ends after `time`.
+    /// Returns a term that begins now and ends after `time`.
     pub fn lasting(time: Duration) -> Self {
         let term = Self::pending();
         term.extend(BootTime::now() + time);
         term
     }
 
-    /// A term that has not begun.
+    /// Returns a term that begins with the first call of [`extend`](Self::extend).
     pub(crate) fn pending() -> Self {
         Self::until(0)
     }
@@ -59,14 +60,14 @@ impl Term {
         Self(Arc::new(TermState { deadline: deadline.into(), ended: CancellationToken::new() }))
     }
 
-    /// Returns `true` while this process may act.
+    /// Returns `true` while this process may write.
     pub fn is_active(&self) -> bool {
         let deadline = self.0.deadline.load(Ordering::Acquire);
         deadline == NEVER || BootTime::now().as_nanos() < deadline
     }
 
-    /// Runs `work` while the term is active: the deadline is checked before each poll. Work that is pending when
-    /// [`end`](Self::end) is called stops at once.
+    /// Runs `work` while the term is active: the deadline is checked before each poll. If `end` is called or the deadline
+    /// passes, the work is not polled again and the result is [`NotLeader`].
     pub(crate) async fn run<W: Future>(&self, work: W) -> Result<W::Output, NotLeader> {
         let mut work = pin!(work);
         // Most work is ready at its first poll and needs no notification of the end.
@@ -94,7 +95,7 @@ impl Term {
         let _ = self.0.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, extended);
     }
 
-    /// Ends the term for ever.
+    /// Ends the term permanently, and stops the work that waits in `run`.
     pub(crate) fn end(&self) {
         self.0.deadline.store(ENDED, Ordering::Release);
         self.0.ended.cancel();

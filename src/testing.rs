@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::DefaultGuard;
 
-/// Captures the log of this thread until it is dropped.
+/// Captures the log entries of this thread until the value is dropped.
 pub(crate) struct CapturedLog {
     lines: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,
@@ -24,7 +24,7 @@ impl CapturedLog {
         Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// The lines so far that contain `text`, as JSON.
+    /// Returns the entries so far that contain `text`, as JSON.
     pub(crate) fn with(&self, text: &str) -> Vec<serde_json::Value> {
         let lines = String::from_utf8(self.lines.lock().unwrap().clone()).unwrap();
         let lines = lines.lines().filter(|line| line.contains(text));
@@ -32,6 +32,7 @@ impl CapturedLog {
     }
 }
 
+/// Appends the bytes that it gets to a shared buffer.
 struct LogWriter(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for LogWriter {

@@ -1,4 +1,4 @@
-//! The command line: each transcript in `tests/cmd` shows the output of the program.
+//! Tests of the command line: each transcript in `tests/cmd` contains the output of a command of the program.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The documentation agrees with the code.
+//! Tests that the documentation agrees with the code.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! `staffetta run --dry-run` as a process: it prints a plan, writes nothing, and a controller after it does what it said.
+//! Tests of `staffetta run --dry-run` as a process: it prints a plan and writes nothing, and a later controller does what the
+//! plan contains.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,7 +15,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
-use process::{Process, eventually};
+use process::{Process, SIMULATED, eventually};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -152,7 +153,7 @@ impl Place {
         let (config, kubeconfig) =
             (self.folder.path().join("dry.toml"), self.folder.path().join("kubeconfig"));
         let listen = self.taken.local_addr().unwrap();
-        std::fs::write(&config, format!("[admin]\nlisten = \"{listen}\"\n")).unwrap();
+        std::fs::write(&config, format!("{SIMULATED}\n[admin]\nlisten = \"{listen}\"\n")).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["run", "--dry-run", "--config"]).arg(&config).arg("--kubeconfig").arg(&kubeconfig);
         command.args(arguments).output().await.unwrap()

@@ -1,6 +1,6 @@
-//! A Deployment and a Service, applied by kubectl, become annotated pods and a load balancer; scaled, rolled and deleted,
-//! they leave nothing behind. The same on the embedded server and on a real Kubernetes, whose own controllers then do what
-//! the devstack's do on the other.
+//! End-to-end tests: a Deployment and a Service, applied by kubectl, become annotated pods and a load balancer. They are scaled,
+//! rolled out and deleted, and leave nothing behind. The same test runs on the embedded server with the controllers of the
+//! devstack, and on a real Kubernetes with its own controllers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

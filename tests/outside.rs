@@ -1,4 +1,4 @@
-//! A handler and a driver of an outside author: built as they would build them, run against the embedded server.
+//! A handler and a driver of an external author, built outside of the workspace and run against the embedded server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -40,8 +40,8 @@ async fn an_outside_handler_and_an_outside_driver_work_beside_ours() {
     let program = tokio::task::spawn_blocking(build).await.unwrap();
     let server = ApiServer::start(Options::default()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let configuration =
-        "[kubernetes]\nenabled_handlers = [\"vif\", \"greeter\"]\npod_vif_driver = \"acme\"\n";
+    let configuration = "[kubernetes]\nenabled_handlers = [\"vif\", \"greeter\"]\npod_vif_driver = \"acme\"\npod_project_driver = \"memory\"\n\
+         pod_subnets_driver = \"memory\"\npod_security_groups_driver = \"memory\"\n";
     let mut process = Process::start(&program, folder.path(), configuration, &server.kubeconfig()).await;
     process.ready().await;
 
@@ -75,6 +75,9 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     let mut command = tokio::process::Command::new(program);
     command.env("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,greeter");
     command.env("STAFFETTA_KUBERNETES__POD_VIF_DRIVER", "acme");
+    for driver in ["POD_PROJECT", "POD_SUBNETS", "POD_SECURITY_GROUPS"] {
+        command.env(format!("STAFFETTA_KUBERNETES__{driver}_DRIVER"), "memory");
+    }
     let output = command.args(["run", "--dry-run", "--kubeconfig"]).arg(&kubeconfig).output().await.unwrap();
     let plan = String::from_utf8(output.stdout).unwrap();
     let expected = "Pod default/web\n\

@@ -1,4 +1,4 @@
-//! The chain as it ships: what `pipeline::build` puts together keeps the promises.
+//! Tests of the complete chain that `pipeline::build` returns.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

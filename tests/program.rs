@@ -1,4 +1,4 @@
-//! The program as a process: ready, alive, stopped; and what it says when it cannot run.
+//! Tests of the program as a process: its readiness, its liveness, its end, and its messages if it cannot run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`.
+//! The endpoints `/livez` and `/readyz` of the admin server.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use crate::health::Condition;
 use crate::state;
 
-/// Returns an error if a task of the program is stuck.
+/// Returns 200, or 500 with the names of the tasks that are stuck.
 pub(super) async fn livez(State(state): State<Arc<state::ControllerState>>) -> (StatusCode, String) {
     match state.stuck().as_slice() {
         [] => (StatusCode::OK, "ok\n".into()),
@@ -17,7 +17,8 @@ pub(super) async fn livez(State(state): State<Arc<state::ControllerState>>) -> (
     }
 }
 
-/// Returns the unmet conditions, or with `?verbose` each condition on a line of its own as kube-apiserver does.
+/// Returns 200 if all conditions of readiness are met, else 503 with the unmet conditions. With `?verbose`, it lists all conditions,
+/// one on each line, in the form of kube-apiserver.
 pub(super) async fn readyz(
     State(state): State<Arc<state::ControllerState>>,
     RawQuery(query): RawQuery,
@@ -84,7 +85,7 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// Panics in the task of the watch, which reports an object that cannot be decoded.
+    /// A sink that panics in the task of the watch when it gets an object that cannot be decoded.
     struct Defect;
 
     impl Observers for Defect {
@@ -93,7 +94,7 @@ mod tests {
         }
     }
 
-    /// A server with one pod, which cannot be decoded.
+    /// An API server with one pod, which cannot be decoded.
     fn server() -> Client {
         let pods = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
             "items": [{ "metadata": { "name": "web", "namespace": "default", "uid": "u1", "resourceVersion": "1" }, "spec": "odd" }] });

@@ -1,4 +1,4 @@
-//! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/state`.
+//! The admin server: an HTTP server with `/livez`, `/readyz`, `/metrics` and `/debug/state`.
 
 mod health;
 mod serve;
@@ -20,10 +20,11 @@ use tracing::error;
 
 use crate::state::{ControllerState, MAX_LIMIT, Query, StateSnapshot};
 
-/// The content type of OpenMetrics 1.0 as text.
+/// The content type of the text format of OpenMetrics 1.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Listens at `address` until the returned task is aborted. Returns the actual address: for port 0 the system chooses the port.
+/// Starts the admin server at `address`. It listens until the returned task is aborted. Returns the actual address, too: for port 0,
+/// the system chooses the port.
 pub(crate) async fn serve(
     address: SocketAddr,
     controller: Arc<ControllerState>,
@@ -39,7 +40,7 @@ pub(crate) async fn serve(
     Ok((address, tokio::spawn(async { match serve::serve(listener, router).await {} })))
 }
 
-/// Returns all metrics as text.
+/// Returns all metrics in the OpenMetrics text format.
 async fn metrics(State(controller): State<Arc<ControllerState>>) -> Response {
     match controller.metrics_page() {
         Ok(page) => ([(CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
@@ -50,7 +51,8 @@ async fn metrics(State(controller): State<Arc<ControllerState>>) -> Response {
     }
 }
 
-/// Returns the state of the controller and the objects that the query selects.
+/// Returns the state of the controller, and the objects that the query selects. Responds with 400 if the query is invalid or names a
+/// handler that is not enabled.
 async fn state(
     State(controller): State<Arc<ControllerState>>,
     query: Result<extract::Query<Query>, QueryRejection>,

@@ -1,7 +1,7 @@
 //! Serves connections within limits, so that no client can block the admin server.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,10 +9,11 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
-/// The maximum number of concurrent connections; further ones wait to be accepted.
+/// The maximum number of concurrent connections. A further connection closes the oldest one, so that a probe is served at once,
+/// however many connections other clients hold.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The time limit for receiving the head of a request.
@@ -24,23 +25,22 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The maximum lifetime of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The delay after a failure to accept a connection, such as for want of a file descriptor.
+/// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
-/// Serves until the future is dropped, which also closes the open connections.
+/// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = tokio::task::JoinSet::new();
+    // The oldest connection first.
+    let mut connections: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = connection(stream, router.clone());
-                connections.spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
+                connections.retain(|connection| !connection.is_finished());
+                if connections.len() == MAX_CONNECTIONS {
+                    connections.pop_front();
+                }
+                let connection = tokio::spawn(connection(stream, router.clone()));
+                connections.push_back(AbortOnDropHandle::new(connection));
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection to the admin server");
@@ -50,7 +50,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
     }
 }
 
-/// Serves one request. A client has to connect again for the next one, so that others get a connection too.
+/// Serves one request and closes the connection. A client has to connect again for the next request, so that other clients get a
+/// connection, too.
 async fn connection(stream: TcpStream, router: Router) {
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -82,7 +83,7 @@ mod tests {
         (address, tokio::spawn(serve(listener, router)))
     }
 
-    /// The response to `request`, read until the server closes the connection.
+    /// Returns the response to `request`, read until the server closes the connection.
     async fn answer(address: std::net::SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request).await.unwrap();
@@ -115,7 +116,7 @@ mod tests {
         for _ in 0..MAX_CONNECTIONS {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
-        is_served_within(2 * HEAD_TIMEOUT, address).await;
+        is_served_within(HEAD_TIMEOUT / 2, address).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,7 +146,7 @@ mod tests {
             stream.write_all(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
             not_reading.push(stream);
         }
-        is_served_within(2 * CONNECTION_TIMEOUT, address).await;
+        is_served_within(CONNECTION_TIMEOUT / 2, address).await;
     }
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n";

@@ -1,4 +1,4 @@
-//! The driver `XE`: pods on IOS-XE devices.
+//! Registers the driver `XE`, which runs pods on IOS-XE devices.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<IosXeOptions>("iosxe");
     registry.driver::<dyn AppHostingDrivers>("XE", "IOS-XE devices, over RESTCONF.", |setup| {
         let options: IosXeOptions = setup.section("iosxe")?;
-        Ok(Arc::new(IosXeDrivers::new(options, setup.cluster_id()?.into())))
+        let drivers = IosXeDrivers::new(options, setup.cluster_id()?.into());
+        Ok(Arc::new(drivers.fenced(super::fence(setup)?)))
     });
 }

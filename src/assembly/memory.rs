@@ -1,4 +1,4 @@
-//! The drivers named `memory`: a simulated cloud within the process, for the devstack and tests.
+//! Registers the drivers named `memory`: a simulated cloud within the process, for the devstack and tests.
 
 use std::sync::Arc;
 
@@ -14,25 +14,27 @@ use staffetta_memory::{
 };
 use tracing::warn;
 
+use super::family::DriverFamily;
 use super::vif_pool;
 
-/// Registers the drivers on a cloud that the section `[memory]` describes.
+/// Registers the drivers with a cloud that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MemoryOptions>("memory");
     register(registry, &MemoryCloud(None));
 }
 
-/// Registers the drivers named `memory` on a cloud that the caller can inspect and change.
+/// Registers the drivers named `memory` on a cloud that the caller can inspect and change, and makes them the default drivers.
 pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
     register(registry, &MemoryCloud(Some((Arc::clone(network), Arc::clone(services)))));
 }
 
-/// The cloud of the caller, or `None` for one that is created from the section `[memory]`.
+/// The simulated cloud of the caller; `None` for a cloud that is created from the section `[memory]`.
 #[derive(Clone)]
 struct MemoryCloud(Option<(Arc<MemoryNetwork>, Arc<MemoryServices>)>);
 
 impl MemoryCloud {
     fn network(&self, setup: &Setup) -> Result<Arc<MemoryNetwork>, SetupError> {
+        DriverFamily::Simulated.select(setup)?;
         match &self.0 {
             Some((network, _)) => Ok(Arc::clone(network)),
             None => setup.shared(|| options(setup).map(MemoryNetwork::new)),
@@ -40,6 +42,7 @@ impl MemoryCloud {
     }
 
     fn services(&self, setup: &Setup) -> Result<Arc<MemoryServices>, SetupError> {
+        DriverFamily::Simulated.select(setup)?;
         match &self.0 {
             Some((_, services)) => Ok(Arc::clone(services)),
             None => setup.shared(|| options(setup).map(MemoryServices::new)),
@@ -47,17 +50,22 @@ impl MemoryCloud {
     }
 }
 
+/// Reads the section `[memory]`, and warns that the drivers are simulated.
 fn options(setup: &Setup) -> Result<MemoryOptions, SetupError> {
     warn!("simulated drivers are in use: the VIFs and load balancers on objects do not exist");
     setup.section("memory")
 }
 
-/// Registers one driver a line: `dyn Trait => constructor`, which uses the cloud and the setup.
+/// Registers one driver on each line: `dyn Trait => constructor`. The constructor may use the cloud and the setup.
 macro_rules! memory_drivers {
     ($registry:ident, $cloud:ident, $setup:ident: $($driver:ty => $constructor:expr;)+) => {$({
+        let is_given = $cloud.0.is_some();
         let $cloud = $cloud.clone();
         let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok($constructor) };
         $registry.driver::<$driver>("memory", "Simulated, within the process.", create);
+        if is_given {
+            $registry.default_driver::<$driver>("memory");
+        }
     })+};
 }
 
@@ -73,11 +81,9 @@ fn register(registry: &mut Registry, cloud: &MemoryCloud) {
         dyn ServiceSubnetsDriver => cloud.services(setup)?;
         dyn ServiceSecurityGroupsDriver => cloud.services(setup)?;
         dyn LoadBalancerDriver => Arc::new(MemoryLoadBalancerDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
+        dyn NamespaceSubnetDriver => Arc::new(cloud.network(setup).map(|_| MemoryNamespaceSubnets::default())?);
         dyn ServicePublicIpDriver => Arc::new(MemoryPublicIpDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
     }
-    registry.driver::<dyn NamespaceSubnetDriver>("memory", "Simulated, within the process.", |_| {
-        Ok(Arc::new(MemoryNamespaceSubnets::default()))
-    });
     let cloud = cloud.clone();
     registry.driver::<dyn VifPoolDriver>(
         "memory",

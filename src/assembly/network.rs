@@ -1,4 +1,4 @@
-//! The handlers of pods, services and namespaces.
+//! Registers the handlers of pods, services and namespaces.
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
@@ -39,13 +39,17 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
 }
 
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
-    let drivers = LbaasSpecDrivers {
+    let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder());
+    Ok(handler.registration().erase())
+}
+
+/// Returns the drivers that choose the project, the subnet and the security groups of a load balancer.
+fn placement(setup: &Setup) -> Result<LbaasSpecDrivers, SetupError> {
+    Ok(LbaasSpecDrivers {
         project: setup.driver()?,
         subnets: setup.driver()?,
         security_groups: setup.driver()?,
-    };
-    let handler = LbaasSpecHandler::new(setup.client(), drivers, setup.recorder());
-    Ok(handler.registration().erase())
+    })
 }
 
 fn lb(setup: &Setup) -> Result<Registration, SetupError> {
@@ -53,7 +57,11 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     if let Some(contradiction) = options.contradiction() {
         return Err(SetupError::Invalid(contradiction));
     }
-    let drivers = LbDrivers { load_balancer: setup.driver()?, public_ip: setup.driver()? };
+    let drivers = LbDrivers {
+        load_balancer: setup.driver()?,
+        public_ip: setup.driver()?,
+        placement: placement(setup)?,
+    };
     let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder());
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }

@@ -1,4 +1,4 @@
-//! The drivers of OpenStack, under their names in kuryr.conf.
+//! Registers the drivers of OpenStack under the names that they have in `kuryr.conf`.
 
 mod services;
 mod vifs;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use staffetta_driver::{
     DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
-    PodSecurityGroupsDriver, PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, ServiceProjectDriver, ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError, causes};
@@ -17,10 +17,12 @@ use staffetta_openstack::{
     Namespaces, NeutronDefaults, NeutronOptions, NeutronSecurityGroups, Subnets,
 };
 
+use super::family::DriverFamily;
+use super::fence;
 use super::unreachable::Unreachable;
 use crate::metrics::CloudRequestMetrics;
 
-/// The error of a failed check: Neutron or Octavia does not answer, or rejects the credentials.
+/// The error message when Neutron or Octavia does not respond, or rejects the credentials.
 const UNUSABLE: &str = "OpenStack cannot be used with the options of the section [neutron]";
 
 const PROJECT: &str = "OpenStack: the project of [neutron_defaults].";
@@ -74,7 +76,7 @@ fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     })
 }
 
-/// A security group belongs to one project, so all pods must be in one project.
+/// Builds the driver of network policies. A security group belongs to one project, so this fails unless all pods are in one project.
 fn network_policies(setup: &Setup) -> Result<NeutronSecurityGroups, SetupError> {
     let by = setup.driver_name::<dyn PodProjectDriver>()?;
     if by != "default" {
@@ -94,38 +96,44 @@ fn default_project(setup: &Setup) -> Result<Arc<DefaultProject>, SetupError> {
 }
 
 fn annotation_project(setup: &Setup) -> Result<Arc<AnnotationProject>, SetupError> {
-    let default: Option<ProjectId> = defaults(setup)?.project;
-    Ok(Arc::new(AnnotationProject::new(shared_namespaces(setup)?, default)))
+    // The driver reads namespaces only, so it is of no family.
+    let defaults: NeutronDefaults = setup.section("neutron_defaults")?;
+    let projects = defaults.all_projects();
+    Ok(Arc::new(AnnotationProject::new(shared_namespaces(setup)?, defaults.project, projects)))
 }
 
-/// The options of `[neutron_defaults]`.
+/// Returns the options of `[neutron_defaults]`.
 pub(super) fn defaults(setup: &Setup) -> Result<NeutronDefaults, SetupError> {
+    DriverFamily::OpenStack.select(setup)?;
     setup.section("neutron_defaults")
 }
 
+/// Returns the value of an option that must be set; `name` is the option in the error message.
 fn required<T>(option: Option<T>, name: &str) -> Result<T, SetupError> {
     option.ok_or_else(|| SetupError::Invalid(format!("`{name}` is missing")))
 }
 
-/// The cache of subnets, shared by all drivers.
+/// Returns the cache of subnets, which all drivers share.
 fn shared_subnets(setup: &Setup) -> Result<Arc<Subnets>, SetupError> {
     setup.shared(|| Ok(Subnets::new(cloud(setup)?.network(), &defaults(setup)?)))
 }
 
-/// The observed namespaces, shared by all drivers.
+/// Returns the index of namespaces, which all drivers share.
 fn shared_namespaces(setup: &Setup) -> Result<Arc<Namespaces>, SetupError> {
     setup.shared(|| Ok(Namespaces::default()))
 }
 
-/// The connection to the cloud with its token and limits, shared by all drivers.
+/// Returns the connection to the cloud with its token and limits, which all drivers share.
 pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
+    DriverFamily::OpenStack.select(setup)?;
     setup.shared(|| {
         let options: NeutronOptions = setup.section("neutron")?;
         let access = options.access(&Environment::of_the_process());
         let access = access.map_err(|error| SetupError::Invalid(error.to_string()))?;
         let requests = setup.shared(|| Ok(CloudRequestMetrics::default()))?;
-        let cloud = Cloud::new(access, requests);
+        let cloud = Cloud::fenced(access, requests, fence(setup)?);
         let cloud = cloud.map_err(|error| SetupError::Invalid(causes(&error)))?;
+        let cloud = cloud.in_projects(defaults(setup)?.all_projects());
         let network = cloud.network();
         setup.check("openstack", move || {
             let network = network.clone();

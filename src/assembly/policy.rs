@@ -1,4 +1,4 @@
-//! The handler `policy` and the driver of pods' security groups that goes with it.
+//! Registers the handler `policy`, and the driver `policy`, which chooses the security groups of pods from the network policies.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
 
 use super::is_enabled;
 
-/// The name of the handler and of its driver of pods' security groups.
+/// The name of the handler, and of the driver that chooses the security groups of pods.
 const POLICY: &str = "policy";
 
 /// Options of network policies.
@@ -28,7 +28,7 @@ struct NetworkPolicyOptions {
     always_allowed_to: Vec<IpNet>,
 }
 
-/// Registers the handler, its driver of pods' security groups, and the section.
+/// Registers the handler, the driver and the section `[network_policy]`.
 pub(super) fn register(registry: &mut Registry) {
     const GROUPS: &str =
         "The groups of the network policies that select the pod; needs the handler `policy`.";
@@ -54,7 +54,7 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(PolicyHandler::new(drivers, index(setup)?, setup.recorder()).registration().erase())
 }
 
-/// The policies as the handler and the driver of pods' security groups share them.
+/// Returns the index of policies, which the handler and the driver share.
 fn index(setup: &Setup) -> Result<Arc<PolicyIndex>, SetupError> {
     /// The security groups of pods that no policy selects.
     #[derive(Deserialize)]

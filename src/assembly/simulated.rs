@@ -1,4 +1,4 @@
-//! The drivers named `simulated`: a simulated cloud in another process, which outlives the controller.
+//! Registers the drivers named `simulated`: a simulated cloud in another process, which continues to run when the controller stops.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_memory::http::{Client, SimulatedDriver, SimulatedOptions};
 use tracing::warn;
 
+use super::family::DriverFamily;
 use super::unreachable::Unreachable;
 
-/// The error of a failed check.
+/// The error message when the other process does not respond.
 const UNREACHABLE: &str = "the simulated network of `simulated.url` does not answer";
 
 /// Registers the drivers named `simulated` and the section `[simulated]`.
@@ -30,8 +31,9 @@ pub(super) fn drivers(registry: &mut Registry) {
     }
 }
 
-/// The driver of all traits, with its connections.
+/// Returns the driver that implements all traits, and adds a check of its connection.
 fn driver(setup: &Setup) -> Result<Arc<SimulatedDriver>, SetupError> {
+    DriverFamily::Simulated.select(setup)?;
     setup.shared(|| {
         warn!("simulated drivers are in use: the VIFs and load balancers on objects do not exist");
         let options: SimulatedOptions = setup.section("simulated")?;

@@ -1,11 +1,11 @@
-//! The error of a driver's check at start.
+//! The error of the check that a driver makes before the program is ready.
 
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
 use staffetta_handler::Failure;
 
-/// The external system of a driver does not answer, or rejects the credentials.
+/// The external system of a driver does not respond, or rejects the credentials.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct Unreachable {
@@ -14,6 +14,7 @@ pub(super) struct Unreachable {
 }
 
 impl Unreachable {
+    /// Makes the error `message` with the cause `source`.
     pub(super) fn new(message: &'static str, source: DriverError) -> Self {
         Self { message, source }
     }

@@ -1,4 +1,4 @@
-//! The pools of VIFs with the section `[vif_pool]`, and the additional networks of pods.
+//! Registers the pools of VIFs with the section `[vif_pool]`, and the drivers for additional networks of pods.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -24,8 +24,9 @@ use crate::term::Term;
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "the options have the names that kuryr.conf gives them")]
 struct VifPool {
-    /// The maximum number of ready VIFs; further released VIFs are deleted. 0 means no maximum: no VIF is deleted. Otherwise not
-    /// less than `ports_pool_min`.
+    /// The maximum number of ready VIFs; further released VIFs are deleted, and those that still wait for
+    /// `ports_pool_update_frequency` count when new ones are created. 0 means no maximum, as in Kuryr: no VIF is deleted.
+    /// Otherwise not less than `ports_pool_min`.
     ports_pool_max: usize,
     /// The minimum number of ready VIFs, from the first request of a pod on. More are kept ready after many recent requests.
     ports_pool_min: usize,
@@ -42,7 +43,7 @@ struct VifPool {
 impl Default for VifPool {
     fn default() -> Self {
         Self {
-            ports_pool_max: 0,
+            ports_pool_max: 50,
             ports_pool_min: 5,
             ports_pool_batch: NonZeroUsize::new(10).expect("it is not zero"),
             ports_pool_update_frequency: TimeSpan::from_secs(20),
@@ -52,6 +53,7 @@ impl Default for VifPool {
 }
 
 impl VifPool {
+    /// Converts the options; fails if the minimum exceeds the maximum.
     fn policy(&self) -> Result<VifPoolPolicy, SetupError> {
         let (min, max) = (self.ports_pool_min, self.ports_pool_max);
         if max > 0 && min > max {
@@ -64,7 +66,7 @@ impl VifPool {
     }
 }
 
-/// The pools that keep VIFs, each with the VIF driver that it supports.
+/// The names of the pools that keep VIFs, each with the VIF driver that it supports.
 const SUPPORTED: [(&str, &str); 3] =
     [("memory", "memory"), ("neutron", "neutron-vif"), ("nested", "nested-vlan")];
 
@@ -94,7 +96,8 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
     Ok(AdditionalNetworks { networks: Arc::default(), driver: setup.driver_name::<dyn PodVifDriver>()? })
 }
 
-/// The pool `name`, which keeps VIFs of `bulk` ready for the VIF driver that it supports.
+/// Builds the pool `name`, which keeps VIFs of `bulk` ready for the VIF driver that it supports. Fails if the pool is selected together
+/// with another VIF driver.
 pub(super) fn pooled(
     setup: &Setup,
     name: &'static str,
@@ -118,7 +121,7 @@ pub(super) fn pooled(
     Ok(Arc::new(pool))
 }
 
-/// The VIF driver that creates VIFs of this class.
+/// Returns the name of the VIF driver that creates VIFs of this class; `None` for an unknown class.
 fn driver_of_class(class: &VifClass) -> Option<&'static str> {
     match class {
         VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. } => {
@@ -147,7 +150,7 @@ fn multi_pool(setup: &Setup) -> Result<MultiVifPool, SetupError> {
     })
 }
 
-/// The pool `pool` for the VIF driver `driver`.
+/// Returns the pool `pool` for the VIF driver `driver`; fails if the pool does not support that driver.
 fn pool_for(setup: &Setup, driver: &str, pool: &str) -> Result<Arc<dyn VifPoolDriver>, SetupError> {
     if pool == "noop" {
         return Ok(Arc::new(NoopVifPool::new(setup.driver_named::<dyn PodVifDriver>(driver)?)));
@@ -176,16 +179,16 @@ mod tests {
     #[test]
     fn each_option_of_the_section_reaches_the_pool_policy() {
         let policy = |section| serde_json::from_value::<VifPool>(section).unwrap().policy().unwrap();
-        let kuryr = VifPoolPolicy { min: 5, max: 0, batch: 10, cool_down: Duration::from_secs(20) };
-        assert_eq!(policy(json!({})), kuryr);
-        assert_eq!(policy(json!({ "ports_pool_min": 7 })), VifPoolPolicy { min: 7, ..kuryr });
-        assert_eq!(policy(json!({ "ports_pool_max": 7 })), VifPoolPolicy { max: 7, ..kuryr });
-        assert_eq!(policy(json!({ "ports_pool_batch": 7 })), VifPoolPolicy { batch: 7, ..kuryr });
-        let rests = VifPoolPolicy { cool_down: Duration::from_secs(7), ..kuryr };
+        let defaults = VifPoolPolicy { min: 5, max: 50, batch: 10, cool_down: Duration::from_secs(20) };
+        assert_eq!(policy(json!({})), defaults);
+        assert_eq!(policy(json!({ "ports_pool_min": 7 })), VifPoolPolicy { min: 7, ..defaults });
+        assert_eq!(policy(json!({ "ports_pool_max": 7 })), VifPoolPolicy { max: 7, ..defaults });
+        assert_eq!(policy(json!({ "ports_pool_batch": 7 })), VifPoolPolicy { batch: 7, ..defaults });
+        let rests = VifPoolPolicy { cool_down: Duration::from_secs(7), ..defaults };
         assert_eq!(policy(json!({ "ports_pool_update_frequency": "7s" })), rests);
     }
 
-    /// The error of the pool driver with this configuration; empty if there is none.
+    /// Returns the error of building the pool driver with this configuration; empty if it can be built.
     fn pool_error(configuration: &serde_json::Value) -> String {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let registry = Arc::new(crate::assembly::registry());
@@ -197,7 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn contradicting_options_of_a_pool_are_rejected_with_a_reason() {
-        let kubernetes = json!({ "cluster_id": "east", "vif_pool_driver": "memory" });
+        let kubernetes =
+            json!({ "cluster_id": "east", "vif_pool_driver": "memory", "pod_vif_driver": "memory" });
         let figures = |min, max| json!({ "kubernetes": kubernetes, "vif_pool": { "ports_pool_min": min, "ports_pool_max": max } });
         assert_eq!(pool_error(&figures(5, 0)), "");
         assert!(pool_error(&figures(5, 4)).contains("`vif_pool.ports_pool_min` (5) is more than"));
@@ -208,7 +212,8 @@ mod tests {
     #[tokio::test]
     async fn a_mapping_needs_a_pool_for_unlabelled_nodes_and_supported_pairs() {
         let mapped = |mapping: serde_json::Value| {
-            let kubernetes = json!({ "cluster_id": "east", "vif_pool_driver": "multi_pool" });
+            let kubernetes =
+                json!({ "cluster_id": "east", "vif_pool_driver": "multi_pool", "pod_vif_driver": "memory" });
             pool_error(&json!({ "kubernetes": kubernetes, "vif_pool": { "vif_pool_mapping": mapping } }))
         };
         assert_eq!(mapped(json!({ "memory": "memory" })), "");

@@ -1,4 +1,4 @@
-//! The handlers of virtual nodes, and the driver `FAKE` of devices within this process.
+//! Registers the handler of virtual nodes, and the driver `FAKE`, which simulates devices within this process.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use staffetta_handler::{Registration, Registry, Setup, SetupError, causes};
 use staffetta_memory::MemoryDevices;
 use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::app_hosting::{
-    AppHosting, AppHostingOptions, CiscoDevice, HANDLER, read_devices,
+    AppHosting, AppHostingOptions, CiscoDevice, HANDLER, check_devices, read_devices,
 };
 use tracing::info;
 
-/// Registers the handlers and the driver `FAKE`. A device chooses its driver in its own specification.
+/// Registers the handler and the driver `FAKE`. Each device chooses its driver in its own specification.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<AppHostingOptions>(HANDLER);
     registry.handler(
@@ -46,6 +46,9 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         setup.driver_name::<dyn AppHostingDrivers>()?,
         setup.drivers::<dyn AppHostingDrivers>()?,
     );
+    if setup.is_offline() {
+        check_devices(&devices, &drivers).map_err(|error| SetupError::Invalid(causes(&error)))?;
+    }
     let handler = AppHosting {
         cluster: setup.cluster_id()?,
         client: setup.client(),

@@ -37,6 +37,8 @@ pub(super) enum Command {
     Drivers(ConfigFile),
     /// Shows the state of a running controller and of the objects in its queues.
     Status(StatusArguments),
+    /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
+    Cleanup(CleanupArguments),
     /// Prints a completion script for a shell.
     Completion {
         /// The shell.
@@ -56,6 +58,22 @@ pub(super) struct DryRunArguments {
     /// The time limit of the dry run.
     #[arg(long, value_name = "TIME", default_value = "10m", requires = "dry_run")]
     pub(super) timeout: TimeSpan,
+}
+
+/// The format of the plan of a dry run.
+#[derive(Debug, Args)]
+pub(super) struct CleanupArguments {
+    /// The cluster id of the other cluster, as its resources carry it in their marks.
+    #[arg(long, value_name = "ID")]
+    pub(super) cluster_id: String,
+    /// Release the resources. Without it, their owners are only listed.
+    #[arg(long)]
+    pub(super) apply: bool,
+    /// The kubeconfig file of an existing cluster. Overrides `kubernetes.kubeconfig`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

@@ -7,14 +7,15 @@ use clap::CommandFactory;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{Command, CommandLine, ConfigCommand, ConfigFile, PlanFormat};
+use super::arguments::{CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, PlanFormat};
 use super::status::status;
 use super::table::TextTable;
+use crate::cleanup::Leftover;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::dry_run::DryRun;
 use crate::run::{self, check, run};
 
-/// Runs `command` and writes its output.
+/// Runs `command` and writes its result to `output`. `variables` are the environment variables.
 pub(super) fn execute(
     command: Command,
     registry: Registry,
@@ -52,6 +53,15 @@ pub(super) fn execute(
             let file = ConfigFile { config: arguments.file.config.take() };
             status(arguments, || load(file), output)?;
         }
+        Command::Cleanup(CleanupArguments { cluster_id, apply, kubeconfig, file }) => {
+            let configuration = load(file)?;
+            let leftovers =
+                run::cleanup(registry, &configuration, kubeconfig.as_deref(), &cluster_id, apply)?;
+            write!(output, "{}", leftovers_table(&leftovers))?;
+            if !leftovers.iter().all(Leftover::is_ok) {
+                return Err(CommandError::NotReleased);
+            }
+        }
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);
@@ -61,7 +71,7 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Writes the plan, complete or not.
+/// Writes the plan of a dry run, even if it is incomplete. Returns [`CommandError::Incomplete`] in that case.
 fn plan(planned: &DryRun, form: PlanFormat, output: &mut impl Write) -> Result<(), CommandError> {
     match form {
         PlanFormat::Text => write!(output, "{planned}")?,
@@ -73,6 +83,7 @@ fn plan(planned: &DryRun, form: PlanFormat, output: &mut impl Write) -> Result<(
     if planned.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
 }
 
+/// Returns the table of all handlers, with a mark for those that are enabled.
 fn handlers(registry: &Registry, configuration: &Configuration) -> TextTable<3> {
     let mut table = TextTable::new(["HANDLER", "ENABLED", "ABOUT"]);
     for (name, entry) in registry.handlers() {
@@ -82,6 +93,7 @@ fn handlers(registry: &Registry, configuration: &Configuration) -> TextTable<3> 
     table
 }
 
+/// Returns the table of all drivers, with a mark for those that are chosen.
 fn drivers(registry: &Registry, configuration: &Configuration) -> TextTable<4> {
     let mut table = TextTable::new(["OPTION", "DRIVER", "CHOSEN", "ABOUT"]);
     for interface in registry.driver_traits() {
@@ -90,6 +102,16 @@ fn drivers(registry: &Registry, configuration: &Configuration) -> TextTable<4> {
         for (name, entry) in &interface.drivers {
             table.row([&option, name, yes_or_no(chosen == name.as_str()), &entry.about]);
         }
+    }
+    table
+}
+
+fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
+    let mut table = TextTable::new(["HANDLER", "KIND", "NAMESPACE", "NAME", "RESOURCES"]);
+    for leftover in leftovers {
+        let owner = leftover.owner.object_ref();
+        let namespace = owner.namespace.unwrap_or_default();
+        table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
     }
     table
 }
@@ -126,7 +148,7 @@ mod tests {
         registry
     }
 
-    /// The output of `line`, with an empty configuration file if the command reads one.
+    /// Returns the output of the command line `line`, with an empty configuration file if the command reads one.
     fn output_of(line: &str, variables: &[(&str, &str)]) -> Result<String, CommandError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         let takes_file = !line.contains("completion");

@@ -1,4 +1,4 @@
-//! The command line. Output goes to standard output, errors to standard error.
+//! The command line. Results go to standard output, errors to standard error.
 //!
 //! The exit code is 0 for success, 1 for a failure and 2 for bad usage or a wrong configuration.
 
@@ -17,7 +17,8 @@ use crate::config::ConfigurationError;
 use crate::run::RunError;
 use arguments::CommandLine;
 
-/// Parses the command line and runs the command, with the handlers, drivers and configuration sections in `registry`.
+/// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
+/// knows.
 pub fn main(registry: Registry) -> ExitCode {
     let command = CommandLine::parse().command;
     let mut output = io::stdout();
@@ -33,28 +34,38 @@ pub fn main(registry: Registry) -> ExitCode {
     }
 }
 
-/// A command that failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
+    /// The configuration cannot be loaded.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
+    /// A handler cannot be built with the configuration (`config check`).
     #[error(transparent)]
     InvalidSetup(RunError),
+    /// `staffetta run` failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A dry run could not plan everything, or planned steps would fail.
     #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
     Incomplete,
+    /// `staffetta cleanup` could not release everything.
+    #[error("not everything was released; the table shows the errors")]
+    NotReleased,
+    /// The address of the admin server cannot be used.
     #[error(transparent)]
     Address(#[from] status::AddressError),
+    /// The request to the admin server failed.
     #[error(transparent)]
     Request(#[from] status::RequestError),
+    /// Standard output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
 }
 
 impl CommandError {
-    /// The text for standard error. Mistakes in the configuration are a line each, in the form of compiler messages, which editors
-    /// recognize.
+    /// Returns the text for standard error. Each mistake in the configuration is one line, in the form of compiler messages, which
+    /// editors recognize.
     fn message(&self) -> String {
         match self {
             Self::Configuration(error @ ConfigurationError::Mistakes(_)) => error.to_string(),
@@ -72,6 +83,7 @@ impl CommandError {
             | Self::Request(_)
             | Self::Run(_)
             | Self::Incomplete
+            | Self::NotReleased
             | Self::Output(_) => ExitCode::FAILURE,
         }
     }

@@ -1,4 +1,4 @@
-//! Tables with columns as wide as their widest cells.
+//! Text tables whose columns are as wide as their widest cell.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         Self { rows: vec![head.map(str::to_owned)] }
     }
 
-    /// Adds a row; each cell is a single line.
+    /// Adds a row. Line breaks and control characters in the cells are replaced.
     pub(super) fn row(&mut self, cells: [&str; COLUMNS]) {
         self.rows.push(cells.map(single_line));
     }
@@ -30,7 +30,7 @@ impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     }
 }
 
-/// Replaces line breaks and control characters, so that foreign text cannot control the terminal.
+/// Replaces line breaks and control characters by spaces, so that text from other systems cannot control the terminal.
 pub(super) fn single_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -1,4 +1,4 @@
-//! The client of the Kubernetes API: counts requests, and refuses writes outside the leadership term.
+//! The client of the Kubernetes API that handlers use. It counts requests, and rejects writes outside the leadership term.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tower::{BoxError, service_fn};
 use crate::metrics::ApiRequestMetrics;
 use crate::term::Term;
 
-/// The URL parameter of a watch, as kube writes it.
+/// The URL parameter that marks a watch request of kube.
 const WATCH: &str = "watch=true";
 
 /// Wraps `client` so that each request is counted in `metrics`, and requests that can change something are only sent while `term` is
-/// active. A write that still waits for its connection when the term ends is not sent.
+/// active. A write that still waits for a connection when the term ends is not sent.
 pub(crate) fn wrap(client: Client, metrics: &Arc<ApiRequestMetrics>, term: &Term) -> Client {
     let namespace = client.default_namespace().to_owned();
     let valid_until = *client.valid_until();
@@ -29,7 +29,8 @@ pub(crate) fn wrap(client: Client, metrics: &Arc<ApiRequestMetrics>, term: &Term
     ClientBuilder::new(service, namespace).with_valid_until(valid_until).build()
 }
 
-/// Sends a request. It counts as ended when its response is read or dropped; a watch when its response begins.
+/// Sends a request. The measured time of a request ends when its response was read or dropped; that of a watch when the response
+/// begins.
 async fn send(
     client: Client,
     metrics: Arc<ApiRequestMetrics>,
@@ -53,7 +54,8 @@ async fn send(
     }))
 }
 
-/// A request that has not ended; it is counted when this is dropped. Without a response its code is `<error>`.
+/// A request that has not ended. It is counted when this value is dropped. A request without a response is counted with the code
+/// `<error>`.
 struct PendingRequest {
     metrics: Arc<ApiRequestMetrics>,
     method: Method,
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
     use crate::clock::BootTime;
 
-    /// Responds according to the path.
+    /// A server that responds according to the path.
     fn server() -> Client {
         Client::new(
             service_fn(|request: Request<Body>| async move {
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(counted(), 2);
     }
 
-    /// A client that writes while `term` is active. Its server answers everything with an empty pod.
+    /// Returns a client that writes while `term` is active. Its server responds to everything with an empty pod.
     fn fenced(term: &Term) -> Client {
         let server = service_fn(|_: Request<Body>| async {
             Ok::<_, BoxError>(Response::new(Body::from(b"{\"metadata\":{}}".to_vec())))

@@ -7,23 +7,28 @@ use super::location::OptionPath;
 use super::nearest::{list, nearest};
 use super::schema::{FileSchema, SectionSchema};
 
-/// A mistake without its location.
+/// A mistake in the options, with the path of the option but without its position in the file.
 pub(super) struct Finding {
+    /// The path of the wrong key or value.
     pub(super) path: OptionPath,
     pub(super) kind: FindingKind,
+    /// The description of the mistake, without its location.
     pub(super) message: String,
 }
 
 /// The kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FindingKind {
+    /// A section, option or entry with this name does not exist.
     UnknownName,
+    /// The value has a wrong type or exceeds a limit.
     WrongValue,
+    /// A required entry of a table is missing.
     MissingEntry,
 }
 
-/// Checks `values`, an object of sections: names and limits by the schema, then types by the sections' structs. All unknown
-/// names and all values outside their limits are found; of values with a wrong type, at least one in each section.
+/// Checks `values`, an object of sections, in two steps: names and limits against the schema, then types against the structs of the
+/// sections. It finds all unknown names and all values outside their limits, and at least one value of a wrong type in each section.
 pub(super) fn check(schema: &FileSchema, values: &Value) -> Vec<Finding> {
     let mut checker = Checker { schema, findings: Vec::new() };
     checker.limits(&schema.document, values, &OptionPath::default(), false);
@@ -35,12 +40,14 @@ pub(super) fn check(schema: &FileSchema, values: &Value) -> Vec<Finding> {
     checker.findings
 }
 
+/// The mistakes that were found so far.
 struct Checker<'a> {
     schema: &'a FileSchema,
     findings: Vec<Finding>,
 }
 
 impl Checker<'_> {
+    /// Checks `value` and everything in it against the names and limits in `schema`.
     fn limits(&mut self, schema: &Value, value: &Value, path: &OptionPath, secret: bool) {
         for message in exceeded(schema, value, !secret) {
             self.wrong(path, message);
@@ -62,6 +69,7 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks the entries of a table: their names, their values, and that none is missing.
     fn entries(&mut self, schema: &Value, entries: &Map<String, Value>, path: &OptionPath, secret: bool) {
         let Some(known) = schema["properties"].as_object() else {
             for (name, entry) in entries {
@@ -86,7 +94,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The message about an unknown section, option or entry `name`, with the nearest right name.
+    /// Returns the message about an unknown section, option or entry `name`, with the most similar known name.
     fn unknown(&self, path: &OptionPath, name: &str, known: &Map<String, Value>) -> String {
         let names = || known.keys().map(String::as_str);
         let depth = path.0.len();
@@ -101,7 +109,7 @@ impl Checker<'_> {
         format!("there is no such {what}; {remedy}")
     }
 
-    /// Deserializes `options` as the section's struct. A table entry with a mistake is removed, and the rest tried again, so
+    /// Deserializes `options` as the struct of the section. If an entry has a mistake, it is removed and the others are tried again, so
     /// that one mistake does not hide the next.
     fn types(&mut self, section: &SectionSchema, mut options: Value) {
         let root = OptionPath::section(&section.name);

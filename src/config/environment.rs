@@ -1,4 +1,4 @@
-//! Options from the environment: `STAFFETTA_SECTION__OPTION`.
+//! Reads options from environment variables: `STAFFETTA_SECTION__OPTION`.
 
 use std::ffi::OsString;
 
@@ -8,10 +8,11 @@ use super::location::{Location, OptionPath};
 use super::mistake::Mistake;
 use super::schema::FileSchema;
 
+/// The prefix of the variables that set options.
 const PREFIX: &str = "STAFFETTA_";
 
-/// Reads the options among `variables`, by section, and adds unusable variables to `mistakes`. Variables without `__` are not
-/// options: tests and the command line have some.
+/// Reads the options among `variables` into an object of sections, and adds unusable variables to `mistakes`. Variables without `__`
+/// are ignored, because tests and the command line use some.
 pub(super) fn read(
     schema: &FileSchema,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -37,7 +38,7 @@ pub(super) fn read(
     Value::Object(sections)
 }
 
-/// The variable that set the option at `path`, or an option of the section at `path`.
+/// Returns the variable that set the option at `path`. If `path` is that of a section, returns a variable that set one of its options.
 pub(super) fn location(values: &Value, path: &OptionPath) -> Location {
     let section = path.section_name();
     let first = || values[section].as_object().and_then(|options| options.keys().next());
@@ -45,8 +46,8 @@ pub(super) fn location(values: &Value, path: &OptionPath) -> Location {
     Location::Environment { variable: variable(section, option) }
 }
 
-/// The first reading of `text` that the option's type accepts: the text itself, a TOML value, words between commas. Text that
-/// does not fit is left as it is for the check to report.
+/// Interprets `text` as the first of these forms that the type of the option accepts: the text itself, a TOML value, words between
+/// commas. If none fits, it returns the most likely form, so that the check reports the mistake.
 fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> Value {
     let trimmed = text.trim();
     let toml =
@@ -64,7 +65,8 @@ fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> V
     readings.iter().find(fits).unwrap_or(guess).clone()
 }
 
-/// Reports `STAFFETTA_RELAY_QUEUE_DEPTH`, which is meant as an option and sets none.
+/// Returns a mistake if the variable has one underscore after the section instead of two, such as `STAFFETTA_RELAY_QUEUE_DEPTH`,
+/// because such a variable sets nothing.
 fn single_underscore(schema: &FileSchema, name: &str) -> Option<Mistake> {
     let mut variables = schema
         .sections
@@ -75,6 +77,7 @@ fn single_underscore(schema: &FileSchema, name: &str) -> Option<Mistake> {
     Some(mistake(name.to_owned(), String::new(), message))
 }
 
+/// Returns the name of the variable that sets an option.
 fn variable(section: &str, option: &str) -> String {
     format!("{PREFIX}{section}__{option}").to_uppercase()
 }

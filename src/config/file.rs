@@ -15,16 +15,17 @@ use super::mistake::Mistake;
 
 /// A parsed configuration file.
 pub(super) struct SourceFile {
+    /// The content of the file.
     pub(super) text: String,
     /// The options by section, as JSON.
     pub(super) values: Value,
     path: Arc<Path>,
-    /// The byte offsets of each key and of its value.
+    /// The byte offset of each key, and that of its value.
     offsets: HashMap<OptionPath, (usize, usize)>,
 }
 
 impl SourceFile {
-    /// Reads and parses the file. The inner error holds every syntax error.
+    /// Reads and parses the file. The outer error is that of the file system; the inner one lists all syntax errors.
     pub(super) fn read(path: &Path) -> io::Result<Result<Self, Vec<Mistake>>> {
         let bytes = fs::read(path)?;
         Ok(Self::parse(path.into(), bytes))
@@ -50,12 +51,12 @@ impl SourceFile {
         Ok(Self { text, values, path, offsets })
     }
 
-    /// The location of the key at `path`.
+    /// Returns the line and column of the key at `path`.
     pub(super) fn key_location(&self, path: &OptionPath) -> Location {
         self.locate(path, |(key, _)| key)
     }
 
-    /// The location of the value at `path`.
+    /// Returns the line and column of the value at `path`.
     pub(super) fn value_location(&self, path: &OptionPath) -> Location {
         self.locate(path, |(_, value)| value)
     }
@@ -65,6 +66,7 @@ impl SourceFile {
     }
 }
 
+/// Adds the offsets of all keys and values of a table to `offsets`.
 fn index_table(path: &OptionPath, table: &DeTable<'_>, offsets: &mut HashMap<OptionPath, (usize, usize)>) {
     for (key, value) in table {
         index_value(path.key(key.get_ref()), key.span().start, value, offsets);
@@ -93,6 +95,7 @@ fn syntax_error(path: &Arc<Path>, text: &str, offset: usize, message: String) ->
     Mistake { location: locate(path, text, offset), path: String::new(), message }
 }
 
+/// Converts a byte offset to a line and a column.
 fn locate(path: &Arc<Path>, text: &str, offset: usize) -> Location {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

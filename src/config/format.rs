@@ -1,4 +1,4 @@
-//! The values of the schema keyword `format` that options may have.
+//! The string formats that the schema of an option may require with the keyword `format`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -10,17 +10,20 @@ use super::nearest::nearest;
 
 /// A string format: its name in a schema, its description, and its check.
 pub(super) struct StringFormat {
+    /// The name in a schema.
     pub(super) name: &'static str,
-    /// Completes the sentence "The value is ...".
+    /// The description. It completes the sentence "The value is ...".
     pub(super) about: &'static str,
     accepts: fn(&str) -> bool,
 }
 
-/// The levels of the log, from silence to everything.
+/// The levels of the log, from the least to the most output.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// The name of the format of log filters, whose levels are also checked one by one.
 const LOG_FILTER: &str = "log-filter";
 
+/// All formats that a schema may name.
 const FORMATS: [StringFormat; 10] = [
     format(
         "socket-address",
@@ -53,12 +56,12 @@ const fn format(name: &'static str, about: &'static str, accepts: fn(&str) -> bo
 }
 
 impl StringFormat {
-    /// The format of that name.
+    /// Returns the format called `name`; `None` if there is none.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// Checks `text`. The error is a predicate, "is not ...", and does not contain `text`, which may be secret.
+    /// Checks `text`. The error has the form "is not ..." and does not contain `text`, which may be secret.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         if self.name == LOG_FILTER {
             check_levels(text)?;
@@ -67,13 +70,13 @@ impl StringFormat {
     }
 }
 
-/// Returns `true` for a label of RFC 1123, section 2.1, in lower case as Kubernetes has it. Its length is not checked.
+/// Returns `true` for a label of RFC 1123, section 2.1, in lower case as Kubernetes requires. The length is not checked.
 fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Checks each level of a log filter. The filter's own parser takes a misspelt level for the name of a module.
+/// Checks each level in a log filter. This is needed because the parser of the filter takes a misspelt level for the name of a module.
 fn check_levels(filter: &str) -> Result<(), String> {
     for directive in filter.split(',').map(str::trim) {
         let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);

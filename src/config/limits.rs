@@ -1,4 +1,4 @@
-//! The limits that a schema sets to one value: bounds, lengths, formats, names to choose from.
+//! The limits that a schema sets for a value: bounds, lengths, formats, and lists of allowed names.
 
 use std::fmt::Display;
 
@@ -9,12 +9,12 @@ use super::format::StringFormat;
 use super::nearest::{list, nearest};
 use super::span::TimeSpan;
 
-/// The keyword for the smallest length of time of an option.
+/// The schema keyword for the minimum duration that an option accepts.
 pub(super) const SPAN_MINIMUM: &str = "x-minimum";
-/// The keyword for the largest length of time of an option.
+/// The schema keyword for the maximum duration that an option accepts.
 pub(super) const SPAN_MAXIMUM: &str = "x-maximum";
 
-/// The names that a string may have, each with its description, if the schema lists them.
+/// Returns the names that a string may have, each with its description; `None` if the schema does not list names.
 pub(super) fn choices(schema: &Value) -> Option<Vec<(&str, &str)>> {
     let mut choices = Vec::new();
     for choice in schema.get("oneOf").or_else(|| schema.get("enum"))?.as_array()? {
@@ -28,8 +28,8 @@ pub(super) fn choices(schema: &Value) -> Option<Vec<(&str, &str)>> {
     Some(choices)
 }
 
-/// The limits of `schema` that `value` exceeds, a message each. The type of a value is not checked: serde does that. `quote`
-/// is `false` for a secret, which no message may contain.
+/// Returns a message for each limit in `schema` that `value` exceeds. The type of the value is not checked, because serde does that.
+/// Pass `false` for `quote` if the value is secret and no message may contain it.
 pub(super) fn exceeded(schema: &Value, value: &Value, quote: bool) -> Vec<String> {
     let not = |value: &dyn Display| if quote { format!(", not {value}") } else { String::new() };
     let bound = |name: &str| schema[name].as_f64();
@@ -63,7 +63,7 @@ pub(super) fn exceeded(schema: &Value, value: &Value, quote: bool) -> Vec<String
     }
 }
 
-/// The bounds that `value` exceeds. `subject` begins each message, and `not` ends it.
+/// Returns a message for each bound that `value` exceeds. `subject` begins each message, and `not` ends it.
 fn outside<T: Copy + PartialOrd + Display>(
     subject: &str,
     value: T,
@@ -78,6 +78,7 @@ fn outside<T: Copy + PartialOrd + Display>(
     low.into_iter().chain(high).collect()
 }
 
+/// Returns a message if `name` is not one of `choices`.
 fn unknown_choice(choices: &[(&str, &str)], name: &str, quote: bool) -> Option<String> {
     let known = || choices.iter().map(|(name, _)| *name);
     if known().any(|known| known == name) {

@@ -1,4 +1,4 @@
-//! Loads the configuration: defaults, overridden by the file, overridden by the environment.
+//! Loads the configuration. The file overrides the defaults, and the environment overrides the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,35 +21,35 @@ use super::sections::{
 };
 use super::span::TimeSpan;
 
-/// The file that is read if it exists and no other is named.
+/// The configuration file that is read if it exists and the command line names no other file.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
 
 /// The checked options of all sections.
 #[derive(Clone, Deserialize)]
 pub struct Configuration {
-    /// Every section with every option, as handlers and drivers get it. It contains secrets.
+    /// Every section with every option, as handlers and drivers get them. The value contains secrets.
     #[serde(skip)]
     pub value: Value,
-    /// `[kubernetes]`, without the names of the drivers.
+    /// The section `[kubernetes]`, without the names of the drivers.
     pub kubernetes: KubernetesOptions,
-    /// `[relay]`.
+    /// The section `[relay]`.
     pub relay: RelayOptions,
-    /// `[leader_election]`.
+    /// The section `[leader_election]`.
     pub leader_election: LeaderElectionOptions,
-    /// `[events]`.
+    /// The section `[events]`.
     pub events: EventsOptions,
-    /// `[admin]`.
+    /// The section `[admin]`.
     pub admin: AdminOptions,
-    /// `[log]`.
+    /// The section `[log]`.
     pub log: LogOptions,
-    /// `[shutdown]`.
+    /// The section `[shutdown]`.
     pub shutdown: ShutdownOptions,
-    /// The location of each option that the file or the environment sets, by section and name.
+    /// The location of each option that the file or the environment sets. The key is the section and the name of the option.
     #[serde(skip)]
     pub(super) origins: BTreeMap<(String, String), Location>,
 }
 
-/// Leaves out `value`, which may contain secrets.
+/// Omits `value`, which may contain secrets.
 impl fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -60,14 +60,15 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Returns the file to read: `named`, or [`DEFAULT_FILE`] if it exists.
+/// Returns the configuration file to read: `named`, or else [`DEFAULT_FILE`] if it exists.
 pub fn choose_file(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()))
 }
 
 impl Configuration {
-    /// Reads `file` and those of the `variables` that are options, and checks both against `schema`. The error lists all
-    /// syntax errors of the file, or else all unknown names and all values outside their limits.
+    /// Loads and checks the configuration from `file`, and from those of the `variables` that set options. Fails if the file cannot be
+    /// read or if there are mistakes. The error then lists all syntax errors of the file, or all unknown names and values outside their
+    /// limits, or all contradictions between options.
     pub fn load(
         schema: &FileSchema,
         file: Option<&Path>,
@@ -91,10 +92,10 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// The options that are valid one by one but not together. The defaults are valid together, so one option of each pair
-    /// has a location.
+    /// Returns the options that are valid separately but not together. One option of each such pair has a location, because the
+    /// defaults are valid together.
     fn contradictions(&self) -> Vec<Mistake> {
-        /// The section, the option with the lower value, that with the higher one, and `true` if they may be equal.
+        /// The section, the option with the lower value, the option with the higher value, and `true` if both values may be equal.
         const PAIRS: [(&str, &str, &str, bool); 4] = [
             ("relay", "retry_interval", "retry_max_interval", true),
             ("relay", "failed_resync", "failed_resync_max", true),
@@ -117,7 +118,7 @@ impl Configuration {
     }
 }
 
-/// Reads and checks the file. Returns `None` if it has syntax errors.
+/// Reads and checks the file, and adds what is wrong to `mistakes`. Returns `None` if the file has syntax errors.
 fn read(
     path: &Path,
     schema: &FileSchema,
@@ -141,7 +142,7 @@ fn read(
     }
 }
 
-/// Lays the file over the defaults, and the environment over the file, option by option.
+/// Merges the defaults, the file and the environment, option by option. The environment has precedence over the file.
 fn merge(
     schema: &FileSchema,
     file: Option<&SourceFile>,
@@ -164,7 +165,7 @@ fn merge(
     Ok(builder.build()?.try_deserialize()?)
 }
 
-/// The location of each option that is set.
+/// Returns the location of each option that the file or the environment sets.
 fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<(String, String), Location> {
     let in_file = file.into_iter().flat_map(|file| {
         options(&file.values).map(|(section, option, _)| {
@@ -179,7 +180,7 @@ fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<(String, 
     in_file.chain(in_environment).collect()
 }
 
-/// The options of an object of sections: section, name, value.
+/// Lists the options of an object of sections: section, name, value.
 fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     sections.as_object().into_iter().flatten().flat_map(|(section, options)| {
         let options = options.as_object().into_iter().flatten();
@@ -187,6 +188,7 @@ fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     })
 }
 
+/// Returns the mistakes as an error, sorted by location, if there are any.
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
     mistakes.sort();
     if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(mistakes)) }

@@ -1,4 +1,4 @@
-//! The location of a key or a value: in the schema of the file by path, for people by line or variable.
+//! The location of a key or a value: as a path for programs, and as a line of the file or an environment variable for people.
 
 use std::fmt;
 use std::path::Path;
@@ -10,18 +10,18 @@ use serde_path_to_error::Segment;
 /// The location of a key or a value in a file, or the variable that set it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
-    /// In the configuration file. Lines and columns (in characters) count from 1.
+    /// A position in the configuration file. Lines and columns count from 1; a column is a number of characters.
     File {
-        /// The file, as it was named on the command line.
+        /// The path of the file, as it was given on the command line.
         path: Arc<Path>,
-        /// The line.
+        /// The line, from 1.
         line: usize,
-        /// The column.
+        /// The column in characters, from 1.
         column: usize,
     },
-    /// In a variable of the environment.
+    /// An environment variable.
     Environment {
-        /// The variable's name.
+        /// The name of the variable.
         variable: String,
     },
 }
@@ -38,7 +38,9 @@ impl fmt::Display for Location {
 /// One step of a path from the root of the configuration to a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PathStep {
+    /// An entry of a table, by name.
     Key(String),
+    /// An element of an array, from 0.
     Index(usize),
 }
 
@@ -47,22 +49,22 @@ pub(super) enum PathStep {
 pub(super) struct OptionPath(pub(super) Vec<PathStep>);
 
 impl OptionPath {
-    /// The path of a section.
+    /// Returns the path of a section.
     pub(super) fn section(name: &str) -> Self {
         Self::default().key(name)
     }
 
-    /// This path and a key below it.
+    /// Returns this path with a key appended.
     pub(super) fn key(&self, key: &str) -> Self {
         self.then(PathStep::Key(key.to_owned()))
     }
 
-    /// This path and an array index below it.
+    /// Returns this path with an array index appended.
     pub(super) fn index(&self, index: usize) -> Self {
         self.then(PathStep::Index(index))
     }
 
-    /// This path, followed by the path of a serde error.
+    /// Returns this path with the path of a serde error appended.
     pub(super) fn join(&self, path: &serde_path_to_error::Path) -> Self {
         path.iter().fold(self.clone(), |joined, segment| match segment {
             Segment::Map { key } => joined.key(key),
@@ -71,22 +73,22 @@ impl OptionPath {
         })
     }
 
-    /// The name of the section that the path leads to or through; empty for the root.
+    /// Returns the section, which is the first step of the path; empty for the root.
     pub(super) fn section_name(&self) -> &str {
         self.name(0).unwrap_or_default()
     }
 
-    /// The name of the option that the path leads to or through.
+    /// Returns the option, which is the second step of the path; `None` for a shorter path.
     pub(super) fn option(&self) -> Option<&str> {
         self.name(1)
     }
 
-    /// The path within its section.
+    /// Returns the path without its first step, the section.
     pub(super) fn below_section(&self) -> Self {
         Self(self.0.iter().skip(1).cloned().collect())
     }
 
-    /// Removes the table entry at this path. Returns `false` if there is none.
+    /// Removes the table entry at this path. Returns `false` if there is no such entry.
     pub(super) fn remove_from(&self, root: &mut Value) -> bool {
         let [parents @ .., PathStep::Key(last)] = self.0.as_slice() else { return false };
         let parent = parents.iter().try_fold(root, |value, step| match step {

@@ -6,14 +6,14 @@ use std::{fmt, io};
 use super::location::Location;
 use super::schema::SchemaError;
 
-/// One mistake in a file or in the environment, and its remedy.
+/// One mistake in the configuration file or in the environment, with advice on how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mistake {
     /// The location of the wrong key or value.
     pub location: Location,
-    /// The option, as `section.option`; empty for a mistake that belongs to no option, such as a syntax error.
+    /// The option as `section.option`; empty for a mistake that belongs to no option, such as a syntax error.
     pub path: String,
-    /// The mistake and its remedy. It never contains the value of a secret.
+    /// The description of the mistake, and the advice. It never contains the value of a secret.
     pub message: String,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The mistakes, a line each, and their number.
+/// Returns the mistakes, one on each line, followed by their number.
 fn listed(mistakes: &[Mistake]) -> String {
     let mut lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
     let plural = if mistakes.len() == 1 { "mistake" } else { "mistakes" };
@@ -33,7 +33,7 @@ fn listed(mistakes: &[Mistake]) -> String {
     lines.join("\n")
 }
 
-/// A configuration that cannot be used.
+/// The reason why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// The file cannot be read.
@@ -44,13 +44,13 @@ pub enum ConfigurationError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The file or the environment has mistakes, in the order of the file.
+    /// The file or the environment has mistakes. They are sorted by their location.
     #[error("{}", listed(.0))]
     Mistakes(Vec<Mistake>),
-    /// The registered sections do not form a valid schema: a bug in the program.
+    /// The registered sections do not form a valid schema. This is a bug in the program.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The merged options do not fit their structs although each was checked: a bug in the program.
+    /// The merged options do not match the structs of their sections, although each option was checked. This is a bug in the program.
     #[error("the configuration passed every check but does not fit its types; this is a defect of staffetta")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,8 +1,8 @@
-//! The configuration: one TOML file and the environment.
+//! The configuration: one TOML file, and environment variables that override its options.
 //!
-//! Every section is a struct that a [`Registry`](staffetta_handler::Registry) knows by name. [`FileSchema`] joins the sections;
-//! [`Configuration::load`] checks the file and the environment against it and lays one over the other with the crate
-//! `config`. The sample file is written from the doc comments of the structs.
+//! Each section of the file is a struct that is registered by name in a [`Registry`](staffetta_handler::Registry). [`FileSchema`]
+//! combines the sections. [`Configuration::load`] checks the file and the environment against that schema, and merges them with the
+//! crate `config`. The sample file is generated from the doc comments of the structs.
 
 mod check;
 mod environment;

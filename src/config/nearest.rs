@@ -2,7 +2,8 @@
 
 use strsim::{damerau_levenshtein, jaro_winkler};
 
-/// The name in `known` that `wrong` probably stands for: one with few typing errors between them, or the same beginning.
+/// Returns the name in `known` that the user probably meant by `wrong`: a name with few typing errors, or with the same beginning.
+/// Returns `None` if no name is similar enough.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let wrong = plain(wrong);
@@ -13,7 +14,7 @@ pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
     known.into_iter().filter(near).min_by_key(|name| distance(name))
 }
 
-/// Names as a message lists them: `"a", "b", "c"`.
+/// Formats names as a list for a message: `"a", "b", "c"`.
 pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }

@@ -1,23 +1,23 @@
-//! Brings the schemas that schemars writes into the form that the checks, the sample and editors read.
+//! Converts the schemas that schemars generates to the form that the checks, the sample and editors need.
 
 use serde_json::{Map, Value, json};
 
 use super::format::StringFormat;
 
-/// The keyword of an option whose value is never shown.
+/// The schema keyword for an option whose value is never shown.
 pub(super) const SECRET: &str = "x-secret";
 
-/// The keywords that are checked, or only explain.
+/// All schema keywords that are either checked or only explain.
 const KEYWORDS: &str = "$schema title description default examples writeOnly type format properties required \
                         additionalProperties items minItems maxItems uniqueItems minLength maxLength minimum maximum \
                         oneOf enum const x-minimum x-maximum x-secret";
 
-/// Brings the schema of a section (`depth` 0), of an option (1) or of a part of one into normal form: drops `null`, which TOML
-/// does not have, from the alternatives, replaces the networks of ipnet by a format, and closes structs to unknown names.
+/// Normalizes the schema of a section (`depth` 0), of an option (1) or of a part of an option. Removes the alternative `null`, which
+/// TOML does not have; replaces the patterns of the network types of ipnet by a format; and makes structs reject unknown names.
 ///
 /// # Errors
 ///
-/// A rule in the schema that would not be checked, in words.
+/// Fails if the schema has a rule that would not be checked. The error describes the rule.
 pub(super) fn normalize(schema: &mut Value, depth: usize) -> Result<(), String> {
     let words = schema.as_object_mut().ok_or("it allows anything or nothing")?;
     drop_null(words);
@@ -52,6 +52,7 @@ pub(super) fn normalize(schema: &mut Value, depth: usize) -> Result<(), String> 
     Ok(())
 }
 
+/// Removes the alternative `null`.
 fn drop_null(words: &mut Map<String, Value>) {
     let is_null = |schema: &Value| schema["type"] == "null" || schema.is_null() || schema == "null";
     for keyword in ["type", "enum", "anyOf"] {
@@ -68,7 +69,8 @@ fn drop_null(words: &mut Map<String, Value>) {
     }
 }
 
-/// The schema of ipnet is a pattern. A format says the same in words, and the type's own parser checks it.
+/// Replaces the pattern of a network type of ipnet by a format, which can be explained in words. The parser of the type makes the same
+/// check.
 fn replace_network(words: &mut Map<String, Value>) {
     let format = match words.get("title").and_then(Value::as_str) {
         Some("IP network") => "ip-network",

@@ -1,4 +1,4 @@
-//! `config sample`: the whole file with every option, commented out, at its default.
+//! The command `config sample`: a configuration file with all options, commented out, with their defaults.
 
 use std::fmt::{Display, Write as _};
 
@@ -8,8 +8,10 @@ use super::format::StringFormat;
 use super::limits::{SPAN_MAXIMUM, SPAN_MINIMUM, choices};
 use super::schema::{FileSchema, OptionSchema};
 
+/// The maximum width of a comment in the sample, in characters.
 const WIDTH: usize = 100;
 
+/// The comment at the beginning of the sample.
 const HEADER: &str = "\
 The configuration of staffetta. Every option is listed, commented out, with its default.
 
@@ -18,7 +20,7 @@ A length of time is a number of seconds or a string with units: \"500ms\", \"30s
 `staffetta config check` reports mistakes, `staffetta config show` shows the options in effect and their origins.";
 
 impl FileSchema {
-    /// The sample, in TOML. An option's line begins with `#` and no blank: remove the `#` to set the option.
+    /// Returns the sample file in TOML. The line of an option begins with `#` and no space: to set the option, remove the `#`.
     pub fn sample(&self) -> String {
         let mut sample = String::new();
         comment(&mut sample, HEADER);
@@ -53,7 +55,7 @@ impl OptionSchema {
     }
 }
 
-/// The limits of `schema` in words, a line each.
+/// Describes the limits in `schema`, one on each line.
 fn rules(schema: &Value) -> Vec<String> {
     if let Some(choices) = choices(schema) {
         return named("One of:", &choices);
@@ -87,7 +89,7 @@ fn rules(schema: &Value) -> Vec<String> {
     }
 }
 
-/// A value for an option that has neither a default nor an example.
+/// Returns a value for an option that has neither a default nor an example.
 fn example(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("boolean") => json!(false),
@@ -101,7 +103,7 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// A value as TOML writes it on one line.
+/// Formats a value as TOML, on one line.
 pub(super) fn inline(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! The schema of the whole file: all sections, with the names of the handlers and drivers.
+//! The schema of the configuration file: all sections, with the names of all handlers and drivers.
 
 use serde_json::{Map, Value, json};
 use staffetta_handler::{Registry, Section, SectionError};
@@ -8,10 +8,10 @@ use super::normalize::{SECRET, normalize};
 /// The section that names handlers and drivers.
 const KUBERNETES: &str = "kubernetes";
 
-/// The sections that every program needs.
+/// The sections that the program itself needs.
 const REQUIRED: [&str; 7] = [KUBERNETES, "relay", "leader_election", "events", "admin", "log", "shutdown"];
 
-/// The sections and options of the configuration file.
+/// The sections and options that the configuration file may contain.
 #[derive(Debug)]
 pub struct FileSchema {
     pub(super) sections: Vec<SectionSchema>,
@@ -19,46 +19,51 @@ pub struct FileSchema {
     pub(super) document: Value,
 }
 
+/// One section of the configuration file, with its options.
 #[derive(Debug)]
 pub(super) struct SectionSchema {
     pub(super) name: String,
+    /// The description of the section.
     pub(super) about: String,
     pub(super) options: Vec<OptionSchema>,
     check: fn(Value) -> Result<(), SectionError>,
 }
 
+/// One option of a section.
 #[derive(Debug)]
 pub(super) struct OptionSchema {
     pub(super) name: String,
-    /// The normalized JSON Schema, with description and default.
+    /// The normalized JSON Schema of the option, with its description and default.
     pub(super) schema: Value,
-    /// `null` for an option that is not set by default.
+    /// The default; `null` for an option that is not set by default.
     pub(super) default: Value,
+    /// `true` if the value of the option is never shown.
     pub(super) secret: bool,
 }
 
-/// The registered sections do not form a schema: a bug in the program, not a mistake in its configuration.
+/// The registered sections do not form a valid schema. This is a bug in the program, not a mistake in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// An option's schema has a rule that would not be checked.
+    /// The schema of an option has a rule that would not be checked.
     #[error("the schema of `{path}` cannot be checked: {reason}")]
     Unsupported {
-        /// The option, or the section.
+        /// The path of the option or section.
         path: String,
-        /// The rule.
+        /// The description of the rule.
         reason: String,
     },
     /// Two sections have the same name.
     #[error("two sections have the name `{0}`")]
     Ambiguous(String),
-    /// A section of the program itself was not registered. [`assembly::registry`](crate::assembly::registry) has all.
+    /// A section that the program itself needs is not registered. [`assembly::registry`](crate::assembly::registry) registers all of
+    /// them.
     #[error("the section `{0}` was not registered")]
     Missing(&'static str),
 }
 
 impl FileSchema {
-    /// Joins the sections in `registry`, and gives `[kubernetes]` the names of the handlers and an option for each
-    /// driver trait.
+    /// Combines the sections in `registry`. The section `[kubernetes]` gets the names of the handlers, and an option for each driver
+    /// trait. Fails if the sections do not form a valid schema.
     pub fn assemble(registry: &Registry) -> Result<Self, SchemaError> {
         let mut sections: Vec<SectionSchema> = Vec::new();
         for section in registry.sections() {
@@ -85,11 +90,12 @@ impl FileSchema {
         Ok(Self { sections, document })
     }
 
-    /// The JSON Schema (2020-12) of the configuration file.
+    /// Returns the JSON Schema (version 2020-12) of the configuration file.
     pub fn to_json(&self) -> Value {
         self.document.clone()
     }
 
+    /// Returns the section called `name`; `None` if there is none.
     pub(super) fn section(&self, name: &str) -> Option<&SectionSchema> {
         self.sections.iter().find(|section| section.name == name)
     }
@@ -121,11 +127,12 @@ impl SectionSchema {
         Ok(Self { name: section.name.clone(), about, options, check: section.check })
     }
 
-    /// Deserializes `options` as the section's struct.
+    /// Checks that `options` can be deserialized as the struct of the section.
     pub(super) fn fits(&self, options: Value) -> Result<(), SectionError> {
         (self.check)(options)
     }
 
+    /// Returns the option called `name`; `None` if there is none.
     pub(super) fn option(&self, name: &str) -> Option<&OptionSchema> {
         self.options.iter().find(|option| option.name == name)
     }
@@ -140,7 +147,7 @@ impl SectionSchema {
         })
     }
 
-    /// Limits `enabled_handlers` to the handlers that exist, and adds `<trait>_driver` for each driver trait.
+    /// Limits `enabled_handlers` to the registered handlers, and adds an option `<trait>_driver` for each driver trait.
     fn add_names(&mut self, registry: &Registry) {
         let handlers = registry.handlers().map(|(name, entry)| (name, entry.about.as_str()));
         if let Some(enabled) = self.options.iter_mut().find(|option| option.name == "enabled_handlers") {
@@ -162,24 +169,24 @@ impl SectionSchema {
 }
 
 impl OptionSchema {
-    /// The documentation of the option, without that of its limits.
+    /// Returns the documentation of the option, without its limits.
     pub(super) fn about(&self) -> &str {
         self.schema["description"].as_str().unwrap_or_default()
     }
 }
 
-/// Returns `true` if the option with this schema is never shown.
+/// Returns `true` if the value of the option with this schema is never shown.
 pub(super) fn is_secret(schema: &Value) -> bool {
     schema[SECRET] == true
 }
 
-/// The schema of a string that is one of `names`, each with its description.
+/// Returns the schema of a string that must be one of `names`, each with its description.
 fn choice<'a>(names: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     let names = names.map(|(name, about)| json!({ "const": name, "description": about }));
     json!({ "type": "string", "oneOf": names.collect::<Vec<_>>() })
 }
 
-/// Removes the line breaks that the source of a doc comment has within a paragraph.
+/// Removes the line breaks within the paragraphs of a description, which come from the source code.
 fn unwrap_lines(words: &mut Map<String, Value>) {
     if let Some(Value::String(text)) = words.get_mut("description") {
         let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! The sections of the program itself. Their doc comments become the comments of the sample.
+//! The configuration sections of the program itself. Their doc comments become comments in the sample file.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -10,7 +10,7 @@ use staffetta_handler::{BackoffPolicy, Registry};
 
 use super::span::TimeSpan;
 
-/// Adds the sections of the program itself.
+/// Registers the configuration sections of the program itself.
 pub fn register(registry: &mut Registry) {
     registry.section::<KubernetesOptions>("kubernetes");
     registry.section::<RelayOptions>("relay");
@@ -31,10 +31,10 @@ pub struct KubernetesOptions {
     #[schemars(extend("uniqueItems" = true))]
     pub enabled_handlers: Vec<String>,
     /// The name of this cluster. It marks every resource that is created outside the cluster, so that garbage collection can find
-    /// leaked ones. Two clusters that share an OpenStack need two names. The name must not change while resources with
-    /// it exist.
-    #[schemars(length(min = 1, max = 32), extend("format" = "dns-label"))]
-    pub cluster_id: String,
+    /// leaked ones. Two clusters that share an OpenStack need two names, and so do two installations in one cluster. The name must
+    /// not change while resources with it exist. If not set: the UID of the namespace `kube-system`, without hyphens.
+    #[schemars(length(min = 1, max = 32), extend("format" = "dns-label"), example = &"east")]
+    pub cluster_id: Option<String>,
     /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
@@ -54,7 +54,7 @@ impl Default for KubernetesOptions {
     fn default() -> Self {
         Self {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
-            cluster_id: "kubernetes".to_owned(),
+            cluster_id: None,
             kubeconfig: None,
             port_debug: false,
             endpoints_driver_octavia_provider: "default".to_owned(),
@@ -89,7 +89,8 @@ pub struct RelayOptions {
     /// The delay after which a failed event is handled again. It doubles with each further failure, with a jitter of up to a tenth.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync: TimeSpan,
-    /// The maximum delay until a failed event is handled again. Not less than `failed_resync`.
+    /// The maximum delay until a failed event is handled again. Not less than `failed_resync`. After transient errors, one or two
+    /// events of a handler are tried every 20 s, and as soon as one of them succeeds, all others are.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync_max: TimeSpan,
     /// The number of queued objects above which the next page of an initial list is delayed. It bounds the memory of a
@@ -98,6 +99,10 @@ pub struct RelayOptions {
     /// The interval between two garbage collections, which release leaked resources by their ownership marks.
     #[schemars(extend("x-minimum" = "1s"))]
     pub sweep_interval: TimeSpan,
+    /// Let garbage collection release most of what exists. By default, if more than half of the owners of external resources, and more
+    /// than 20, do not exist in the cluster, nothing is released: the kubeconfig may be that of another cluster, or etcd may have
+    /// lost its data.
+    pub allow_mass_release: bool,
     /// The number of worker threads. One thread handles thousands of events per second; more threads help only if one is
     /// always busy.
     #[schemars(range(min = 1, max = 64))]
@@ -119,19 +124,20 @@ impl Default for RelayOptions {
             failed_resync_max: TimeSpan::from_secs(15 * 60),
             first_list_backlog: count(1000),
             sweep_interval: TimeSpan::from_secs(10 * 60),
+            allow_mass_release: false,
             worker_threads: count(1),
         }
     }
 }
 
 impl RelayOptions {
-    /// The retries after a transient error.
+    /// Returns the delays and the time limit of retries after a transient error.
     pub(crate) fn retries(&self) -> BackoffPolicy {
         let (initial, max) = (self.retry_interval.into(), self.retry_max_interval.into());
         BackoffPolicy { initial, max, limit: Some(self.retry_timeout.into()) }
     }
 
-    /// The delays after which an event whose retries ended is handled again.
+    /// Returns the delays after which an event is handled again when its retries have ended.
     pub(crate) fn resync(&self) -> BackoffPolicy {
         BackoffPolicy::unlimited(self.failed_resync.into(), self.failed_resync_max.into())
     }

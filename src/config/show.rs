@@ -1,4 +1,4 @@
-//! `config show`: the options in effect and their origins.
+//! The command `config show`: the options in effect and their origins.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use super::sample::inline;
 use super::schema::{FileSchema, OptionSchema};
 
 impl Configuration {
-    /// The effective configuration as TOML. A comment after each option names its origin: default, file or
-    /// environment. Secrets are not shown.
+    /// Returns the effective configuration as TOML. A comment after each option names its origin: default, file or environment. Secrets
+    /// are not shown.
     pub fn show(&self, schema: &FileSchema) -> String {
         let mut shown = String::new();
         for section in &schema.sections {

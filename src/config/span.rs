@@ -1,4 +1,4 @@
-//! Lengths of time in the configuration file.
+//! Durations in the configuration file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,36 +8,36 @@ use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A length of time: a whole number of seconds, or a string with units such as `"500ms"`, `"30s"` or `"2m30s"`.
-/// It is neither negative nor longer than [`TimeSpan::MAX`], so that adding it to a clock cannot overflow.
+/// A duration in the configuration: a whole number of seconds, or a string with units such as `"500ms"`, `"30s"` or `"2m30s"`. A
+/// duration is neither negative nor longer than [`TimeSpan::MAX`], so that adding it to a time cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "TimeSpanForm")]
 pub struct TimeSpan(Duration);
 
-/// A value that is not a [`TimeSpan`].
+/// The reason why a value is not a [`TimeSpan`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeSpanError {
-    /// It is not a number with a unit.
+    /// The value is not a number with a unit.
     #[error("not a length of time; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"")]
     Malformed,
-    /// It is negative.
+    /// The value is negative.
     #[error("negative")]
     Negative,
-    /// It is longer than [`TimeSpan::MAX`].
+    /// The value is longer than [`TimeSpan::MAX`].
     #[error("more than {}", TimeSpan::MAX)]
     TooLong,
 }
 
 impl TimeSpan {
-    /// The longest length of time: 366 days.
+    /// The longest duration: 366 days.
     pub const MAX: Self = Self::from_secs(366 * 24 * 60 * 60);
 
-    /// A number of seconds.
+    /// Returns a duration of `seconds`.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// A number of milliseconds.
+    /// Returns a duration of `milliseconds`.
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(Duration::from_millis(milliseconds))
     }
@@ -97,7 +97,9 @@ impl Serialize for TimeSpan {
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a number of seconds, or a string such as \"2m30s\"")]
 enum TimeSpanForm {
+    /// A whole number of seconds.
     Seconds(i64),
+    /// A string with units.
     Text(String),
 }
 

@@ -1,4 +1,4 @@
-//! Converts error responses to the form that kube decodes.
+//! Converts error responses to the form that kube can decode.
 
 use axum::body::{Body as AnyBody, to_bytes};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use staffetta_handler::truncated;
 use tower::BoxError;
 
-/// The maximum length of an error response in bytes; of a longer one only the status code and the headers are used.
+/// The maximum length of the body of an error response, in bytes. The body of a longer response is ignored.
 const MAX_BODY: usize = 1024 * 1024;
 
-/// The maximum delay in seconds that the header `Retry-After` can ask for.
-const MAX_RETRY_AFTER: u64 = 3600;
+/// The maximum delay, in seconds, that the header `Retry-After` can request.
+const MAX_RETRY_AFTER: u64 = 300;
 
-/// Replaces the body of a 4xx or 5xx response by a `Status` with the code of the response and the delay of its header
-/// `Retry-After`.
+/// Replaces the body of a 4xx or 5xx response by a Kubernetes `Status` that contains the code of the response and the delay in its
+/// header `Retry-After`.
 ///
-/// kube reads both from the `Status` in the body only. An overloaded server sends plain text and that header, and a proxy may send
-/// anything.
+/// This is needed because kube reads both only from a `Status` in the body. An overloaded server sends plain text with that header, and
+/// a proxy may send anything.
 pub(super) async fn with_status<B>(response: Response<B>) -> Result<Response<AnyBody>, BoxError>
 where
     B: http_body::Body<Data = <Body as http_body::Body>::Data> + Send + 'static,
@@ -37,13 +37,14 @@ where
     Ok(Response::from_parts(parts, AnyBody::from(status.to_string())))
 }
 
-/// The delay in seconds that the server requests. A date (RFC 9110, section 10.2.3) is not supported: API servers send none.
+/// Returns the delay in seconds that the header `Retry-After` requests, at most [`MAX_RETRY_AFTER`]. A date (RFC 9110, section 10.2.3)
+/// is not supported, because API servers send none.
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
     let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then_some(seconds.min(MAX_RETRY_AFTER))
 }
 
-/// The `Status` in `text`, or one whose message is `text`.
+/// Returns the `Status` in `text`; if there is none, one with `text` as its message.
 fn status(code: StatusCode, retry_after: Option<u64>, text: &[u8]) -> Value {
     let read: Option<Value> = serde_json::from_slice(text).ok();
     let mut status = read.filter(|read| read["kind"] == "Status").unwrap_or_else(|| {
@@ -75,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// The error that results from a response with this code, header and body.
+    /// Returns the error that results from a response with this code, header and body.
     async fn error(code: u16, header: Option<&'static str>, body: impl Into<String>) -> kube::Error {
         let body = body.into();
         let server = service_fn(move |_: Request<Body>| {

@@ -1,4 +1,4 @@
-//! The files with the client certificate and its key. kube reads them once.
+//! The files of the client certificate and its key, which kube reads only once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use std::{fs, io};
 use kube::config::AuthInfo;
 use tracing::warn;
 
-/// The interval at which the files are read again.
+/// The interval at which the files are checked for changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The files with the client certificate and its key, and a hash of their content when the connection was made.
+/// The paths of the client certificate and its key, with a hash of the content of each file at the time of the connection.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFiles(Vec<(PathBuf, u64)>);
 
 impl KeyFiles {
-    /// The files that `auth` names, unless it contains the data itself.
+    /// Reads the files that `auth` names. The result is empty if `auth` contains the certificate and the key itself.
     pub(super) fn of(auth: &AuthInfo) -> io::Result<Self> {
         let certificate = auth.client_certificate.as_ref().filter(|_| auth.client_certificate_data.is_none());
         let key = auth.client_key.as_ref().filter(|_| auth.client_key_data.is_none());
@@ -24,8 +24,8 @@ impl KeyFiles {
         files.map(|path| Ok((path.clone(), content_hash(&path)?))).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Completes with the path of a file whose content has changed; never if there are no files. A file that is missing or empty
-    /// counts as unchanged.
+    /// Completes with the path of a file whose content has changed; never if there are no files. A file that cannot be read, or is
+    /// empty, counts as unchanged.
     pub async fn replaced(&self) -> &Path {
         if self.0.is_empty() {
             return std::future::pending().await;
@@ -45,7 +45,7 @@ impl KeyFiles {
     }
 }
 
-/// A hash of the content of a file.
+/// Returns a hash of the content of a file. Fails if the file is empty.
 fn content_hash(path: &Path) -> io::Result<u64> {
     let bytes = fs::read(path)?;
     if bytes.is_empty() {

@@ -7,7 +7,8 @@ use kube::config::{InferConfigError, KubeconfigError};
 use staffetta_handler::causes;
 use tower::BoxError;
 
-/// An error message of one line. It quotes neither the kubeconfig nor the output of a credential plugin.
+/// An error message of one line that contains no secret, because it quotes neither the kubeconfig nor the output of a credential
+/// plugin.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RedactedError(String);
@@ -37,7 +38,7 @@ impl From<kube::Error> for RedactedError {
     }
 }
 
-/// Redacts the error of a request; each request may run the credential plugin.
+/// Redacts the error of a request, because each request may run the credential plugin.
 pub(super) fn redact_request_error(error: BoxError) -> BoxError {
     match error.downcast::<AuthError>() {
         Ok(error) => RedactedError(credentials_message(&error)).into(),
@@ -45,6 +46,7 @@ pub(super) fn redact_request_error(error: BoxError) -> BoxError {
     }
 }
 
+/// Describes an error of a kubeconfig without quoting the file.
 fn kubeconfig_message(error: &KubeconfigError) -> String {
     match error {
         // The long form quotes the lines around the error; the first line of the short one ends with line and column.
@@ -56,6 +58,7 @@ fn kubeconfig_message(error: &KubeconfigError) -> String {
     }
 }
 
+/// Describes an error of the credentials without quoting the output of a plugin.
 fn credentials_message(error: &AuthError) -> String {
     const PLUGIN: &str = "the credential plugin of the kubeconfig";
     match error {

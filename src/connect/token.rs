@@ -1,4 +1,4 @@
-//! A bearer token in a file that is replaced while the program runs, as the kubelet does in a pod.
+//! A bearer token in a file. The file is replaced while the program runs; in a pod, the kubelet does that.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,35 +16,37 @@ use tracing::{info, warn};
 
 use crate::lock::lock;
 
-/// The time after which the file is read again. The kubelet replaces a token when a fifth of its lifetime is left: two minutes of
-/// the shortest lifetime that the API server grants.
+/// The time after which the file is read again. The kubelet replaces a token when a fifth of its lifetime is left. For the shortest
+/// lifetime that the API server grants, that is two minutes.
 const MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The token of a file, as the value of the header `Authorization`.
+/// A token file, with the last token that was read.
 pub(super) struct TokenFile {
     path: PathBuf,
     last: Mutex<CachedToken>,
 }
 
+/// The value of the header `Authorization`, and the time at which the token was read.
 struct CachedToken {
     header: HeaderValue,
     at: Instant,
 }
 
 impl TokenFile {
-    /// Removes the path of the token file from `auth`, unless `auth` has credentials that take precedence.
+    /// Removes the path of the token file from `auth` and returns it. Returns `None` if `auth` has no token file, or other credentials
+    /// that take precedence.
     pub(super) fn take(auth: &mut AuthInfo) -> Option<PathBuf> {
         let other = auth.token.is_some() || auth.username.is_some() || auth.auth_provider.is_some();
         if other { None } else { auth.token_file.take().map(PathBuf::from) }
     }
 
-    /// Reads the file for the first time.
+    /// Reads the token file for the first time; fails if that is not possible.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let last = Mutex::new(CachedToken { header: read(&path)?, at: Instant::now() });
         Ok(Self { path, last })
     }
 
-    /// The token, read at most [`MAX_AGE`] ago.
+    /// Returns the value of the header `Authorization`, with a token that was read at most [`MAX_AGE`] ago.
     fn header(&self) -> HeaderValue {
         let mut last = lock(&self.last);
         if last.at.elapsed() >= MAX_AGE {
@@ -53,7 +55,7 @@ impl TokenFile {
         last.header.clone()
     }
 
-    /// The token in the file; `None` if it is the one that the server rejected.
+    /// Returns the token in the file if it differs from the token that the server rejected, else `None`.
     fn replacement_of(&self, rejected: &HeaderValue) -> Option<HeaderValue> {
         let mut last = lock(&self.last);
         if last.header == *rejected {
@@ -62,7 +64,7 @@ impl TokenFile {
         (last.header != *rejected).then(|| last.header.clone())
     }
 
-    /// Reads the file again; keeps the last token if that fails.
+    /// Reads the file again. If that fails, the last token is kept.
     fn read_again(&self, last: &mut CachedToken) {
         match read(&self.path) {
             Ok(header) => last.header = header,
@@ -84,8 +86,8 @@ fn read(path: &PathBuf) -> io::Result<HeaderValue> {
     Ok(header)
 }
 
-/// Adds the token to each request of `client`. A request that the server rejects with 401 is repeated once if the file contains
-/// another token, so that a replaced token fails no request.
+/// Adds the token to each request of `client`. If the server rejects a request with 401 and the file contains another token by then,
+/// the request is repeated once with the new token. So the replacement of a token makes no request fail.
 pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
     let (namespace, token) = (client.default_namespace().to_owned(), Arc::new(token));
     let service = service_fn(move |request: Request<Body>| {
@@ -150,7 +152,7 @@ mod tests {
     }
 
     impl Server {
-        /// Sends `body`. Returns the status code and the tokens of the requests.
+        /// Sends `body` through an authenticated client. Returns the status code and the tokens of the requests.
         async fn ask(&self, body: &'static str) -> (u16, Vec<String>) {
             let request = Request::patch("/").body(Body::from(body.as_bytes().to_vec())).unwrap();
             let code = self.client.send(request).await.unwrap().status().as_u16();

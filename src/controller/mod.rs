@@ -1,7 +1,7 @@
-//! The controller: everything that runs from start to stop.
+//! The controller: all that runs from the start of the process to its stop.
 //!
-//! Each leadership term is a [`LeadershipSession`](session::LeadershipSession). When its lease is lost, another session follows, with a fence, a client
-//! and chains of its own.
+//! Each leadership term is a `LeadershipSession`. When the lease is lost, the next session starts with a
+//! new term, a new client and new handler chains.
 
 mod leadership;
 mod running;
@@ -31,9 +31,11 @@ use session::LeadershipSession;
 pub use leadership::{ElectionStatus, LossReason, Role};
 pub(crate) use validation::check_handlers;
 
-/// The conditions of readiness besides those of watches, drivers and handlers.
+/// The readiness condition that the API server responds.
 const API_SERVER: &str = "api server";
+/// The readiness condition that this process is the leader, or a standby that knows the leader.
 const LEADERSHIP: &str = "leadership";
+/// The readiness condition that all enabled handlers can be built.
 const HANDLERS: &str = "handlers";
 
 /// A running controller. Dropping it stops all watches and handlers at once.
@@ -45,10 +47,10 @@ pub struct Controller {
     task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
 
-/// The reason why the controller stopped with an error.
+/// The reason why the controller could not start, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// The admin server cannot listen.
+    /// The admin server cannot listen at its address.
     #[error("the admin server cannot listen at {address} (`admin.listen`)")]
     Admin {
         /// The configured address.
@@ -57,16 +59,16 @@ pub enum ControllerError {
         #[source]
         source: io::Error,
     },
-    /// A handler or one of its drivers cannot be created.
+    /// A handler or one of its drivers cannot be built.
     #[error("the handler `{handler}` cannot be created")]
     Handler {
         /// The name of the handler.
         handler: String,
-        /// The reason.
+        /// The error of the handler or driver.
         #[source]
         source: SetupError,
     },
-    /// The controller's own task panicked.
+    /// The main task of the controller panicked.
     #[error("the controller panicked")]
     Panicked(#[source] tokio::task::JoinError),
     /// Handlers were still running at the end of the drain time.
@@ -75,8 +77,8 @@ pub enum ControllerError {
 }
 
 impl Controller {
-    /// Starts the admin server and the leader election. The enabled handlers start each time this process becomes the leader. An API
-    /// server that does not answer is retried.
+    /// Starts the admin server and the leader election. The enabled handlers start each time that this process becomes the leader. If
+    /// the API server does not respond, requests are repeated. Fails if the admin server cannot listen.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -117,43 +119,45 @@ impl Controller {
         Ok(Self { admin, health, leadership, stop, task: AbortOnDropHandle::new(task) })
     }
 
-    /// The address of the admin server.
+    /// Returns the address of the admin server.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The status of the leader election.
+    /// Returns the current status of the leader election.
     pub fn leadership(&self) -> ElectionStatus {
         self.leadership.borrow().clone()
     }
 
-    /// Completes when all kinds are listed and each driver's check has succeeded, or when this process is a standby.
+    /// Completes when this process is ready: as the leader when all kinds are listed and the check of each driver has succeeded, as a
+    /// standby when it knows the leader and could take over.
     pub async fn ready(&self) {
         self.health.until_ready().await;
     }
 
-    /// A token that stops the controller.
+    /// Returns a token that stops the controller when it is cancelled.
     pub fn token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Waits until the controller has ended: by its token or with an error.
+    /// Waits until the controller has stopped, because its token was cancelled or because of an error.
     pub async fn ended(self) -> Result<(), ControllerError> {
         self.task.await.map_err(ControllerError::Panicked)?
     }
 
-    /// Stops the controller: ends all watches, drains the queues within the drain time, and releases the lease.
+    /// Stops the controller: ends all watches, handles the queued events within the drain time, and releases the lease. Fails with
+    /// [`ControllerError::Undrained`] if handlers were still running after the drain time.
     pub async fn stop(self) -> Result<(), ControllerError> {
         self.stop.cancel();
         self.ended().await
     }
 }
 
-/// The parts of the controller that outlive a leadership term.
+/// The parts of the controller that exist for longer than one leadership term.
 struct ControllerContext {
     registry: Arc<Registry>,
     configuration: Configuration,
-    /// Not fenced.
+    /// The client without a check of the leadership term.
     client: Client,
     /// The identity of this process in the leader election.
     identity: String,
@@ -164,7 +168,7 @@ struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// Runs one session after the other, until the controller is stopped.
+    /// Runs one leadership session after the other, until the controller is stopped.
     async fn run(self) -> Result<(), ControllerError> {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
@@ -180,7 +184,7 @@ impl ControllerContext {
     }
 }
 
-/// Creates the handlers of these names with their drivers, in this order.
+/// Builds the handlers called `names` with their drivers, in this order.
 pub(crate) fn create_handlers(
     registry: &Arc<Registry>,
     names: &[String],

@@ -10,14 +10,14 @@ use tracing::{info, warn};
 
 use super::{API_SERVER, ControllerContext, HANDLERS, Health, LEADERSHIP};
 use crate::events::PublisherTask;
-use crate::pipeline::{Pipeline, garbage_collection, sources};
+use crate::pipeline::{Pipeline, UNREAD, garbage_collection, sources};
 use crate::retry::until_success;
 use crate::watcher::Watcher;
 
-/// The longest time that the last Kubernetes Events may take to be sent at the end.
+/// The time limit for sending the last Kubernetes Events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// Everything that runs for one term. Dropping it ends all of it.
+/// The watches, chains and background tasks of one term. Dropping the value stops all of them.
 pub(super) struct LeaderTasks<'r> {
     context: &'r ControllerContext,
     pipeline: Arc<Pipeline>,
@@ -27,7 +27,7 @@ pub(super) struct LeaderTasks<'r> {
 }
 
 impl<'r> LeaderTasks<'r> {
-    /// The parts of a term; nothing is watched yet.
+    /// Creates the parts of a term. Nothing is watched yet.
     pub(super) fn new(
         context: &'r ControllerContext,
         client: Client,
@@ -41,7 +41,8 @@ impl<'r> LeaderTasks<'r> {
         Self { context, pipeline, watcher, tasks: JoinSet::new(), recording }
     }
 
-    /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.
+    /// Starts the checks of the drivers, and the reading of the ownership marks (owners in the tags of external resources). Each is
+    /// repeated until it succeeds.
     pub(super) fn prepare(mut self, checks: Vec<Check>) -> Self {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in checks {
@@ -49,18 +50,17 @@ impl<'r> LeaderTasks<'r> {
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
         for handler in Arc::clone(&self.pipeline).handlers() {
-            let name = self
-                .add_condition(format!("handler {}", handler.name), "the ownership marks are not read yet");
+            let name = self.add_condition(format!("handler {}", handler.name), UNREAD);
             let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
-                garbage_collection::recover(&handler, limit).await;
+                garbage_collection::recover(&handler, |progress| health.set_unmet(&name, progress)).await;
                 health.set_met(&name);
             });
         }
         self
     }
 
-    /// Watches each kind, runs the handlers' sources, and collects garbage once all kinds are listed.
+    /// Watches each kind and runs the sources of the handlers. Starts garbage collection once all kinds are listed.
     pub(super) fn watch(mut self) -> Self {
         for kind in self.pipeline.kinds() {
             self.watcher.add(kind);
@@ -68,15 +68,15 @@ impl<'r> LeaderTasks<'r> {
         let name = self.add_condition("watches".to_owned(), "not all objects are listed yet");
         let (pipeline, watcher) = (Arc::clone(&self.pipeline), Arc::clone(&self.watcher));
         let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
-        let relay = &self.context.configuration.relay;
-        let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
+        let relay = self.context.configuration.relay.clone();
         self.tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");
             health.set_met(&name);
-            let collections = pipeline.handlers().iter().map(|handler| {
-                garbage_collection::collect_periodically(handler, &watcher, interval, limit, &metrics)
-            });
+            let collections = pipeline
+                .handlers()
+                .iter()
+                .map(|handler| garbage_collection::collect_periodically(handler, &watcher, &relay, &metrics));
             futures_util::future::join_all(collections).await;
         });
         sources::start(&mut self.tasks, &self.pipeline);
@@ -89,7 +89,7 @@ impl<'r> LeaderTasks<'r> {
         name
     }
 
-    /// Ends the watches and drains the queues within `grace`. Returns `true` if all events were handled.
+    /// Ends the watches, and handles the queued events within `grace`. Returns `true` if all events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         self.close().await;
         info!("all watches are stopped");
@@ -103,7 +103,8 @@ impl<'r> LeaderTasks<'r> {
         drained
     }
 
-    /// Ends everything at once, since the term has ended, and removes its readiness conditions.
+    /// Stops everything at once, because the term has ended, and removes its readiness conditions. Waits up to `grace` for running
+    /// handlers.
     pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
         if !self.pipeline.halt(grace).await {
@@ -118,7 +119,7 @@ impl<'r> LeaderTasks<'r> {
     }
 }
 
-/// Runs a driver's check until it succeeds.
+/// Repeats the check of a driver until it succeeds, and keeps the readiness condition up to date.
 async fn until_healthy(name: String, check: Check, timeout: Duration, health: Arc<Health>) {
     until_success(
         timeout,

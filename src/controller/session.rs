@@ -1,12 +1,11 @@
-//! One leadership session: from standby to the end of the term.
+//! One leadership session: the participation of this process in the leader election, from standby to the end of its term.
 
-use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{HandlerError, Recorder, Setup};
+use staffetta_handler::{Recorder, Setup};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -15,41 +14,49 @@ use super::running::LeaderTasks;
 use super::{
     API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers, create_handlers,
 };
+use crate::client;
+use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
 use crate::pipeline::report::Reports;
 use crate::pipeline::{self, Pipeline};
 use crate::retry::until_success;
 use crate::term::Term;
-use crate::{client, connect};
 
-/// The longest time that the API server may take to list its API versions.
+/// The time limit for reading the API versions and the cluster id.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The participation in one term. Its client and its chains are bound to that term, so that leftover work of it is refused even
-/// if this process becomes the leader again.
+/// The participation of this process in one leadership term. Its client and its chains are bound to that term, so that work that
+/// remains from the term cannot write, even if this process becomes the leader again.
 pub(super) struct LeadershipSession<'r> {
     context: &'r ControllerContext,
     election: ElectionHandle,
-    /// Fenced by the term.
+    /// The client that writes only while the term is active.
     client: Client,
 }
 
 impl<'r> LeadershipSession<'r> {
-    /// The session number `term` of this process. It has its own identity, so that it waits until the lease of the previous session
-    /// expires: writes of that session may still arrive.
+    /// Starts the session number `term` of this process. Each session has an identity of its own, so that a late renewal of the previous
+    /// session cannot be mistaken for one of this session.
     pub(super) fn new(context: &'r ControllerContext, term: u64) -> Self {
         let requests = &context.state.metrics.api_requests;
         let wrapped = |term: &Term| client::wrap(context.client.clone(), requests, term);
         let identity =
-            if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
+            |term| if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
+        let previous = (term > 1).then(|| identity(term - 1));
         let options = &context.configuration.leader_election;
-        let election =
-            ElectionHandle::start(options, &identity, wrapped(&Term::unlimited()), &context.status);
+        let election = ElectionHandle::start(
+            options,
+            &identity(term),
+            previous,
+            wrapped(&Term::unlimited()),
+            &context.status,
+        );
         let client = wrapped(election.term());
         Self { context, election, client }
     }
 
-    /// Runs until the controller is stopped (`None`), the lease is lost, or the handlers cannot be created.
+    /// Runs until the controller is stopped (`None`) or the lease is lost. Fails if the handlers cannot be built, or do not finish
+    /// within the drain time.
     pub(super) async fn run(mut self) -> Result<Option<LossReason>, ControllerError> {
         let end = self.run_term().await;
         // Handlers that are still running may act: standbys must wait until the lease expires.
@@ -68,15 +75,15 @@ impl<'r> LeadershipSession<'r> {
                 () = until_elected(context, status.clone()) => {}
                 error = check_standby(context, &client, status) => return Err(error),
             }
-            Ok(api_versions(context, &client).await)
+            Ok(cluster_info(context, &client).await)
         };
-        let served = tokio::select! {
+        let cluster = tokio::select! {
             biased;
             () = context.stop.cancelled() => return Ok(None),
             reason = self.election.lost() => return Ok(Some(reason)),
-            served = elected => served?,
+            cluster = elected => cluster?,
         };
-        let running = self.start(served)?;
+        let running = self.start(cluster)?;
         context.health.set_met(HANDLERS);
         context.health.set_met(API_SERVER);
         context.health.set_met(LEADERSHIP);
@@ -96,10 +103,10 @@ impl<'r> LeadershipSession<'r> {
     }
 
     /// Creates the handlers and starts everything that runs in this term.
-    fn start(&self, served: HashSet<String>) -> Result<LeaderTasks<'r>, ControllerError> {
+    fn start(&self, cluster: ClusterInfo) -> Result<LeaderTasks<'r>, ControllerError> {
         let Self { context, client, .. } = self;
-        let (recorder, recording) = self.record_events(&served).unzip();
-        let setup = context.registry.setup(client.clone(), context.configuration.value.clone(), served);
+        let (recorder, recording) = self.record_events(&cluster).unzip();
+        let setup = cluster.setup(&context.registry, &context.configuration, client.clone());
         let setup = match &recorder {
             Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
             None => setup,
@@ -116,11 +123,11 @@ impl<'r> LeadershipSession<'r> {
     }
 
     /// Starts to write Kubernetes Events, if they are enabled and the server supports them.
-    fn record_events(&self, served: &HashSet<String>) -> Option<(Publisher, PublisherTask)> {
+    fn record_events(&self, cluster: &ClusterInfo) -> Option<(Publisher, PublisherTask)> {
         if !self.context.configuration.events.enabled {
             return None;
         }
-        if !served.contains(events::API_VERSION) {
+        if !cluster.serves(events::API_VERSION) {
             warn!(
                 api_version = events::API_VERSION,
                 "the API server does not serve Kubernetes Events; failures are only logged"
@@ -140,8 +147,8 @@ impl<'r> LeadershipSession<'r> {
     }
 }
 
-/// Waits for the API server. Then, if this process is a standby, creates each handler on trial, since a process that could not take
-/// over is not a useful standby. Completes only with the reason why it could not.
+/// Waits for the API server. If this process is then a standby, builds each handler as a test, because a process that cannot take over
+/// is not a useful standby. Completes only if a handler cannot be built, with the error.
 async fn check_standby(
     context: &ControllerContext,
     client: &Client,
@@ -151,26 +158,26 @@ async fn check_standby(
         let is_standby = |status: &ElectionStatus| matches!(status.role, Role::Standby { .. });
         status.wait_for(is_standby).await.map(drop).expect("the sender outlives every term");
     };
-    let served = tokio::select! {
+    let cluster = tokio::select! {
         biased;
-        served = api_versions(context, client) => served,
+        cluster = cluster_info(context, client) => cluster,
         // The lease was read, so an outage is over: ask again without the back-off.
-        () = until_standby() => api_versions(context, client).await,
+        () = until_standby() => cluster_info(context, client).await,
     };
     context.health.set_met(API_SERVER);
     until_standby().await;
-    if let Err(error) = check_handlers(&context.registry, &context.configuration, Some(served)) {
+    if let Err(error) = check_handlers(&context.registry, &context.configuration, cluster) {
         return error;
     }
     context.health.set_met(HANDLERS);
     pending().await
 }
 
-/// Returns the API versions of the server as soon as it answers.
-async fn api_versions(context: &ControllerContext, client: &Client) -> HashSet<String> {
+/// Returns the properties of the cluster as soon as the server answers.
+async fn cluster_info(context: &ControllerContext, client: &Client) -> ClusterInfo {
     until_success(
         DISCOVERY_TIMEOUT,
-        || async { connect::api_versions(client).await.map_err(HandlerError::from) },
+        || async { Ok(ClusterInfo::read(&context.configuration, client).await?) },
         |attempt, wait_ms, error| {
             warn!(attempt, wait_ms, error, "the API server does not answer");
             context.health.set_unmet(API_SERVER, error);
@@ -179,7 +186,7 @@ async fn api_versions(context: &ControllerContext, client: &Client) -> HashSet<S
     .await
 }
 
-/// Completes when this process is the leader. A standby that knows the leader is ready.
+/// Completes when this process is the leader. A standby that knows the leader counts as ready.
 async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
     context.health.set_unmet(LEADERSHIP, "the lease is not read yet");
     loop {
@@ -222,7 +229,7 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// An API server where another process is the leader. It does not answer the first request for its API groups.
+    /// An API server at which another process is the leader. It does not respond to the first request for its API groups.
     fn server() -> Client {
         let asked = AtomicBool::new(false);
         let server = move |request: Request<Body>| {
@@ -250,6 +257,7 @@ mod tests {
         let schema = FileSchema::assemble(&registry).unwrap();
         let variables = [
             ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into()),
+            ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "east".into()),
             ("STAFFETTA_ADMIN__LISTEN".into(), "127.0.0.1:0".into()),
             ("STAFFETTA_LEADER_ELECTION__NAMESPACE".into(), "relay".into()),
         ];

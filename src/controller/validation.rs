@@ -1,9 +1,8 @@
-//! Checks the enabled handlers before they are needed.
+//! Checks that the enabled handlers can be built, before they are needed.
 //!
-//! A missing option of a driver is found when the driver is created. A standby creates none, and would be ready with a
-//! configuration with which it cannot become the leader.
+//! A missing option of a driver is found when the driver is built. A standby builds none, so without this check it would be ready with
+//! a configuration with which it cannot become the leader.
 
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -15,26 +14,23 @@ use staffetta_handler::{DryRunPlan, Registry, SetupError};
 use tower::service_fn;
 
 use super::ControllerError;
+use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
 
 /// Creates each enabled handler with its drivers, and drops them. The drivers are those of a dry run and are not called; the
-/// client never gets a response. A handler without a dry run is skipped. `served` are the API versions of the server; without them
-/// it is assumed to serve all.
+/// client never gets a response. A handler without a dry run is skipped.
 ///
-/// It must be called within a tokio runtime.
+/// Call this function within a tokio runtime.
 ///
 /// # Errors
 ///
-/// The first handler that cannot be created.
+/// Fails with the first handler that cannot be built.
 pub(crate) fn check_handlers(
     registry: &Arc<Registry>,
     configuration: &Configuration,
-    served: Option<HashSet<String>>,
+    cluster: ClusterInfo,
 ) -> Result<(), ControllerError> {
-    let is_contacted = served.is_some();
-    let setup = registry.setup(pending_client(), configuration.value.clone(), served.unwrap_or_default());
-    let setup = setup.dry_run(DryRunPlan::default());
-    let setup = if is_contacted { setup } else { setup.serving_all() };
+    let setup = cluster.setup(registry, configuration, pending_client()).dry_run(DryRunPlan::default());
     for handler in &configuration.kubernetes.enabled_handlers {
         match registry.make(handler, &setup) {
             Ok(_) | Err(SetupError::NoRecorder { .. }) => {}
@@ -44,7 +40,7 @@ pub(crate) fn check_handlers(
     Ok(())
 }
 
-/// A client whose requests never complete.
+/// Returns a client whose requests never complete.
 fn pending_client() -> Client {
     let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
     Client::new(service, "default")
@@ -67,9 +63,9 @@ mod tests {
 
     trait Lamp: Send + Sync {}
 
-    /// Checks one handler, which is created by `needs`.
+    /// Checks one handler, which `needs` builds.
     fn check(
-        served: Option<HashSet<String>>,
+        cluster: ClusterInfo,
         needs: impl Fn(&Setup) -> Result<(), SetupError> + Send + Sync + 'static,
     ) -> Result<(), String> {
         let mut registry = Registry::default();
@@ -85,29 +81,29 @@ mod tests {
         let variable = ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into());
         let schema = FileSchema::assemble(&registry).unwrap();
         let configuration = Configuration::load(&schema, None, [variable]).unwrap();
-        check_handlers(&Arc::new(registry), &configuration, served).map_err(|error| causes(&error))
+        check_handlers(&Arc::new(registry), &configuration, cluster).map_err(|error| causes(&error))
     }
 
     #[tokio::test]
     async fn the_error_names_the_handler_that_cannot_be_created_and_the_reason() {
-        assert_eq!(check(None, |_| Ok(())), Ok(()));
+        assert_eq!(check(ClusterInfo::unknown(), |_| Ok(())), Ok(()));
         let missing = |_: &Setup| Err(SetupError::Invalid("`lamp.oil` is missing".to_owned()));
         let error = "the handler `idle` cannot be created: `lamp.oil` is missing";
-        assert_eq!(check(None, missing), Err(error.to_owned()));
+        assert_eq!(check(ClusterInfo::unknown(), missing), Err(error.to_owned()));
     }
 
     #[tokio::test]
     async fn a_handler_without_a_dry_run_is_skipped() {
         let lit = |setup: &Setup| setup.driver::<dyn Lamp>().map(drop);
-        assert_eq!(check(None, lit), Ok(()));
+        assert_eq!(check(ClusterInfo::unknown(), lit), Ok(()));
     }
 
     #[tokio::test]
     async fn an_unknown_server_is_assumed_to_have_every_api_version() {
         let missing = || SetupError::Invalid("the API server has no slices".to_owned());
         let needs = move |setup: &Setup| setup.serves::<EndpointSlice>().then_some(()).ok_or_else(missing);
-        assert_eq!(check(None, needs), Ok(()));
-        assert!(check(Some(HashSet::new()), needs).is_err());
-        assert_eq!(check(Some(["discovery.k8s.io/v1".to_owned()].into()), needs), Ok(()));
+        assert_eq!(check(ClusterInfo::unknown(), needs), Ok(()));
+        assert!(check(ClusterInfo::serving(&[]), needs).is_err());
+        assert_eq!(check(ClusterInfo::serving(&["discovery.k8s.io/v1"]), needs), Ok(()));
     }
 }

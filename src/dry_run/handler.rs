@@ -1,4 +1,4 @@
-//! One handler in a dry run.
+//! The execution of one handler in a dry run.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -16,25 +16,25 @@ use staffetta_handler::{
 use super::plan::PlanLog;
 use crate::lock::lock;
 
-/// A handler with the inner wrappers of its chain. There are no queues: all events are known beforehand.
+/// A handler with the inner wrappers of its chain. It has no queues, because all events are known beforehand.
 type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
 
-/// One handler in a dry run.
+/// One handler in a dry run, with its indexes, sources and garbage collector.
 pub(super) struct DryRunHandler {
     pub(super) name: Arc<str>,
     pub(super) indexes: Vec<KindIndex>,
-    /// Reads the ownership marks.
+    /// The garbage collector, which reads the ownership marks (owners in the tags of external resources).
     pub(super) garbage_collector: Option<Arc<dyn GarbageCollector>>,
     handler: Arc<ErasedHandler>,
     chain: Chain,
     sources: Vec<Box<dyn Source>>,
-    /// Triggers that are not handled yet. Handlers send some too, while they handle events.
+    /// Triggers that were not handled yet. Besides sources, handlers send triggers while they handle events.
     triggers: Arc<Mutex<Vec<AnyEvent>>>,
     log: PlanLog,
 }
 
 impl DryRunHandler {
-    /// Each invocation takes at most `limit`, and is repeated as `retry` says.
+    /// Prepares a handler for a dry run. Each invocation takes at most `limit`, and is repeated according to `retry`.
     pub(super) fn new(
         name: &str,
         mut registration: Registration,
@@ -50,12 +50,12 @@ impl DryRunHandler {
         Self { name, indexes, garbage_collector, handler, chain, sources, triggers, log }
     }
 
-    /// The kinds whose objects the handler or its indexes need.
+    /// Returns the kinds whose objects the handler or its indexes need.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.handler.kinds().chain(self.indexes.iter().map(|index| &index.kind))
     }
 
-    /// Runs its sources once, each for at most `limit`, and returns their errors.
+    /// Runs each source of the handler once, for at most `limit`, and returns the errors.
     pub(super) async fn run_sources(&self, limit: Duration) -> Vec<HandlerError> {
         let triggers = Arc::clone(&self.triggers);
         let sender = TriggerSender::new(move |trigger| lock(&triggers).push(trigger));
@@ -63,8 +63,9 @@ impl DryRunHandler {
         join_all(sources).await.into_iter().filter_map(Result::err).collect()
     }
 
-    /// Handles its part of `events` and the triggers that were sent, one of each type for an object: those of one ordering key one
-    /// after the other, `concurrency` keys at a time.
+    /// Handles those of `events` that the handler receives, and the triggers that were sent. Of several triggers of the same type for
+    /// the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
+    /// keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
         let mut by_key: HashMap<_, Vec<AnyEvent>> = HashMap::new();
         let mut keys = Vec::new();
@@ -89,13 +90,13 @@ impl DryRunHandler {
         handled.buffer_unordered(concurrency).collect::<()>().await;
     }
 
-    /// Returns `true` if it receives the events of this object.
+    /// Returns `true` if the handler receives the events of this object.
     fn handles(&self, event: &AnyEvent) -> bool {
         self.handler.kinds().any(|kind| kind.type_id == event.route())
     }
 }
 
-/// Reports failures to the plan.
+/// A [`Report`] that records failures in the plan.
 struct PlannedFailures(PlanLog);
 
 impl Report<AnyEvent> for PlannedFailures {

@@ -1,9 +1,9 @@
-//! `staffetta run --dry-run`: shows what a controller would do now, and changes nothing.
+//! `staffetta run --dry-run`: shows the changes that a controller would make now, without making them.
 //!
-//! All objects are listed once. Every handler gets each of them as `Added`, a `Deleted` for each owner that no longer exists, and the
-//! triggers of its sources. Writes to the Kubernetes API are sent with `dryRun=All` ([`client`]), and changes by drivers are recorded
-//! ([`drivers`]). Each object that an accepted write would change is handled once more, as the server answered, because one handler
-//! often waits for the write of another; what would follow from that is not planned.
+//! All objects are listed once. Every handler gets each object as `Added`, a `Deleted` for each owner that no longer exists, and the
+//! triggers of its sources. Writes to the Kubernetes API are sent with `dryRun=All` (`client`), and changes by drivers are recorded
+//! (`drivers`). Then each object that an accepted write would change is handled once more, in the state that the server returned,
+//! because one handler often waits for the write of another. Further consequences of these writes are not planned.
 //!
 //! A dry run takes no lease, writes no Kubernetes Event and has no admin server.
 
@@ -31,8 +31,8 @@ use tracing::info;
 use self::client::{NewerObjects, recording};
 use self::handler::DryRunHandler;
 use self::plan::PlanLog;
+use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
-use crate::connect;
 use crate::controller::{ControllerError, create_handlers};
 use crate::lock::lock;
 use crate::pipeline::garbage_collection;
@@ -40,21 +40,22 @@ use crate::pipeline::garbage_collection;
 pub use self::outcome::{DryRun, Summary};
 pub use self::plan::{ObjectPlan, PlannedObject, PlannedStep, StepDetail};
 
-/// The time limit for one page of a list.
+/// The time limit for one page of a list of objects.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Transient failures are retried for a few seconds only: the user waits for the plan.
+/// The delays between retries. Transient failures are retried for a few seconds only, because the user waits for the plan.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(2),
     limit: Some(Duration::from_secs(5)),
 };
 
-/// Plans what a controller with this configuration would do now, within `limit`.
+/// Plans the changes that a controller with this configuration would make now. Parts that do not complete within `limit` are listed in
+/// [`DryRun::not_planned`].
 ///
 /// # Errors
 ///
-/// An enabled handler cannot be made, or uses a driver trait without a recorder.
+/// Fails if an enabled handler cannot be built, or uses a driver trait that does not support dry runs.
 pub async fn dry_run(
     registry: Registry,
     configuration: &Configuration,
@@ -70,17 +71,20 @@ pub async fn dry_run(
     Ok(DryRun::new(planner.log.take(), not_planned))
 }
 
+/// The state of one dry run.
 struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
     log: PlanLog,
+    /// The objects that accepted writes would change, in their new state.
     newer: NewerObjects,
     /// The time limit for one call of a handler.
     limit: Duration,
+    /// The parts that could not be planned, with the reasons.
     not_planned: Mutex<Vec<String>>,
 }
 
-/// The listed objects of one kind.
+/// All objects of one kind, as `Added` events and as UIDs.
 struct Listed {
     events: Vec<AnyEvent>,
     uids: HashSet<String>,
@@ -94,11 +98,12 @@ impl<'a> Planner<'a> {
         Self { configuration, client, log, newer, limit, not_planned: Mutex::default() }
     }
 
+    /// Lists all objects, then runs all handlers on them, one handler after the other.
     async fn run(&self, registry: &Arc<Registry>) -> Result<(), ControllerError> {
-        let versions = || async { Ok(connect::api_versions(&self.client).await?) };
-        let served = self.attempt("the API server does not answer", PAGE_TIMEOUT, versions).await;
-        let Some(served) = served else { return Ok(()) };
-        let setup = registry.setup(self.client.clone(), self.configuration.value.clone(), served);
+        let read = || async { Ok(ClusterInfo::read(self.configuration, &self.client).await?) };
+        let cluster = self.attempt("the API server does not answer", PAGE_TIMEOUT, read).await;
+        let Some(cluster) = cluster else { return Ok(()) };
+        let setup = cluster.setup(registry, self.configuration, self.client.clone());
         let setup = setup.dry_run(self.log.for_drivers());
         let handlers = self.handlers(registry, &setup)?;
         let mut kinds: Vec<Kind> = Vec::new();
@@ -156,7 +161,7 @@ impl<'a> Planner<'a> {
         Ok(handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, attempts)).collect())
     }
 
-    /// Lists a kind. `None` if that fails.
+    /// Lists all objects of a kind; `None` if that fails.
     async fn list(&self, kind: &Kind) -> Option<Listed> {
         let mut stream = kind.watch(self.client.clone(), Config::default());
         let (mut backoff, mut items) = (BACKOFF.start(), Vec::new());
@@ -176,6 +181,7 @@ impl<'a> Planner<'a> {
         None
     }
 
+    /// Converts the items of a list to events, and notes objects that cannot be decoded.
     fn listed(&self, items: Vec<WatchItem>) -> Listed {
         let mut listed = Listed { events: Vec::new(), uids: HashSet::new() };
         for item in items {
@@ -193,7 +199,8 @@ impl<'a> Planner<'a> {
         listed
     }
 
-    /// An object as an accepted write would leave it. `None` if no handler watches its kind.
+    /// Returns the `Modified` event of an object in the state that an accepted write would produce; `None` if no handler watches its
+    /// kind or it cannot be decoded.
     fn modified(&self, kinds: &[Kind], object: serde_json::Value) -> Option<AnyEvent> {
         let is = |kind: &&Kind| object["kind"] == *kind.name && object["apiVersion"] == *kind.api_version;
         let kind = kinds.iter().find(is)?;
@@ -210,7 +217,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Reads the ownership marks of a handler. Returns `false` if that fails.
+    /// Reads the ownership marks of a handler, the owners in the tags of its external resources. Returns `false` if that fails.
     async fn recover(&self, handler: &DryRunHandler) -> bool {
         let Some(collector) = &handler.garbage_collector else { return true };
         let what =
@@ -238,17 +245,22 @@ impl<'a> Planner<'a> {
         missing.is_empty()
     }
 
-    /// A `Deleted` for each owner of something outside that no longer exists.
+    /// Returns a `Deleted` event for each owner of an external resource that no longer exists.
     async fn orphans(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> Vec<AnyEvent> {
         let Some(collector) = &handler.garbage_collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
         let owners = self.attempt(&what, self.limit, || collector.owners()).await.unwrap_or_default();
-        let orphans =
-            garbage_collection::orphans(owners, |kind| lists.get(&kind).map(|list| list.uids.clone()));
+        let uids = |kind| lists.get(&kind).map(|list: &Listed| list.uids.clone());
+        let allow_mass_release = self.configuration.relay.allow_mass_release;
+        let orphans = garbage_collection::orphans(owners, uids, allow_mass_release).unwrap_or_else(|error| {
+            self.not_planned(format!("the handler `{}` releases nothing: {error}", handler.name));
+            Vec::new()
+        });
         orphans.into_iter().map(|orphan| AnyEvent::Missed(Arc::new(orphan))).collect()
     }
 
-    /// Repeats `call`, each time for at most `limit`, while its error is transient. `None` if it fails, which is noted as `what`.
+    /// Calls `call` until it succeeds, each time for at most `limit`, as long as its error is transient. If it fails, notes the error
+    /// with the description `what` and returns `None`.
     async fn attempt<T, F>(&self, what: &str, limit: Duration, call: impl Fn() -> F) -> Option<T>
     where
         F: Future<Output = Result<T, HandlerError>> + Send,
@@ -284,12 +296,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Feeds the indexes of all handlers.
+/// Updates the indexes of all handlers with `events`.
 fn index(handlers: &[DryRunHandler], events: &[AnyEvent]) {
     for index in handlers.iter().flat_map(|handler| &handler.indexes) {
-        events
-            .iter()
-            .filter(|event| event.route() == index.kind.type_id)
-            .for_each(|event| (index.apply)(event));
+        for event in events.iter().filter(|event| event.route() == index.kind.type_id) {
+            // The index has logged a panic.
+            let _ = (index.apply)(event);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The result of a dry run: the plan, and everything that could not be planned. Its text form is for people, JSON for programs.
+//! The result of a dry run: the plan, and everything that could not be planned. It can be shown as text for people and as JSON for
+//! programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,35 +9,36 @@ use serde_json::Value;
 
 use super::plan::{ObjectPlan, PlannedObject, PlannedStep, StepDetail};
 
-/// Longer arguments are truncated, in characters.
+/// The number of characters after which an argument is truncated in the text.
 const MAX_ARGUMENT: usize = 160;
 
-/// Longer new values of fields are left out, in characters: the text of an annotation does not help a person.
+/// The number of characters of the longest new value of a field that the text shows. A longer value, such as that of an annotation,
+/// does not help a reader.
 const MAX_VALUE: usize = 60;
 
-/// The result of a dry run. `Display` writes it for people, `Serialize` for machines.
+/// The result of a dry run. `Display` writes text for people, `Serialize` JSON for programs.
 #[derive(Debug, Serialize)]
 pub struct DryRun {
     /// The plan of each object, sorted by kind, namespace and name.
     pub objects: Vec<ObjectPlan>,
-    /// Everything that could not be read or planned, except failures with single objects.
+    /// The parts that could not be read or planned, with the reasons. Failures with single objects are in `objects`.
     pub not_planned: Vec<String>,
-    /// Counts of the plan.
+    /// The counts of steps and failures.
     pub summary: Summary,
 }
 
-/// Counts of a plan.
+/// The counts of steps and failures in a plan.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Objects with a step or a failure.
+    /// The number of objects with a step or a failure.
     pub objects: usize,
-    /// Steps by action.
+    /// The number of steps by action.
     pub steps: BTreeMap<String, usize>,
-    /// Failures of a handler with an object.
+    /// The number of failures of a handler with an object.
     pub failures: usize,
-    /// Writes that the server refuses.
+    /// The number of writes that the server would reject.
     pub refused: usize,
-    /// Writes for which the server cannot tell.
+    /// The number of writes that the server could not check in a dry run.
     pub unknown: usize,
 }
 
@@ -56,7 +58,7 @@ impl DryRun {
         Self { objects, not_planned, summary }
     }
 
-    /// Returns `true` if everything was planned, and no step is known to fail.
+    /// Returns `true` if everything could be planned, and no step is known to fail.
     pub fn is_complete(&self) -> bool {
         let Summary { failures, refused, unknown, .. } = self.summary;
         self.not_planned.is_empty() && failures + refused + unknown == 0
@@ -135,7 +137,7 @@ impl fmt::Display for StepDetail {
     }
 }
 
-/// Writes a new value, unless it is empty or too long.
+/// Writes a new value, unless it is empty or longer than [`MAX_VALUE`].
 fn show(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
     if value.is_empty() || value.chars().count() > MAX_VALUE { Ok(()) } else { write!(f, " {value}") }
 }

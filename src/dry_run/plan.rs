@@ -12,11 +12,11 @@ use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
 use crate::lock::lock;
 
-/// Collects steps and failures by object. Clones share them.
+/// Collects steps and failures by object. Clones share the collection.
 #[derive(Clone, Default)]
 pub(super) struct PlanLog(Arc<Mutex<BTreeMap<PlannedObject, ObjectPlan>>>);
 
-/// The object that a step is for. All fields are empty for a step that is for no single object.
+/// The object to which a step belongs. All fields are empty for a step that belongs to no single object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PlannedObject {
     /// The kind, as in the field `kind`.
@@ -31,7 +31,7 @@ pub struct PlannedObject {
     pub uid: String,
 }
 
-/// The plan for one object.
+/// The planned steps and the failures of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ObjectPlan {
     /// The object.
@@ -44,44 +44,44 @@ pub struct ObjectPlan {
     pub failures: BTreeMap<Arc<str>, String>,
 }
 
-/// One driver call or one write to the Kubernetes API that would be made.
+/// One driver call, or one write to the Kubernetes API, that a real run would make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedStep {
-    /// The handler; `None` for a step that is taken outside of all handlers.
+    /// The handler; `None` for a step that no handler makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<Arc<str>>,
-    /// The driver trait by its name in the configuration, or `kubernetes` for a write.
+    /// The name of the driver trait in the configuration, or `kubernetes` for a write to the API server.
     pub by: Arc<str>,
-    /// The action in the imperative, the same for all steps of its kind: `request a VIF`.
+    /// The action in the imperative, the same for all steps of the same type: `request a VIF`.
     pub what: String,
-    /// Arguments of a call, or changes of a write, in reading order.
+    /// The arguments of a call, or the changed fields of a write, in reading order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<StepDetail>,
-    /// The reason for which the server refuses the write.
+    /// The reason why the server would reject the write; `None` if it accepts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The reason for which the server cannot tell whether it would refuse the write.
+    /// The reason why the server could not check the write in a dry run; `None` if it could.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
-    /// `true` if what follows depends on the result of this step, and is not planned.
+    /// `true` if the further steps depend on the result of this step, and are therefore not planned.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
 }
 
-/// An argument of a call, or a change of a write.
+/// An argument of a driver call, or a changed field of a write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum StepDetail {
-    /// An argument.
+    /// An argument of a driver call.
     Argument {
-        /// Its name.
+        /// The name of the argument.
         name: String,
-        /// Its value.
+        /// The value of the argument.
         value: String,
     },
-    /// A changed field. `None` stands for a field that is absent.
+    /// A changed field of a write. `None` represents a field that is absent.
     Change {
-        /// Its name, such as `annotation example.com/key` or `status.phase`.
+        /// The name of the field, such as `annotation example.com/key` or `status.phase`.
         name: String,
         /// The current value.
         from: Option<Value>,
@@ -95,15 +95,16 @@ tokio::task_local! {
     static CURRENT: Arc<CurrentInvocation>;
 }
 
+/// The handler that is running, and the object that it processes.
 struct CurrentInvocation {
     handler: Arc<str>,
     object: PlannedObject,
-    /// Set after a step that ends the plan of the object.
+    /// `true` after a step that ends the plan of the object.
     ended: AtomicBool,
 }
 
 impl PlanLog {
-    /// The plan as drivers see it.
+    /// Returns a [`DryRunPlan`] for drivers that records in this collection.
     pub(super) fn for_drivers(&self) -> DryRunPlan {
         let log = self.clone();
         DryRunPlan::new(move |object, call| {
@@ -114,8 +115,8 @@ impl PlanLog {
         })
     }
 
-    /// Adds a step for `object`, by default the object of the running handler. An equal step of the same handler is not added
-    /// twice: an attempt that is repeated records its steps again.
+    /// Adds a step for `object`, or if that is `None` for the object of the running handler. A step that is equal to an earlier one of
+    /// the same handler is not added again, because a retry records its steps again.
     pub(super) fn add(&self, object: Option<PlannedObject>, step: PlannedStep) {
         let current = CURRENT.try_with(Arc::clone).ok();
         if let Some(current) = current.as_ref().filter(|_| step.last) {
@@ -130,7 +131,7 @@ impl PlanLog {
         }
     }
 
-    /// Runs `work` as an invocation of `handler` with `object`. An earlier failure of both is removed.
+    /// Runs `work` as an invocation of `handler` for `object`. Removes an earlier failure of this handler with this object.
     pub(super) async fn during<T>(
         &self,
         handler: Arc<str>,
@@ -147,7 +148,7 @@ impl PlanLog {
         CURRENT.scope(Arc::new(CurrentInvocation { handler, object, ended }), work).await
     }
 
-    /// Records that the running handler failed, unless the plan of its object ended before.
+    /// Records that the running handler failed, unless a [last](PlannedStep::last) step has ended the plan of its object.
     pub(super) fn failed(&self, error: String) {
         let Ok(current) = CURRENT.try_with(Arc::clone) else { return };
         if !current.ended.load(Ordering::Relaxed) {
@@ -157,7 +158,7 @@ impl PlanLog {
         }
     }
 
-    /// Removes and returns all that was recorded.
+    /// Removes and returns the plans of all objects.
     pub(super) fn take(&self) -> BTreeMap<PlannedObject, ObjectPlan> {
         std::mem::take(&mut self.objects())
     }
@@ -205,7 +206,7 @@ mod tests {
         PlannedStep { by: "lamp".into(), what: what.into(), ..PlannedStep::default() }
     }
 
-    /// One line for each step and failure.
+    /// Returns one line for each step and failure.
     fn lines(log: &PlanLog) -> Vec<String> {
         let mut lines = Vec::new();
         for (object, ObjectPlan { steps, failures, .. }) in log.take() {

@@ -1,5 +1,5 @@
-//! Aggregates occurrences by object, handler and reason, and decides which Event is written when. It performs no I/O, and the
-//! time is passed in.
+//! Aggregates occurrences by object, handler and reason, and decides when which Event is written. The module does no I/O and gets the
+//! time as an argument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::occurrence::{Occurrence, event_name};
 use super::rate_limit::TokenBucket;
 
-/// The delays after failed writes to a namespace.
+/// The delays after failed writes to a namespace, unless the server requests another delay.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), limit: None };
 
@@ -21,27 +21,27 @@ const BACKOFF: BackoffPolicy =
 pub(super) struct Limits {
     /// The minimum time between two writes of one Event.
     pub(super) spacing: Duration,
-    /// The time after its last occurrence when a series ends. It is longer than the longest `relay.failed_resync`.
+    /// The time after its last occurrence at which a series ends. It is longer than the default of `relay.failed_resync_max`.
     pub(super) memory: Duration,
     /// The maximum number of series.
     pub(super) capacity: usize,
 }
 
-/// The limits that docs/events.md promises.
+/// The limits that are documented in `docs/events.md`.
 pub(super) const LIMITS: Limits =
     Limits { spacing: Duration::from_secs(60), memory: Duration::from_secs(30 * 60), capacity: 16 * 1024 };
 
-/// The object, the handler and the reason.
+/// The key of a series: the object, the handler and the reason.
 type SeriesKey = (Arc<str>, Arc<str>, &'static str);
 
-/// The occurrences that one Event counts.
+/// The occurrences that are counted in one Event.
 struct Series {
     name: String,
     count: i32,
     first: Timestamp,
     last_seen: Instant,
     last_written: Option<Instant>,
-    /// `true` if the Event exists, as far as is known.
+    /// `true` if the Event exists as far as this process knows.
     exists: bool,
     /// The last occurrence, until it is written.
     pending: Option<Occurrence>,
@@ -53,27 +53,32 @@ pub(super) struct EventWrite {
     key: SeriesKey,
     /// `true` to update an Event, `false` to create it.
     pub(super) update: bool,
+    /// The name of the Event.
     pub(super) name: String,
+    /// The number of occurrences so far.
     pub(super) count: i32,
+    /// The time of the first occurrence.
     pub(super) first: Timestamp,
+    /// The last occurrence.
     pub(super) occurrence: Occurrence,
 }
 
 /// The outcome of an [`EventWrite`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventOutcome {
+    /// The server accepted the Event.
     Done,
-    /// The Event to update does not exist any more: the server keeps Events for an hour.
+    /// The Event to update does not exist any more, because the server keeps Events only for an hour by default.
     NotFound,
-    /// The Event to create exists: an earlier response was lost.
+    /// The Event to create exists already, because an earlier response was lost.
     AlreadyExists,
-    /// The server will never accept it.
+    /// The server will never accept the Event.
     Rejected,
-    /// It may succeed later.
+    /// The write failed but may succeed later.
     Failed,
 }
 
-/// Holds all series, and the time at which each is written next.
+/// All series, and the time at which each of them is written next.
 pub(super) struct Aggregator {
     limits: Limits,
     rate: TokenBucket,
@@ -82,18 +87,18 @@ pub(super) struct Aggregator {
     /// The series with a pending occurrence, by due time and order of arrival.
     queue: BTreeMap<(Instant, u64), SeriesKey>,
     arrivals: u64,
-    /// The namespaces in which the last write failed, until a write succeeds.
+    /// The namespaces in which the last write failed, with the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
 }
 
 impl Aggregator {
-    /// An empty aggregator that numbers Events from `number`.
+    /// Creates an empty aggregator. The names of Events contain a number, beginning with `number`.
     pub(super) fn new(limits: Limits, rate: TokenBucket, number: u64) -> Self {
         let (series, queue, paused) = (HashMap::new(), BTreeMap::new(), HashMap::new());
         Self { limits, rate, next_number: number, series, queue, arrivals: 0, paused }
     }
 
-    /// Counts an occurrence. Returns `false` if there is no room for it.
+    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
         let Limits { spacing, memory, capacity } = self.limits;
         let is_current = |series: &Series| {
@@ -127,12 +132,13 @@ impl Aggregator {
         true
     }
 
-    /// The time of the next write.
+    /// Returns the time of the next write; `None` if nothing is to be written.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|((due, _), _)| self.rate.available_at().max(*due))
     }
 
-    /// Removes the next write if it is due. Its outcome must be passed to [`finish`](Self::finish) before the next call.
+    /// Removes and returns the next write if it is due. The caller must pass its outcome to [`finish`](Self::finish) before the next
+    /// call.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Box<EventWrite>> {
         while self.next_due()? <= now {
             let (_, key) = self.queue.pop_first()?;
@@ -153,7 +159,7 @@ impl Aggregator {
         None
     }
 
-    /// Records the outcome of a write, and queues it again unless it is done or rejected.
+    /// Records the outcome of a write. Queues the write again unless the server accepted or rejected it.
     pub(super) fn finish(&mut self, write: EventWrite, outcome: EventOutcome, now: Instant) {
         // The series may have been removed, and another one of this key begun.
         let series = self.series.get_mut(&write.key).filter(|series| series.name == write.name);
@@ -171,8 +177,8 @@ impl Aggregator {
         }
     }
 
-    /// Pauses writes to a namespace after a failure, for `hint` or a growing delay. Returns the delay, and `true` if it is the first
-    /// failure.
+    /// Pauses writes to a namespace after a failure, for the time `hint` or a growing delay. Returns the delay, and `true` if this is
+    /// the first failure.
     pub(super) fn pause(
         &mut self,
         namespace: &str,
@@ -192,11 +198,12 @@ impl Aggregator {
         self.paused.remove(namespace).is_some()
     }
 
-    /// The number of Events with an occurrence that is not written.
+    /// Returns the number of Events with an occurrence that is not written yet.
     pub(super) fn pending(&self) -> usize {
         self.queue.len()
     }
 
+    /// Adds a series to the queue. It is written at `due`.
     fn enqueue(&mut self, key: SeriesKey, due: Instant) {
         self.arrivals += 1;
         self.queue.insert((due, self.arrivals), key);

@@ -1,4 +1,4 @@
-//! Kubernetes Events that report failures and their end at the affected object; docs/events.md describes them for operators.
+//! Kubernetes Events on an object that report its failures and its recovery. `docs/events.md` describes them for operators.
 //!
 //! A [`Publisher`] accepts an [`Occurrence`] without waiting. A task aggregates occurrences ([`Aggregator`]) and writes Events
 //! ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.
@@ -25,32 +25,32 @@ use aggregation::{Aggregator, LIMITS};
 use rate_limit::TokenBucket;
 use writer::EventWriter;
 
-/// The API version through which Events are created.
+/// The API version with which Events are created.
 pub(crate) const API_VERSION: &str = "events.k8s.io/v1";
 
-/// The capacity of the queue between publishers and the task, which takes microseconds for an occurrence.
+/// The capacity of the queue between publishers and the task. The task needs only microseconds for each occurrence.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// The number of requests that are sent at once after a pause.
+/// The number of requests that may be sent without delay after a quiet time.
 const WRITE_BURST: u32 = 50;
 
-/// The time after which one more request is sent.
+/// The interval between two requests after a burst.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Accepts occurrences. A clone publishes to the same task.
+/// Accepts occurrences and queues them for the task that writes Events. Clones share the task.
 #[derive(Clone)]
 pub(crate) struct Publisher {
     queue: mpsc::Sender<Occurrence>,
     metrics: EventMetrics,
 }
 
-/// The task that writes Events. It ends when this is dropped.
+/// The task that writes Events. Dropping the value stops the task.
 pub(crate) struct PublisherTask {
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
 
-/// Starts the task that writes Events as `instance`, within the limits of docs/events.md.
+/// Starts the task that writes Events, within the limits in `docs/events.md`. `instance` becomes the `reportingInstance` of the Events.
 pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> (Publisher, PublisherTask) {
     let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
     let stop = CancellationToken::new();
@@ -62,7 +62,7 @@ pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> 
 }
 
 impl Publisher {
-    /// Queues an occurrence; discards and counts it if the queue is full.
+    /// Queues an occurrence. If the queue is full, the occurrence is discarded and counted.
     pub(crate) fn publish(&self, occurrence: Occurrence) {
         if self.queue.try_send(occurrence).is_err() {
             self.metrics.dropped.inc();
@@ -78,7 +78,7 @@ impl EventRecorder for Publisher {
 }
 
 impl PublisherTask {
-    /// Accepts no more occurrences, and writes those that are due for at most `grace`.
+    /// Accepts no more occurrences, and writes those that are due, for at most `grace`.
     pub(crate) async fn drain(self, grace: Duration) {
         self.stop.cancel();
         // The rest is discarded: the next process fails with the same objects.

@@ -1,4 +1,4 @@
-//! One occurrence of a failure or a note, within the length limits of the API.
+//! One occurrence of a failure or of a note of a handler, within the length limits of the Events API.
 
 use std::sync::Arc;
 
@@ -11,26 +11,28 @@ const MAX_NOTE: usize = 1024;
 /// The maximum length of a reason and of an action in bytes.
 const MAX_WORD: usize = 128;
 
-/// The maximum length of the object part of an Event name: 253, less the 17 characters of the suffix.
+/// The maximum length of the part of an Event name that comes from the object: 253, less the 17 characters of the suffix.
 const MAX_OBJECT_NAME: usize = 253 - 17;
 
-/// Something that happened to an object in a handler.
+/// Something that happened to an object in a handler, and that a Kubernetes Event reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Occurrence {
+    /// The object on which the Event is created.
     pub(crate) regarding: Identity,
     /// The `action` of the Event.
     pub(crate) handler: Arc<str>,
     /// `true` for type `Warning`, `false` for `Normal`.
     pub(crate) warning: bool,
-    /// One word in `CamelCase`.
+    /// The reason in one `CamelCase` word of at most 128 bytes.
     pub(crate) reason: &'static str,
     /// A sentence of at most 1,024 bytes.
     pub(crate) note: String,
+    /// The time of the occurrence.
     pub(crate) at: Timestamp,
 }
 
 impl Occurrence {
-    /// An occurrence now. Its note is both texts; if they are too long, the first one is cut.
+    /// Makes an occurrence at the current time. The note consists of both texts; if they are too long together, the first one is cut.
     pub(crate) fn new(
         regarding: Identity,
         handler: &Arc<str>,
@@ -44,19 +46,19 @@ impl Occurrence {
         Self { regarding, handler, warning, reason, note: note(text, suffix), at: Timestamp::now() }
     }
 
-    /// The UID of the object, or what else identifies it.
+    /// Returns the UID of the object, or kind and names if the UID is not known.
     pub(super) fn object(&self) -> Arc<str> {
         let Identity { kind, namespace, name, uid, .. } = &self.regarding;
         if uid.is_empty() { format!("{kind} {namespace:?} {name}").into() } else { uid.as_str().into() }
     }
 
-    /// The namespace of the Event; `default` if the object has none.
+    /// Returns the namespace of the Event: that of the object, or `default` for a cluster-scoped object.
     pub(super) fn namespace(&self) -> &str {
         self.regarding.namespace.as_deref().unwrap_or("default")
     }
 }
 
-/// Both texts, the first one cut so that they fit.
+/// Joins both texts, and cuts the first one so that the result has at most [`MAX_NOTE`] bytes.
 fn note(text: &str, suffix: &str) -> String {
     let suffix = cut(suffix, MAX_NOTE);
     if text.len() + suffix.len() <= MAX_NOTE {
@@ -66,13 +68,13 @@ fn note(text: &str, suffix: &str) -> String {
     room.map_or_else(|| suffix.to_owned(), |room| format!("{}…{suffix}", cut(text, room)))
 }
 
-/// At most the first `bytes` of `text`, cut between characters.
+/// Returns at most the first `bytes` bytes of `text`, cut between two characters.
 fn cut(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
 }
 
-/// The name of an Event: that of the object and a number. It is a DNS subdomain (RFC 1123), whatever the object's name.
+/// Returns the name of an Event: the name of the object, and a number. The result is always a DNS subdomain (RFC 1123).
 pub(super) fn event_name(object: &str, number: u64) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let labels = object.split('.').map(|label| label.chars().map(plain).collect::<String>());

@@ -1,10 +1,10 @@
-//! A token bucket, stored as the time at which it is full again.
+//! A token bucket. Its state is only the time at which it is full again.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Allows `burst` requests at once, then one an `interval`.
+/// A rate limit: allows `burst` requests without delay, then one in each `interval`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     burst: u32,
@@ -13,12 +13,12 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket. `burst` is at least 1.
+    /// Returns a full bucket. `burst` must be at least 1.
     pub(super) fn full(burst: u32, interval: Duration, now: Instant) -> Self {
         Self { burst, interval, full_at: now }
     }
 
-    /// The time from which a token is available.
+    /// Returns the time from which a token is available.
     pub(super) fn available_at(&self) -> Instant {
         let at = self.full_at.checked_sub(self.interval.saturating_mul(self.burst.saturating_sub(1)));
         at.unwrap_or_else(Instant::now)

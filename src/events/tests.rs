@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::CapturedLog;
 
 impl Publisher {
-    /// A publisher without a task, and the queue from which a test reads.
+    /// Returns a publisher without a task, and the queue from which a test reads the occurrences.
     pub(crate) fn detached() -> (Self, mpsc::Receiver<Occurrence>) {
         let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
         (Self { queue, metrics: EventMetrics::default() }, occurrences)
@@ -24,14 +24,14 @@ struct World {
     started: Instant,
 }
 
-/// A request, and the time since the start.
+/// A request that the server received, and the time since the start.
 #[derive(Debug)]
 struct Asked {
     method: Method,
     path: String,
     body: Value,
     at: Duration,
-    /// The same in whole seconds.
+    /// The time since the start in whole seconds.
     after: u64,
 }
 
@@ -48,7 +48,7 @@ impl World {
         self.publisher.publish(Occurrence::new(regarding, &"vif".into(), true, "QuotaExceeded", (note, "")));
     }
 
-    /// Takes the next request and responds with this code and body.
+    /// Receives the next request and responds with this code and body.
     async fn answer(&mut self, code: u16, answer: &Value) -> Asked {
         let (asked, reply) = self.server.next_request().await.expect("it asks");
         let at = self.started.elapsed();

@@ -27,19 +27,20 @@ const CONTROLLER: &str = "staffetta.dev/controller";
 /// The time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause of a namespace that forbids Events (403), and the maximum that a server can ask for.
+/// The time for which a namespace that forbids Events (403) is skipped. A delay that a server requests is also limited to this time.
 const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Writes one Event at a time and accepts occurrences meanwhile.
+/// Writes Events one after the other, and accepts occurrences meanwhile.
 pub(super) struct EventWriter {
     pub(super) client: Client,
+    /// The `reportingInstance` of all Events: the identity of this process.
     pub(super) instance: String,
     pub(super) aggregator: Aggregator,
     pub(super) metrics: EventMetrics,
 }
 
 impl EventWriter {
-    /// Writes until `stop`; then writes the Events that are due, and returns.
+    /// Writes Events until `stop` is cancelled. Then it writes the Events that are due, and returns.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>, stop: CancellationToken) {
         let (mut writes, mut closed) = (JoinSet::new(), false);
         loop {
@@ -75,6 +76,7 @@ impl EventWriter {
         }
     }
 
+    /// Counts and logs the outcome of a write, and passes it to the aggregator.
     fn finish(&mut self, write: EventWrite, result: &Result<(), HandlerError>) {
         let (outcome, now) = (outcome(write.update, result), Instant::now());
         let namespace = write.occurrence.namespace();
@@ -111,7 +113,7 @@ impl EventWriter {
     }
 }
 
-/// Sends one write, and returns it with the result.
+/// Sends one write, and returns it with its result.
 pub(super) async fn send(
     client: Client,
     instance: String,
@@ -134,7 +136,7 @@ pub(super) async fn send(
     (*write, result)
 }
 
-/// The Event to create.
+/// Returns the Event object to create.
 fn event(write: &EventWrite, instance: String) -> Event {
     let occurrence = &write.occurrence;
     let (namespace, name) = (Some(occurrence.namespace().to_owned()), Some(write.name.clone()));
@@ -188,7 +190,7 @@ pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventO
     }
 }
 
-/// The delay before the next write to the namespace, where the response implies one.
+/// Returns the delay before the next write to the namespace; `None` if the response requests none.
 fn pause_hint(error: &HandlerError) -> Option<Duration> {
     let forbidden = status(error).is_some_and(|status| status.code == 403);
     if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }

@@ -1,4 +1,4 @@
-//! Families of series, and the page that shows them.
+//! Families of metric series, and the page that shows them.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -16,21 +16,21 @@ use super::names::{MetricDescription, MetricKind};
 /// A gauge in a base unit such as seconds.
 pub(crate) type UnitGauge = Gauge<f64, AtomicU64>;
 
-/// The upper bounds of the buckets of all histograms in seconds, each inclusive: 10 µs to 100 s.
+/// The inclusive upper bounds of the buckets of all histograms, in seconds: 10 µs to 100 s.
 const BUCKETS: [f64; 22] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 25.0, 50.0, 100.0,
 ];
 
-/// A histogram of durations that counted nothing yet.
+/// Returns an empty histogram of durations.
 pub(super) fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
-/// Label names with their values.
+/// The names of labels with their values.
 type LabelSet = Vec<(&'static str, String)>;
 
-/// All series of one metric that is counted where something happens. A clone shares them.
+/// All series of one metric that is updated where something happens. Clones share the series.
 #[derive(Clone)]
 pub(crate) struct MetricFamily<M> {
     description: &'static MetricDescription,
@@ -38,12 +38,13 @@ pub(crate) struct MetricFamily<M> {
 }
 
 impl<M: Clone> MetricFamily<M> {
-    /// A family without series; `zero` creates one that counted nothing yet.
+    /// Creates a family without series. `zero` creates an empty series.
     pub(super) fn new(description: &'static MetricDescription, zero: fn() -> M) -> Self {
         Self { description, series: Family::new_with_constructor(zero) }
     }
 
-    /// The series with these label values, in the order of the description; created with the value 0 if it does not exist.
+    /// Returns the series with these label values, in the order of the description. If the series does not exist, it is created with
+    /// the value 0.
     pub(crate) fn with(&self, values: &[&str]) -> M {
         debug_assert_eq!(values.len(), self.description.labels.len(), "{}", self.description.name);
         let values = values.iter().map(|value| (*value).to_owned());
@@ -51,7 +52,7 @@ impl<M: Clone> MetricFamily<M> {
     }
 }
 
-/// One page of metrics, which is read from the families and from the current state.
+/// One page of metrics: the families, and values that are read from the current state.
 #[derive(Default)]
 pub(crate) struct MetricsPage(Registry);
 
@@ -64,7 +65,8 @@ impl MetricsPage {
         self.add(family.description, family.series.clone());
     }
 
-    /// Adds a metric with one series for each of `samples`: its label values, in the order of the description, and the number.
+    /// Adds a metric of whole numbers with one series for each of `samples`: its label values, in the order of the description, and its
+    /// value.
     pub(crate) fn counts<'a, const N: usize, C: TryInto<u64>>(
         &mut self,
         description: &'static MetricDescription,
@@ -82,7 +84,8 @@ impl MetricsPage {
         }
     }
 
-    /// The same for values in a base unit such as seconds.
+    /// Adds a metric in a base unit such as seconds, with one series for each of `samples`: its label values, in the order of the
+    /// description, and its value.
     pub(crate) fn values<'a, const N: usize>(
         &mut self,
         description: &'static MetricDescription,
@@ -114,7 +117,7 @@ impl MetricsPage {
         if N == 0 { self.add(description, family.with(&[])) } else { self.family(&family) }
     }
 
-    /// Adds `metric`. The registry appends the unit and the suffix of the kind to the name again.
+    /// Adds `metric`. The unit and the suffix of the kind are removed from the name, because the registry appends them again.
     pub(super) fn add(&mut self, description: &MetricDescription, metric: impl Metric) {
         let suffix = match description.kind {
             MetricKind::Counter => "_total",
@@ -131,7 +134,7 @@ impl MetricsPage {
         }
     }
 
-    /// The text format of OpenMetrics 1.0.
+    /// Encodes the page in the text format of OpenMetrics 1.0.
     pub(super) fn encode(&self) -> Result<String, fmt::Error> {
         let mut page = String::new();
         text::encode(&mut page, &self.0)?;

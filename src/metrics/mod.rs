@@ -1,7 +1,7 @@
-//! The metrics of the program, in the families of `prometheus-client`.
+//! The metrics of the program, implemented with `prometheus-client`.
 //!
-//! Some are counted where something happens, in a [`MetricFamily`]. Those that follow from the current state are read when
-//! `/metrics` is requested: see [`Metrics::page`].
+//! Some metrics are updated where something happens, in a `MetricFamily`. Others are read from the current state when `/metrics` is
+//! requested: see `Metrics::page`.
 
 mod family;
 pub(crate) mod names;
@@ -28,15 +28,15 @@ pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics};
 pub use workqueue::WorkqueueMetrics;
 use workqueue::{FAILURE_OUTCOMES, failure_outcome};
 
-/// The metrics that are counted, and the sources of those that the virtual nodes and pools report.
+/// All metrics that are updated where something happens, and the sources of the metrics of virtual nodes and VIF pools.
 pub(crate) struct Metrics {
-    /// The requests to the API server.
+    /// The metrics of the requests to the API server.
     pub(crate) api_requests: Arc<ApiRequestMetrics>,
-    /// The requests to OpenStack.
+    /// The metrics of the requests to OpenStack.
     pub(crate) cloud_requests: Arc<CloudRequestMetrics>,
-    /// The VIF pools.
+    /// The sources of the metrics of VIF pools.
     pub(crate) pools: PoolMetrics,
-    /// The figures of the virtual nodes.
+    /// The sources of the metrics of virtual nodes.
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
     process: ProcessMetrics,
     kubernetes_events: MetricFamily<Counter>,
@@ -50,24 +50,24 @@ pub(crate) struct Metrics {
     last_collection: MetricFamily<UnitGauge>,
 }
 
-/// Counts the Kubernetes Events that are written, by outcome.
+/// Counts the Kubernetes Events by outcome.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventMetrics {
-    /// Events that were created.
+    /// The number of Events that were created.
     pub(crate) created: Counter,
-    /// Events whose count and note were updated.
+    /// The number of updates of the count and the note of an Event.
     pub(crate) updated: Counter,
-    /// Notes that were discarded because a queue was full.
+    /// The number of occurrences that were discarded because a queue was full.
     pub(crate) dropped: Counter,
-    /// Events that the API server rejected for good.
+    /// The number of Events that the API server rejected permanently.
     pub(crate) refused: Counter,
-    /// Requests that failed and are repeated.
+    /// The number of requests that failed and are repeated.
     pub(crate) failed: Counter,
 }
 
 impl Metrics {
-    /// The metrics of a process that runs `handlers` and uses the API server at `host` (`host:port`). All series whose labels are
-    /// known exist and are 0.
+    /// Creates the metrics of a process that runs `handlers` and uses the API server at `host` (`host:port`). All series whose labels
+    /// are known are created with the value 0.
     pub(crate) fn new(host: &str, handlers: &[String]) -> Self {
         let metrics = Self {
             api_requests: Arc::new(ApiRequestMetrics::new(host)),
@@ -100,7 +100,7 @@ impl Metrics {
         metrics
     }
 
-    /// The queue metrics of `handler`.
+    /// Returns the queue metrics of `handler`.
     pub(crate) fn workqueue(&self, handler: &str) -> WorkqueueMetrics {
         WorkqueueMetrics {
             adds: self.adds.with(&[handler]),
@@ -110,7 +110,7 @@ impl Metrics {
         }
     }
 
-    /// The metrics of Kubernetes Events.
+    /// Returns the metrics of Kubernetes Events.
     pub(crate) fn kubernetes_events(&self) -> EventMetrics {
         let counter = |outcome| self.kubernetes_events.with(&[outcome]);
         EventMetrics {
@@ -122,12 +122,13 @@ impl Metrics {
         }
     }
 
-    /// Counts a failed attempt of `handler`.
+    /// Counts a failed invocation of `handler`.
     pub(crate) fn count_failure(&self, handler: &str, failure: &dyn Failure) {
         self.failures.with(&[handler, failure_outcome(failure)]).inc();
     }
 
-    /// Counts a garbage collection of `handler` that found `orphans` owners to be gone; `None` stands for one that failed.
+    /// Counts a garbage collection of `handler`. `orphans` is the number of owners that no longer exist; `None` if the garbage
+    /// collection failed.
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
     pub(crate) fn count_collection(&self, handler: &str, orphans: Option<usize>) {
         let outcome = if orphans.is_some() { "success" } else { "failure" };
@@ -138,7 +139,7 @@ impl Metrics {
         }
     }
 
-    /// All metrics in the text format of OpenMetrics 1.0. `show` adds those that follow from the state of the controller.
+    /// Returns all metrics in the text format of OpenMetrics 1.0. `show` adds those that are read from the state of the controller.
     pub(crate) fn page(&self, show: impl FnOnce(&mut MetricsPage)) -> Result<String, fmt::Error> {
         let mut page = MetricsPage::default();
         page.add(&names::BUILD_INFO, Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));

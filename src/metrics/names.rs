@@ -2,41 +2,41 @@
 //!
 //! The unit is the last word of a name. `docs/metrics.md` lists the same descriptions; a test compares them.
 
-/// The description of one metric.
+/// The name, kind, labels and help text of one metric.
 #[derive(Debug)]
 pub(crate) struct MetricDescription {
-    /// The name in queries; for a histogram without `_bucket`, `_count` and `_sum`.
+    /// The name in queries. The name of a histogram excludes `_bucket`, `_count` and `_sum`.
     pub(super) name: &'static str,
     /// The kind.
     pub(super) kind: MetricKind,
     /// The names of the labels.
     pub(super) labels: &'static [&'static str],
-    /// One sentence without its full stop.
+    /// The help text: one sentence without its full stop.
     pub(super) help: &'static str,
 }
 
 /// The kind of a metric, as OpenMetrics defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricKind {
-    /// A total that only grows, from 0 at the start of the process.
+    /// A total that only increases, from 0 at the start of the process.
     Counter,
-    /// The current value.
+    /// A current value.
     Gauge,
-    /// The distribution of durations.
+    /// A distribution of durations.
     Histogram,
-    /// Text in labels, with the value 1.
+    /// Text in labels; the value is always 1.
     Info,
 }
 
-/// The name of an enabled handler.
+/// The label with the name of an enabled handler.
 const HANDLER: &str = "handler";
-/// The name of a handler or of the lease, in metrics that other programs name alike.
+/// The label with the name of a handler or of the lease, in metrics that have the same names in other Kubernetes controllers.
 const NAME: &str = "name";
-/// A watched kind, such as `Pod`.
+/// The label with a watched kind, such as `Pod`.
 const KIND: &str = "kind";
-/// A VIF pool, by the name of its driver.
+/// The label with the driver name of a VIF pool.
 const POOL: &str = "pool";
-/// The API server, as `host:port`.
+/// The label with the API server, as `host:port`.
 const HOST: &str = "host";
 
 macro_rules! descriptions {

@@ -8,13 +8,14 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The figures of all VIF pools. A clone shares them.
+/// The metrics of all VIF pools. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct PoolMetrics(Arc<Mutex<Vec<PoolSource>>>);
 
+/// The metrics of one pool.
 struct PoolSource {
     name: &'static str,
-    /// The counts of earlier pools of this name: those of former leadership terms of this process.
+    /// The counts of earlier pools of the same name, from former leadership terms of this process.
     earlier: VifPoolMetrics,
     figures: Box<dyn Fn() -> VifPoolMetrics + Send + Sync>,
 }
@@ -26,7 +27,7 @@ impl PoolSource {
 }
 
 impl PoolMetrics {
-    /// Adds a pool. It replaces an earlier pool of this name and continues its counts.
+    /// Adds a pool. `figures` reads its metrics. The pool replaces an earlier pool of the same name and continues its counts.
     pub(crate) fn add(
         &self,
         name: &'static str,
@@ -42,7 +43,7 @@ impl PoolMetrics {
         }
     }
 
-    /// Adds the figures of all pools to `page`.
+    /// Adds the metrics of all pools to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let pools: Vec<_> = lock(&self.0).iter().map(|pool| (pool.name, pool.read())).collect();
         let vifs = pools.iter().flat_map(|(name, pool)| {

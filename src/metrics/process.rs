@@ -10,11 +10,12 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The CPU time, memory and open files of this process: the last values that could be read. Reading `/proc` takes file
-/// descriptors, and the values must not vanish when there are none left.
+/// The CPU time, memory and open files of this process, as they were last read. The last values are kept because reading `/proc` takes
+/// file descriptors, and the metrics must not vanish when none is free.
 #[derive(Default)]
 pub(super) struct ProcessMetrics(Mutex<Option<Reading>>);
 
+/// The values that were read from `/proc` at one moment.
 struct Reading {
     stat: Stat,
     open: usize,
@@ -23,7 +24,7 @@ struct Reading {
 }
 
 impl ProcessMetrics {
-    /// Adds the metrics; none where `/proc` was never readable.
+    /// Adds the metrics to `page`, unless `/proc` could never be read.
     #[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far below 2^52")]
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let mut last = lock(&self.0);

@@ -10,18 +10,21 @@ use staffetta_driver::{RequestObserver, RequestOutcome};
 use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 
-/// The values of the label `method` of requests to the API server; the last one stands for all other methods.
+/// The values of the label `method` for requests to the API server. The last value represents all other methods.
 const API_METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", OTHER_METHOD];
+/// The label value for all methods that are not in [`API_METHODS`].
 const OTHER_METHOD: &str = "OTHER";
 
-/// The status codes that an API server or a proxy in front of it uses. The label `code` is one of them, [`OTHER_CODE`] or
+/// The status codes that an API server or a proxy in front of it uses. The label `code` is one of these, [`OTHER_CODE`] or
 /// [`NO_RESPONSE`].
 const CODES: [u16; 19] =
     [200, 201, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504];
+/// The label value for all codes that are not in [`CODES`].
 const OTHER_CODE: &str = "<other>";
+/// The label value for requests without a response.
 const NO_RESPONSE: &str = "<error>";
 
-/// The OpenStack services by their types in the service catalogue.
+/// The OpenStack services, by their types in the service catalogue of Keystone.
 const SERVICES: [&str; 3] = ["identity", "network", "load-balancer"];
 
 /// The methods of requests to OpenStack.
@@ -35,7 +38,7 @@ pub(crate) struct ApiRequestMetrics {
 }
 
 impl ApiRequestMetrics {
-    /// Metrics of the API server at `host`, as `host:port`.
+    /// Creates the metrics of the API server at `host`, as `host:port`.
     pub(crate) fn new(host: impl Into<String>) -> Self {
         let (host, requests) =
             (host.into(), MetricFamily::new(&names::REST_CLIENT_REQUESTS, Counter::default));
@@ -51,7 +54,7 @@ impl ApiRequestMetrics {
         Self { host, requests, durations }
     }
 
-    /// Counts a request that ended after `time` with this status code, or without a response.
+    /// Counts a request that ended after `time`, with the status code `code` or, for `None`, without a response.
     pub(crate) fn ended(&self, method: &Method, code: Option<StatusCode>, time: Duration) {
         let method = API_METHODS.into_iter().find(|known| method == known).unwrap_or(OTHER_METHOD);
         let code = match &code {
@@ -63,6 +66,7 @@ impl ApiRequestMetrics {
         self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }
 
+    /// Adds the metrics to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.requests);
         page.family(&self.durations);
@@ -92,6 +96,7 @@ impl Default for CloudRequestMetrics {
 }
 
 impl CloudRequestMetrics {
+    /// Adds the metrics to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.requests);
         page.family(&self.durations);
@@ -112,7 +117,7 @@ mod tests {
     use super::*;
 
     impl ApiRequestMetrics {
-        /// The number of requests by `method` that ended with `code`.
+        /// Returns the number of requests by `method` that ended with `code`.
         pub(crate) fn count(&self, method: &str, code: &str) -> u64 {
             self.requests.with(&[code, method, &self.host]).get()
         }

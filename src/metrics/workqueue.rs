@@ -9,17 +9,21 @@ use staffetta_handler::{Failure, Panicked, QueueMetrics, TimedOut};
 
 use super::family::histogram;
 
-/// Counts the events that pass through the queues of one handler.
+/// The metrics of the queues of one handler.
 #[derive(Debug)]
 pub struct WorkqueueMetrics {
+    /// The number of messages that were added.
     pub(super) adds: Counter,
+    /// The number of transient failures that are retried.
     pub(super) retries: Counter,
+    /// The times for which messages were queued, in seconds.
     pub(super) queue_duration: Histogram,
+    /// The durations of invocations, in seconds.
     pub(super) work_duration: Histogram,
 }
 
 impl Default for WorkqueueMetrics {
-    /// Metrics that no registry exposes.
+    /// Creates metrics that no page shows.
     fn default() -> Self {
         let (queue_duration, work_duration) = (histogram(), histogram());
         Self { adds: Counter::default(), retries: Counter::default(), queue_duration, work_duration }
@@ -44,10 +48,10 @@ impl QueueMetrics for WorkqueueMetrics {
     }
 }
 
-/// The values of the label `outcome` of failed attempts.
+/// The values of the label `outcome` for failed invocations.
 pub(super) const FAILURE_OUTCOMES: [&str; 4] = ["transient", "permanent", "panic", "timeout"];
 
-/// The value of the label `outcome` for an attempt that failed with `failure`.
+/// Returns the value of the label `outcome` for an invocation that failed with `failure`.
 pub(super) fn failure_outcome(failure: &dyn Failure) -> &'static str {
     let error: &(dyn Error + 'static) = failure;
     let [transient, permanent, panic, timeout] = FAILURE_OUTCOMES;

@@ -1,21 +1,21 @@
-//! The innermost link of a chain: no handler runs outside the leadership term.
+//! The innermost wrapper of a chain: it runs the handler only during the leadership term.
 
 use staffetta_handler::{Context, EventHandler, HandlerError, Message};
 
 use crate::term::Term;
 
-/// Runs an invocation only while the term is active. The deadline is checked before each poll, so a handler that was stopped
-/// between two calls of a driver makes no further call.
+/// Runs an invocation only while the leadership term is active. The deadline of the term is checked before each poll, so that a handler
+/// that was stopped between two calls of a driver makes no further call.
 ///
-/// An invocation that is stopped, or fails after the end of the term, is not a failure of the handler: it is neither reported nor
-/// repeated. It stays pending until its queue is shut down, which follows the end of the term.
+/// If the term ends during an invocation, that is not a failure of the handler: it is neither reported nor retried. The invocation
+/// stays pending until the queues are shut down, which follows the end of the term.
 pub struct Fenced<H> {
     inner: H,
     term: Term,
 }
 
 impl<H> Fenced<H> {
-    /// Lets `inner` run while `term` is active.
+    /// Wraps `inner` so that it runs only while `term` is active.
     pub fn new(inner: H, term: Term) -> Self {
         Self { inner, term }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     type Queues = Async<AnyEvent, LogExceptions<Fenced<TwoCalls>, AnyEvent>>;
 
-    /// The queues of such a handler, the number of its calls, and its reported failures.
+    /// Returns queues of a handler that calls a driver twice, the number of its calls, and its reported failures.
     fn queues(term: &Term) -> (Queues, Arc<AtomicUsize>, Arc<Failures>) {
         let (calls, failures) = (Arc::<AtomicUsize>::default(), Arc::<Failures>::default());
         let link = Fenced::new(TwoCalls(Arc::clone(&calls)), term.clone());

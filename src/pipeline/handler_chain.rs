@@ -1,41 +1,50 @@
-//! One enabled handler with its chain.
+//! One enabled handler with its chain of wrappers. [`chain`] composes the wrappers.
 
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use staffetta_handler::{
-    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions,
-    QueuePolicy, Retry, Source, Timeout,
+    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions, Phase,
+    QueueEntry, QueuePolicy, Retry, Source, Timeout,
 };
 use tokio::sync::watch;
+use tracing::warn;
 
 use super::fenced::Fenced;
 use crate::config::RelayOptions;
 use crate::observers::Observers;
 use crate::term::Term;
 
-/// The chain of one handler, from the outside in.
+/// The number of unhandled objects whose names are logged at the end.
+const LOGGED: usize = 10;
+
+/// The reason why a handler gets no events while its garbage collector has not read the ownership marks.
+pub(crate) const UNREAD: &str = "the ownership marks are not read yet";
+
+/// The chain of one handler, from the outermost to the innermost wrapper.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
 
+/// The wrappers of a chain inside of [`LogExceptions`].
 type Links = Retry<Limit<Timeout<Fenced<Arc<ErasedHandler>>>, AnyEvent>, AnyEvent>;
 
-/// One enabled handler with its chain.
+/// One enabled handler with its chain of wrappers, its sources and its garbage collector.
 pub struct HandlerChain {
     /// The name of the handler.
     pub name: String,
-    /// The chain; closed until all prerequisites are met.
+    /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,
     /// The garbage collector, if the handler creates external resources.
     pub collector: Option<Arc<dyn GarbageCollector>>,
-    /// The sources of the handler's triggers.
+    /// The sources of triggers that the handler registered.
     pub sources: Vec<Box<dyn Source>>,
-    /// The conditions that must be met before the handler gets its first event, each with its description: the kinds of its indexes
-    /// are listed, and (`None`) the ownership marks are read.
+    /// The conditions that must be met before the handler gets its first event, each with its description. `Some(kind)` stands for a
+    /// kind of an index that must be listed; `None` stands for the ownership marks, which must be read.
     prerequisites: watch::Sender<HashMap<Option<TypeId>, String>>,
 }
 
 impl HandlerChain {
+    /// Makes an entry for a handler. If the handler has indexes or a garbage collector, its chain is closed until these are ready.
     pub(super) fn new(
         name: String,
         chain: Chain,
@@ -46,37 +55,58 @@ impl HandlerChain {
         let listed = indexes.iter().map(|KindIndex { kind, .. }| {
             (Some(kind.type_id), format!("not all objects of kind {} are listed yet", kind.name))
         });
-        let marks_read =
-            collector.as_ref().map(|_| (None, "the ownership marks are not read yet".to_owned()));
+        let marks_read = collector.as_ref().map(|_| (None, UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
         Self { name, chain, collector, sources, prerequisites: watch::Sender::new(prerequisites) }
     }
 
-    /// Records that the handler's ownership marks were read.
+    /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.
     pub fn marks_read(&self) {
         self.met(None);
     }
 
-    /// Returns `true` if the handler gets events.
+    /// Returns `true` if all prerequisites are met and the handler gets events.
     pub fn is_open(&self) -> bool {
         self.prerequisites.borrow().is_empty()
     }
 
-    /// Completes when the handler gets events.
+    /// Completes when all prerequisites are met and the handler gets events.
     pub async fn until_open(&self) {
         // It fails only once the sender is dropped, which `self` holds.
         let _ = self.prerequisites.subscribe().wait_for(HashMap::is_empty).await;
     }
 
-    /// The reasons why the handler gets no events yet; empty if it does.
+    /// Returns the reasons why the handler gets no events yet; empty if it gets events.
     pub fn unmet_prerequisites(&self) -> Vec<String> {
         let mut unmet: Vec<_> = self.prerequisites.borrow().values().cloned().collect();
         unmet.sort_unstable();
         unmet
     }
 
-    /// Records that a kind is listed, or (`None`) that the marks are read. Opens the chain after the last prerequisite.
+    /// Returns the objects in the queues that are in a phase for which `condition` returns `true`.
+    pub(super) fn unfinished(&self, condition: impl Fn(Phase) -> bool) -> Vec<String> {
+        let entries = self.chain.entries(usize::MAX).into_iter().filter(|entry| condition(entry.phase));
+        entries
+            .map(|QueueEntry { kind, namespace, name, .. }| match namespace {
+                Some(namespace) => format!("{kind} {namespace}/{name}"),
+                None => format!("{kind} {name}"),
+            })
+            .collect()
+    }
+
+    /// Logs the objects that are left at the end, of which the next leader takes care: their number, and the names of some.
+    pub(super) fn log_left(&self, mut objects: Vec<String>) {
+        objects.sort_unstable();
+        objects.dedup();
+        if !objects.is_empty() {
+            let (count, some) = (objects.len(), objects[..objects.len().min(LOGGED)].join(", "));
+            warn!(handler = self.name, count, objects = some, "not all objects were handled before the end");
+        }
+    }
+
+    /// Records that a kind is listed or, for `None`, that the ownership marks are read. Opens the chain when the last prerequisite is
+    /// met.
     pub(super) fn met(&self, prerequisite: Option<TypeId>) {
         self.prerequisites.send_if_modified(|prerequisites| {
             let removed = prerequisites.remove(&prerequisite).is_some();
@@ -88,7 +118,7 @@ impl HandlerChain {
     }
 }
 
-/// Builds the chain of one handler.
+/// Composes the chain of one handler: `Async(LogExceptions(Retry(Limit(Timeout(Fenced(handler))))))`.
 pub(super) fn chain(
     name: &str,
     handler: &Arc<ErasedHandler>,

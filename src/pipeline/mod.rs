@@ -1,4 +1,5 @@
-//! The chain that ships. [`build`] is the only function that composes it.
+//! The event pipeline of the program. [`build`] creates it: one dispatcher, and for each handler a chain that `handler_chain::chain`
+//! composes.
 
 mod fenced;
 pub(crate) mod garbage_collection;
@@ -12,35 +13,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::RelayOptions;
-use crate::observers::{Observers, OnUndecodable};
+use crate::observers::{Observers, OnPanic, OnUndecodable};
 use crate::term::Term;
 use crate::watcher::EventSink;
 use futures_util::future::join_all;
 use staffetta_handler::{
     AnyEvent, Context, Dispatcher, ErasedHandler, EventHandler, HandlerError, Kind, KindIndex, Message,
-    Registration, Undecodable,
+    Phase, Registration, Undecodable,
 };
 
+pub(crate) use handler_chain::UNREAD;
 use handler_chain::chain;
 pub use handler_chain::{Chain, HandlerChain};
 
-/// The divisor of `first_list_backlog` that gives the number of unfinished objects at which a list counts as drained. Objects that
-/// wait for a retry are not counted: their end cannot be predicted.
+/// The divisor of `first_list_backlog` that gives the number of unfinished objects at which a list counts as handled. Objects that wait
+/// for a retry do not count as unfinished, because it cannot be predicted when they are handled.
 const DRAINED_DIVISOR: usize = 10;
 
-/// All enabled handlers behind one dispatcher. Events go in through [`EventHandler::handle`].
+/// All enabled handlers behind one dispatcher. [`EventHandler::handle`] passes an event to the handlers.
 pub struct Pipeline {
     dispatcher: Dispatcher<AnyEvent, Chain>,
-    indexes: HashMap<TypeId, Vec<KindIndex>>,
+    /// The indexes of each kind, each with the callback for its panics.
+    indexes: HashMap<TypeId, Vec<(KindIndex, Arc<OnPanic>)>>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
     first_list_backlog: usize,
     on_undecodable: OnUndecodable,
 }
 
-/// Builds the chain of each handler, in the given order:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(Fenced(handler))))))`. Handlers run during `term` only;
-/// failures and measurements go to `observers`.
+/// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
+/// `Async(LogExceptions(Retry(Limit(Timeout(Fenced(handler))))))`. The handlers run only during `term`. Failures and measurements go to
+/// `observers`.
 pub fn build(
     handlers: Vec<(String, Registration)>,
     options: &RelayOptions,
@@ -56,7 +59,10 @@ pub fn build(
         on_undecodable: observers.undecodable(),
     };
     for (name, registration) in handlers {
-        pipeline.add(name, registration, |name, handler| chain(name, handler, options, term, observers));
+        let on_panic = observers.index_panicked(&name);
+        pipeline.add(name, registration, on_panic, |name, handler| {
+            chain(name, handler, options, term, observers)
+        });
     }
     pipeline
 }
@@ -66,6 +72,7 @@ impl Pipeline {
         &mut self,
         name: String,
         mut registration: Registration,
+        on_panic: OnPanic,
         chain: impl Fn(&str, &Arc<ErasedHandler>) -> Chain,
     ) {
         let sources = registration.take_sources();
@@ -83,35 +90,43 @@ impl Pipeline {
                 self.kinds.push(kind.clone());
             }
         }
+        let on_panic = Arc::new(on_panic);
         for index in indexes {
-            self.indexes.entry(index.kind.type_id).or_default().push(index);
+            self.indexes.entry(index.kind.type_id).or_default().push((index, Arc::clone(&on_panic)));
         }
         self.handlers.push(Arc::new(entry));
     }
 
-    /// The kinds to watch, each once.
+    /// Returns the kinds to watch, each once.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// The enabled handlers, in the order in which they are enabled.
+    /// Returns the handlers in the order in which the configuration enables them.
     pub fn handlers(&self) -> &[Arc<HandlerChain>] {
         &self.handlers
     }
 
-    /// Completes when at most `limit` objects are unfinished, over all handlers that get events.
+    /// Completes when each handler that gets events has at most `limit` unfinished objects.
     pub async fn until_backlog(&self, limit: usize) {
         for handler in self.handlers.iter().filter(|handler| handler.is_open()) {
             handler.chain.until_busy_at_most(limit).await;
         }
     }
 
-    /// Ends all retries and gives running and queued events at most `grace`. Returns `true` if all were finished.
+    /// Ends all retries, and waits up to `grace` for running and queued events. Returns `true` if all of them were handled. Logs the
+    /// objects that were not handled successfully.
     pub async fn drain(&self, grace: Duration) -> bool {
-        !join_all(self.handlers.iter().map(|handler| handler.chain.drain(grace))).await.contains(&false)
+        let drain = async |handler: &HandlerChain| {
+            let waiting = handler.unfinished(|phase| !matches!(phase, Phase::Queued | Phase::Running));
+            let drained = handler.chain.drain(grace).await;
+            handler.log_left([waiting, handler.unfinished(|_| true)].concat());
+            drained
+        };
+        !join_all(self.handlers.iter().map(|handler| drain(handler))).await.contains(&false)
     }
 
-    /// Ends all retries, drops queued events, and gives running invocations at most `grace`. Returns `true` if all have ended.
+    /// Ends all retries, discards queued events, and waits up to `grace` for running invocations. Returns `true` if all of them ended.
     pub async fn halt(&self, grace: Duration) -> bool {
         !join_all(self.handlers.iter().map(|handler| handler.chain.halt(grace))).await.contains(&false)
     }
@@ -120,8 +135,10 @@ impl Pipeline {
 impl EventHandler<AnyEvent> for Pipeline {
     /// Updates the indexes, then queues the event. Never waits.
     async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
-        for index in self.indexes.get(&event.route()).into_iter().flatten() {
-            (index.apply)(event);
+        for (index, on_panic) in self.indexes.get(&event.route()).into_iter().flatten() {
+            if let Err(panicked) = (index.apply)(event) {
+                on_panic(&panicked);
+            }
         }
         self.dispatcher.handle(event, context).await
     }

@@ -1,7 +1,7 @@
 //! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric, and schedules the next attempt.
 //!
-//! An error that passes within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. Once a failure
-//! was reported, its end is reported too.
+//! An error that disappears within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. If a failure
+//! was reported, its end is reported, too.
 
 use std::error::Error;
 use std::fmt;
@@ -9,35 +9,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Change, Context, HandlerError, Identity, LastError, Message, QueueMetrics,
-    Report, TimedOut, Undecodable, causes,
+    AnyEvent, BackoffPolicy, Context, HandlerError, Identity, LastError, Message, QueueMetrics, Report,
+    TimedOut, Undecodable, causes,
 };
 use tracing::{debug, error, info, warn};
 
 use crate::events::{Occurrence, Publisher};
 use crate::metrics::Metrics;
-use crate::observers::{Observers, OnUndecodable, log_undecodable};
+use crate::observers::{Observers, OnPanic, OnUndecodable, log_undecodable};
 
-/// The delay before a transient error is reported.
+/// The time for which an object must fail before a transient error is reported.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
 
-/// The maximum time that an object may have failed before its next attempt without a report.
+/// The longest time for which an object may fail without a report. If the next attempt would be later, the failure is reported earlier.
 const MAX_UNREPORTED: Duration = Duration::from_secs(30);
 
-/// The reason of the Event that reports the end of a failure.
+/// The reason of the Kubernetes Event that reports the end of a failure.
 pub(crate) const RECOVERED: &str = "Recovered";
 
-/// The reason of the Event on an object that cannot be decoded.
+/// The reason of the Kubernetes Event on an object that cannot be decoded.
 pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 
-/// Observes the chains of all handlers.
+/// The [`Observers`] of a running controller: log, metrics and Kubernetes Events.
 pub(crate) struct Reports {
     publisher: Option<Publisher>,
     metrics: Arc<Metrics>,
 }
 
 impl Reports {
-    /// Reports to `metrics` and, if there is a publisher, as Kubernetes Events.
+    /// Creates observers that report to `metrics`, and to `publisher` if Kubernetes Events are enabled.
     pub(crate) fn new(publisher: Option<Publisher>, metrics: &Arc<Metrics>) -> Self {
         Self { publisher, metrics: Arc::clone(metrics) }
     }
@@ -60,12 +60,17 @@ impl Observers for Reports {
         })
     }
 
+    fn index_panicked(&self, handler: &str) -> OnPanic {
+        let (handler, metrics) = (handler.to_owned(), Arc::clone(&self.metrics));
+        Box::new(move |panicked| metrics.count_failure(&handler, panicked))
+    }
+
     fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         Arc::new(self.metrics.workqueue(handler))
     }
 }
 
-/// Reports the failures of one handler.
+/// The [`Report`] of one handler.
 struct FailureReport {
     handler: Arc<str>,
     resync: BackoffPolicy,
@@ -79,11 +84,21 @@ impl Report<AnyEvent> for FailureReport {
         let again = self.resync.requeue_delay(context.failures(), error.retry_after());
         let object_ref = event.object_ref();
         let (text, reason) = (text(error, context), error.reason());
-        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-            handler = &*self.handler, change = ?event.change(), attempt = context.attempts(), reason,
-            again_s = again.as_secs(), error = &*text, "handling failed");
-        context.set_reported_on(affected(event, error));
-        let suffix = format!("; it is handled again in {}, or when it changes", Rounded(again));
+        let is_new = context.set_reported_on(affected(event, error));
+        if is_new || error.transient() {
+            error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+                handler = &*self.handler, change = ?event.change(), attempt = context.attempts(), reason,
+                again_s = again.as_secs(), error = &*text, "handling failed");
+        } else {
+            debug!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+                handler = &*self.handler, attempt = context.attempts(), reason, again_s = again.as_secs(), error = &*text,
+                "it still fails for the same object");
+        }
+        let suffix = if error.transient() {
+            format!("; it is handled again in {}, or when it changes", Rounded(again))
+        } else {
+            "; it is handled again when it changes".to_owned()
+        };
         self.warn(event, error, (&text, &suffix));
         context.requeue_after(again);
     }
@@ -114,8 +129,8 @@ impl Report<AnyEvent> for FailureReport {
         let LastError { attempts, since, .. } = &last_error;
         info!(kind = %object.kind, namespace = object.namespace, name = object.name, uid = object.uid,
             handler = &*self.handler, attempt = attempts, "handling works again");
-        // An Event on a deleted object helps no user.
-        if let Some(publisher) = self.publisher.as_ref().filter(|_| event.change() != Change::Deleted) {
+        // An Event on an object that is deleted helps no user, and what was refused of it did not recover.
+        if let Some(publisher) = self.publisher.as_ref().filter(|_| !event.finalizing()) {
             let plural = if *attempts == 1 { "attempt" } else { "attempts" };
             let since = Rounded(since.elapsed());
             let note = format!("handled again after {attempts} failed {plural} in {since}");
@@ -126,6 +141,7 @@ impl Report<AnyEvent> for FailureReport {
 }
 
 impl FailureReport {
+    /// Publishes an Event of type `Warning`.
     fn warn(&self, event: &AnyEvent, error: &HandlerError, note: (&str, &str)) {
         if let Some(publisher) = &self.publisher {
             let regarding = affected(event, error);
@@ -134,18 +150,18 @@ impl FailureReport {
     }
 }
 
-/// The error with its causes, which the context has formatted already.
+/// Returns the error with its causes. It is usually formatted in the context already.
 fn text(error: &HandlerError, context: &Context<'_>) -> Arc<str> {
     context.last_error().map_or_else(|| causes(&**error).into(), |last_error| last_error.error)
 }
 
-/// The time limit of an attempt that timed out; zero for any other error.
+/// Returns the time limit that an invocation exceeded; zero for any other error.
 fn time_limit(error: &HandlerError) -> Duration {
     let error: &(dyn Error + 'static) = &**error;
     error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, TimedOut::limit)
 }
 
-/// The object on which the Event is written: the one that the error names, otherwise that of the event.
+/// Returns the object on which the Event is created: the object that the error names, otherwise that of the event.
 fn affected(event: &AnyEvent, error: &HandlerError) -> Identity {
     error.concerns().cloned().unwrap_or_else(|| event.identity())
 }

@@ -1,4 +1,4 @@
-//! Runs the sources of the handlers, whose triggers pass through the same chains as watch events.
+//! Runs the sources of the handlers. The triggers of a source pass through the same chains as watch events.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tracing::warn;
 
 use super::{HandlerChain, Pipeline};
 
-/// The waits before a source that ended is restarted.
+/// The delays before a source that ended is started again.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
 
-/// The running time after which the back-off of a source is reset.
+/// The running time after which a source counts as stable, and its delays start again at the shortest one.
 const STABLE: Duration = Duration::from_secs(120);
 
 /// Runs each source of each handler in `tasks`, until they are shut down.
@@ -29,7 +29,7 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
     }
 }
 
-/// Runs one source, and restarts it when it ends, fails or panics.
+/// Runs one source, and starts it again when it ends, fails or panics.
 async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
     let mut backoff = BACKOFF.start();
     loop {
@@ -51,7 +51,8 @@ async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
     }
 }
 
-/// A sender that queues triggers. It holds a weak reference, so that a leftover task of a source keeps no queue alive.
+/// Returns a sender that queues triggers. The sender holds a weak reference, so that a remaining task of a source does not keep the
+/// queues alive.
 fn trigger_sender(pipeline: &Arc<Pipeline>) -> TriggerSender {
     let pipeline = Arc::downgrade(pipeline);
     TriggerSender::new(move |event: AnyEvent| {
@@ -86,7 +87,7 @@ mod tests {
         }
     }
 
-    /// Sends one trigger and ends, each time in another way.
+    /// A source that sends one trigger and ends, each time in a different way.
     struct Unstable(AtomicU32);
 
     #[async_trait::async_trait]

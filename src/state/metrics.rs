@@ -1,4 +1,4 @@
-//! The metrics that follow from the current state.
+//! The metrics that are read from the current state of the controller.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::metrics::{MetricsPage, names};
 use crate::watcher::WatchStatus;
 
 impl ControllerState {
-    /// All metrics in the text format of OpenMetrics 1.0.
+    /// Returns all metrics in the text format of OpenMetrics 1.0.
     pub(crate) fn metrics_page(&self) -> Result<String, fmt::Error> {
         self.metrics.page(|page| {
             page.counts(&names::READY, [([], u64::from(self.is_ready()))]);

@@ -28,6 +28,7 @@ pub(crate) struct ControllerState {
     started: Instant,
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
+    /// The pipeline and the watches of the current leadership term.
     running: Mutex<(Weak<Pipeline>, Weak<Watcher<Pipeline>>)>,
     /// The conditions of readiness.
     pub(crate) health: Arc<Health>,
@@ -40,13 +41,13 @@ struct QueueState {
     handler: String,
     counts: QueueCounts,
     overflows: u64,
-    /// The conditions that must be met before the handler receives events.
+    /// The conditions that are not met yet and must be met before the handler receives events.
     waits: Vec<String>,
 }
 
 impl ControllerState {
-    /// The state of the process `identity`, which runs `handlers`, before it runs anything. `leadership` reads the state of the
-    /// leader election.
+    /// Creates the state of the process `identity`, which runs `handlers`, before a leadership term begins. `leadership` reads the
+    /// state of the leader election.
     pub(crate) fn new(
         identity: String,
         handlers: Vec<String>,
@@ -65,22 +66,23 @@ impl ControllerState {
         }
     }
 
-    /// The names of the enabled handlers, in the order in which they are enabled.
+    /// Returns the names of the handlers in the order in which the configuration enables them.
     pub(crate) fn handlers(&self) -> &[String] {
         &self.handlers
     }
 
-    /// Sets what runs from now on.
+    /// Sets the pipeline and the watches of the current leadership term.
     pub(crate) fn set_running(&self, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
         *lock(&self.running) = (Arc::downgrade(pipeline), Arc::downgrade(watcher));
     }
 
-    /// The state of each watch; none while nothing runs.
+    /// Returns the status of each watch; empty outside of a leadership term.
     pub(crate) fn watches(&self) -> Vec<WatchStatus> {
         self.watcher().map(|watcher| watcher.statuses()).unwrap_or_default()
     }
 
-    /// The conditions of readiness, ordered by name, then those of the watches: all objects of the kind were delivered.
+    /// Returns the conditions of readiness: first the others, ordered by name, then one for each watch, which is met when all objects
+    /// of its kind were delivered.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let watches = self.watches().into_iter().map(|watch| {
             let reason =
@@ -96,12 +98,12 @@ impl ControllerState {
         self.conditions().iter().all(|condition| condition.reason.is_none())
     }
 
-    /// A description of each watch that is stuck. Objects that fail do not affect liveness.
+    /// Returns a description of each watch that is stuck through a bug of the program. Objects that fail do not affect liveness.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.watches().iter().filter_map(WatchStatus::stuck).collect()
     }
 
-    /// The current state, with the objects that `query` selects.
+    /// Returns the current state, with the objects that `query` selects.
     pub(crate) fn snapshot(&self, query: &Query) -> StateSnapshot {
         let now = Now::read();
         let conditions = self.conditions().into_iter();
@@ -128,7 +130,7 @@ impl ControllerState {
         }
     }
 
-    /// The queues of each enabled handler.
+    /// Returns the state of the queues of each enabled handler.
     fn queues(&self) -> Vec<QueueState> {
         let pipeline = self.pipeline();
         let state = |name: &String| {
@@ -148,7 +150,7 @@ impl ControllerState {
         self.handlers.iter().map(state).collect()
     }
 
-    /// The queued objects that `query` selects, up to its limit, and the number of those beyond it.
+    /// Returns the queued objects that `query` selects, up to its limit, and the number of further ones.
     fn objects(&self, query: &Query, now: Now) -> (Vec<ObjectSummary>, usize) {
         let Some(pipeline) = self.pipeline() else { return Default::default() };
         let (mut selected, mut count) = (Vec::new(), 0);
@@ -172,22 +174,25 @@ impl ControllerState {
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
+    /// Returns the pipeline of the current leadership term, if there is one.
     fn pipeline(&self) -> Option<Arc<Pipeline>> {
         lock(&self.running).0.upgrade()
     }
 
+    /// Returns the watches of the current leadership term, if there is one.
     fn watcher(&self) -> Option<Arc<Watcher<Pipeline>>> {
         lock(&self.running).1.upgrade()
     }
 }
 
-/// Orders entries: those that failed first, then by age.
+/// Returns the sort key of an entry: failed objects come first, and older entries before newer ones.
 fn rank(entry: &QueueEntry) -> (bool, Instant) {
     let last_error = entry.last_error.as_ref();
     (last_error.is_none(), last_error.map_or(entry.since, |last_error| last_error.since))
 }
 
-/// The undecodable objects that `query` selects. They belong to no handler and have no phase.
+/// Returns the objects that cannot be decoded and that `query` selects: none if the query names a handler or a phase, because such
+/// objects have neither.
 fn select_undecodable(query: &Query, objects: Vec<Undecodable>) -> Vec<UndecodableSummary> {
     if query.handler.is_some() || query.phase.is_some() {
         return Vec::new();

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use staffetta_handler::{ObjectRef, Phase, QueueCounts, QueueEntry};
 
-/// The number of objects in a response if the query has no limit.
+/// The maximum number of objects in a response if the query sets no limit.
 const DEFAULT_LIMIT: usize = 500;
 
-/// The maximum number of objects in a response.
+/// The highest limit of the number of objects in a response that a query may set.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
 /// Selects objects by all of its fields that are set: on the command line, in the query of a URL, and in the state endpoint.
@@ -58,7 +58,7 @@ impl PhaseName {
     /// All phases, in the order in which an event passes through them.
     pub(crate) const ALL: [Self; 5] = [Self::Held, Self::Queued, Self::Running, Self::Retrying, Self::Failed];
 
-    /// The name in lower case.
+    /// Returns the name in lower case.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -69,7 +69,7 @@ impl PhaseName {
         }
     }
 
-    /// The number of events in this phase.
+    /// Returns the number of events in this phase.
     pub(super) fn count(self, counts: &QueueCounts) -> usize {
         match self {
             Self::Held => counts.held,
@@ -94,29 +94,29 @@ impl From<Phase> for PhaseName {
 }
 
 impl Query {
-    /// The maximum number of objects.
+    /// Returns the maximum number of objects.
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_LIMIT)
     }
 
-    /// Returns `true` if the objects of `handler` can match.
+    /// Returns `true` if the query can select objects of `handler`.
     pub(super) fn selects_handler(&self, handler: &str) -> bool {
         self.handler.as_deref().is_none_or(|selected| selected == handler)
     }
 
-    /// Returns `true` if every object of a selected handler matches.
+    /// Returns `true` if the query selects every object of a selected handler.
     pub(super) fn selects_all_objects(&self) -> bool {
         self.namespace.is_none() && self.name.is_none() && self.kind.is_none() && self.phase.is_none()
     }
 
-    /// Returns `true` if a queue entry of a selected handler matches.
+    /// Returns `true` if the query selects this queue entry of a selected handler.
     pub(super) fn selects(&self, entry: &QueueEntry) -> bool {
         let (kind, namespace) = (entry.kind.clone(), entry.namespace.as_deref());
         let object_ref = ObjectRef { kind, namespace, name: &entry.name, uid: &entry.uid };
         self.selects_object(&object_ref) && self.phase.is_none_or(|selected| selected == entry.phase.into())
     }
 
-    /// Returns `true` if the kind, namespace and name of an object match.
+    /// Returns `true` if the query selects an object with this kind, namespace and name.
     pub(super) fn selects_object(&self, object_ref: &ObjectRef<'_>) -> bool {
         self.namespace.as_deref().is_none_or(|selected| selected == object_ref.namespace.unwrap_or_default())
             && self.name.as_deref().is_none_or(|selected| selected == object_ref.name)

@@ -1,6 +1,7 @@
 //! The response of `/debug/state`, which `staffetta status` reads.
 //!
-//! Timestamps are RFC 3339 in UTC; the field beside each is the seconds since then or until then.
+//! Timestamps are in the format of RFC 3339, in UTC. Beside each timestamp, a field with the suffix `_seconds` contains the seconds
+//! since or until that time.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +17,27 @@ use crate::watcher::{WatchCounts, WatchStatus};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StateSnapshot {
+    /// The version of the program.
     pub(crate) version: String,
-    /// The name of this process among its replicas.
+    /// The identity of this process among its replicas.
     pub(crate) identity: String,
     pub(crate) leadership: LeadershipSummary,
+    /// The time at which the process started.
     pub(crate) started: String,
     pub(crate) uptime_seconds: f64,
+    /// `true` if all conditions of readiness are met.
     pub(crate) ready: bool,
     /// The conditions of readiness that are not met.
     pub(crate) waits: Vec<Condition>,
     pub(crate) watches: Vec<WatchSummary>,
     pub(crate) handlers: Vec<HandlerSummary>,
-    /// The selected objects that are not handled yet: failed objects first, each group by age.
+    /// The selected objects that were not handled successfully yet: failed objects first, and in each group the oldest first.
     pub(crate) objects: Vec<ObjectSummary>,
-    /// The number of selected objects beyond the limit.
+    /// The number of selected objects that exceed the limit and are not listed.
     pub(crate) omitted: usize,
-    /// The selected objects that cannot be decoded, up to the same limit; [`WatchSummary::undecodable`] counts all of them.
+    /// The selected objects that cannot be decoded, up to the same limit. [`WatchSummary::undecodable`] counts all of them.
     pub(crate) undecodable: Vec<UndecodableSummary>,
-    /// `true` if an object of the selected name is watched. Absent without a selected name.
+    /// `true` if an object of the requested name is watched. Absent if no name was requested.
     #[serde(default)]
     pub(crate) known: Option<bool>,
 }
@@ -44,35 +48,41 @@ pub(crate) struct StateSnapshot {
 pub(crate) struct LeadershipSummary {
     /// The name of the lease.
     pub(crate) name: String,
+    /// `true` if this process is the leader, or leader election is disabled.
     pub(crate) leads: bool,
     /// `leader`, `standby of NAME`, or `unopposed` without leader election.
     pub(crate) role: String,
-    /// The number of renewals for which the lease had to be read first.
+    /// The number of renewals that needed more than one request.
     pub(crate) slow_renewals: u64,
-    /// The number of times that this process lost the lease.
+    /// The number of times that this process was the leader and lost the lease.
     #[serde(default)]
     pub(crate) losses: u64,
 }
 
-/// The watch of one kind.
+/// The state of the watch of one kind.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WatchSummary {
     pub(crate) kind: String,
-    /// `true` once all objects were delivered.
+    /// `true` once all objects of the kind were delivered.
     pub(crate) listed: bool,
     /// The number of objects that exist.
     pub(crate) objects: usize,
     /// The number of objects that cannot be decoded.
     pub(crate) undecodable: usize,
+    /// The number of delivered `Added` events.
     pub(crate) added: u64,
+    /// The number of delivered `Modified` events.
     pub(crate) modified: u64,
+    /// The number of delivered `Deleted` events.
     pub(crate) deleted: u64,
-    /// The number of complete lists.
+    /// The number of complete lists of all objects.
     pub(crate) lists: u64,
+    /// The number of failed lists and watches.
     pub(crate) errors: u64,
-    /// The time at which the API server last sent anything in the watch.
+    /// The time at which the API server last accepted the watch, or sent an event or a bookmark in it.
     pub(crate) said: Option<String>,
+    /// The seconds since that time.
     pub(crate) silent_seconds: Option<f64>,
     /// The last error, until the watch works again.
     pub(crate) error: Option<String>,
@@ -98,16 +108,16 @@ impl WatchSummary {
     }
 }
 
-/// One enabled handler.
+/// The state of one enabled handler.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HandlerSummary {
     pub(crate) name: String,
     /// `true` once the handler receives events.
     pub(crate) open: bool,
-    /// The conditions that must be met before it does.
+    /// The conditions that are not met yet and must be met before the handler receives events.
     pub(crate) waits: Vec<String>,
-    /// The numbers of events by phase.
+    /// The number of events by phase.
     #[serde(flatten)]
     pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
@@ -119,7 +129,7 @@ impl From<QueueState> for HandlerSummary {
     }
 }
 
-/// An object that a handler has not handled yet.
+/// An object that a handler has not handled successfully yet.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ObjectSummary {
@@ -136,7 +146,7 @@ pub(crate) struct ObjectSummary {
     /// The time at which the phase began.
     pub(crate) since: String,
     pub(crate) since_seconds: f64,
-    /// The time of the next attempt.
+    /// The time of the next attempt; absent if the object does not wait for one.
     pub(crate) next: Option<String>,
     pub(crate) next_seconds: Option<f64>,
     /// The last error since the object was last handled successfully.
@@ -172,7 +182,7 @@ impl ObjectSummary {
     }
 }
 
-/// The last error of an object.
+/// The last error of an object since it was last handled successfully.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ErrorSummary {
@@ -182,7 +192,7 @@ pub(crate) struct ErrorSummary {
     pub(crate) reason: String,
     /// The number of failed attempts.
     pub(crate) attempts: u32,
-    /// The time of the first failure.
+    /// The time of the first failed attempt since the object was last handled successfully.
     pub(crate) since: String,
     pub(crate) since_seconds: f64,
 }

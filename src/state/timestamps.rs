@@ -1,4 +1,4 @@
-//! Conversion of the runtime's instants to timestamps and seconds.
+//! Converts times of the runtime's clock to timestamps and seconds.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -11,21 +11,22 @@ pub(super) struct Now {
 }
 
 impl Now {
+    /// Reads both clocks.
     pub(super) fn read() -> Self {
         Self { instant: Instant::now(), timestamp: Timestamp::now() }
     }
 
-    /// The seconds since `instant`; 0 if it is in the future.
+    /// Returns the seconds since `instant`; 0 if it is in the future.
     pub(super) fn seconds_since(self, instant: Instant) -> f64 {
         milliseconds(self.instant.saturating_duration_since(instant))
     }
 
-    /// The seconds until `instant`; 0 if it is in the past.
+    /// Returns the seconds until `instant`; 0 if it is in the past.
     pub(super) fn seconds_until(self, instant: Instant) -> f64 {
         milliseconds(instant.saturating_duration_since(self.instant))
     }
 
-    /// The timestamp of `instant` in UTC with milliseconds (RFC 3339).
+    /// Formats `instant` as a timestamp in UTC with milliseconds (RFC 3339).
     pub(super) fn rfc3339(self, instant: Instant) -> String {
         let ago = self.instant.saturating_duration_since(instant);
         let ahead = instant.saturating_duration_since(self.instant);
@@ -35,7 +36,7 @@ impl Now {
     }
 }
 
-/// Seconds, rounded to milliseconds.
+/// Converts a duration to seconds, rounded to milliseconds.
 fn milliseconds(time: std::time::Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -1,5 +1,5 @@
-//! The liveness of one watch: when the API server last sent anything, what follows when it sends nothing, and whether the watch's
-//! own task is stuck.
+//! The liveness of one watch: the time at which the API server last sent anything, the reaction when it sends nothing, and the
+//! detection of a stuck watch task.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,65 +13,71 @@ use tower::{BoxError, service_fn};
 
 use crate::lock::lock;
 
-/// The longest time that the server may take for a page of a list, or to accept a watch again: its own request limit.
+/// The longest time that the server may take for a page of a list, or to accept a watch again. It is the request time limit of the API
+/// server itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The interval at which a failed watch checks whether the server has accepted it again, which no event reports.
+/// The interval at which a failed watch checks whether the server has accepted it again. The check is needed because no event reports
+/// that.
 const RECOVERY_CHECK: Duration = Duration::from_secs(1);
 
-/// The time past the watch timeout by which a watch has ended, whatever became of its connection, and the next one has begun
-/// (kube waits 5 s).
+/// The time after the watch timeout at which, whatever happened to its connection, a watch has ended and the next one has begun. kube
+/// itself waits 5 s.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 
-/// The shortest time between two requests for the same watch. It is less than the shortest watch (1 s) and the shortest back-off
-/// (0.75 s), so only a watch that ended at once is followed by another request this soon.
+/// The shortest regular time between two requests for the same watch. It is less than the shortest watch (1 s) and the shortest
+/// back-off delay (0.9 s). So if another request follows earlier, the watch before it ended at once.
 const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The activity of one watch, recorded by its client and its task.
+/// The activity of one watch, which its client and its task record.
 pub(super) struct Liveness(Mutex<Activity>);
 
+/// The times of the last activities of a watch.
 struct Activity {
     /// The time at which the server last accepted the watch or sent a frame in it.
     last: Instant,
+    /// The resourceVersion from which the watch was last requested; 0 if it is not known.
     resumed_from: u64,
+    /// The time of the last watch request.
     last_request: Option<Instant>,
+    /// The time at which the task began to process the current item.
     busy_since: Option<Instant>,
 }
 
-/// The server, or a proxy before it, ended a watch as soon as it had begun, without an error.
+/// The server, or a proxy in front of it, ended a watch as soon as it had begun, without an error.
 #[derive(Debug, thiserror::Error)]
 #[error("the watch ended at once, without an event or an error")]
 struct EndedAtOnce;
 
 impl Liveness {
-    /// The liveness of a watch that begins now.
+    /// Creates the liveness of a watch that begins now.
     pub(super) fn new() -> Self {
         let last = Instant::now();
         Self(Mutex::new(Activity { last, resumed_from: 0, last_request: None, busy_since: None }))
     }
 
-    /// The time at which the server last accepted the watch or sent an event or a bookmark in it.
+    /// Returns the time at which the server last accepted the watch, or sent an event or a bookmark in it.
     pub(super) fn last_activity(&self) -> Instant {
         lock(&self.0).last
     }
 
-    /// The resourceVersion from which the watch was last requested; 0 if it is not known.
+    /// Returns the resourceVersion from which the watch was last requested; 0 if it is not known.
     pub(super) fn resumed_from(&self) -> u64 {
         lock(&self.0).resumed_from
     }
 
-    /// Records that the watch's task begins or ends processing an item.
+    /// Records that the task of the watch begins or ends the processing of an item.
     pub(super) fn set_busy(&self, busy: bool) {
         lock(&self.0).busy_since = busy.then(Instant::now);
     }
 
-    /// The time for which the watch's task has been processing one item.
+    /// Returns the time for which the task of the watch has been processing one item; `None` if it processes none.
     pub(super) fn busy_for(&self) -> Option<Duration> {
         lock(&self.0).busy_since.map(|since| since.elapsed())
     }
 
-    /// Returns a client that records here each accepted watch and each frame that the server sends in it. A watch that is
-    /// requested right after the previous one fails with an error and is not sent.
+    /// Wraps `client` so that each accepted watch, and each frame that the server sends in a watch, is recorded here. A watch request
+    /// that follows the previous one within [`MIN_WATCH_INTERVAL`] fails with an error and is not sent.
     pub(super) fn observe(self: &Arc<Self>, client: Client) -> Client {
         let (liveness, namespace) = (Arc::clone(self), client.default_namespace().to_owned());
         let service = service_fn(move |request: Request<Body>| {
@@ -102,6 +108,7 @@ impl Liveness {
         Client::new(service, namespace)
     }
 
+    /// Records a watch request. Fails if it follows the previous one too early.
     fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
         let (mut activity, now) = (lock(&self.0), Instant::now());
         if activity.last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {
@@ -119,33 +126,34 @@ impl Liveness {
 /// A watch whose stream has yielded nothing for [`patience`](Self::patience).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietWatch {
-    /// `true` while the stream lists.
+    /// `true` while the stream lists all objects.
     pub(super) listing: bool,
     /// The number of failed attempts since the watch last worked.
     pub(super) attempts: u32,
-    /// The time of the last sign of life from the server in this watch.
+    /// The time at which the server last accepted the watch or sent something in it.
     pub(super) last_activity: Instant,
     /// The time at which the stream was polled again after its last failure.
     pub(super) retried: Instant,
-    /// The same, or the end of the list that followed: since then the watch itself is requested.
+    /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
     pub(super) requested: Instant,
 }
 
-/// The reaction to a quiet watch.
+/// The reaction to a watch that has yielded nothing for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuietAction {
-    /// List again: the server accepted a request and does not answer it.
+    /// List all objects again, because the server accepted a request and does not respond to it.
     Relist,
-    /// Reset the back-off: the server accepted the failed watch again and did not end it at once.
+    /// Reset the back-off, because the server accepted the failed watch again and did not end it at once.
     Recovered,
-    /// Wait: nothing is known yet.
+    /// Wait, because the state of the watch is not known yet.
     Wait,
-    /// Compare the server's current resourceVersion with ours: there was no event for long.
+    /// Compare the current resourceVersion of the server with the newest one that this process has seen, because there was no event for
+    /// a long time.
     CheckHistory,
 }
 
 impl QuietWatch {
-    /// The time without an item after which [`action`](Self::action) applies. A watch lasts for `timeout`.
+    /// Returns the time without an item after which [`action`](Self::action) is called. A watch lasts for `timeout`.
     pub(super) fn patience(self, timeout: Duration) -> Duration {
         match self.attempts {
             _ if self.listing => RESPONSE_TIMEOUT,
@@ -154,10 +162,10 @@ impl QuietWatch {
         }
     }
 
-    /// Decides what follows at `now`.
+    /// Decides the reaction at the time `now`. A watch lasts for `timeout`.
     ///
-    /// A failed watch has recovered as soon as the server has accepted it, even if nothing happens to its objects. It must have
-    /// been quiet for a while: a watch that is accepted and ended each time has to list again.
+    /// A failed watch has recovered as soon as the server has accepted it, even if its objects do not change. It must have been quiet
+    /// for a while, because a watch that is accepted and ended each time has to list again.
     pub(super) fn action(self, timeout: Duration, now: Instant) -> QuietAction {
         let quiet = now.saturating_duration_since(self.last_activity);
         match self.attempts {
@@ -233,7 +241,7 @@ mod tests {
         QuietWatch { listing, attempts, last_activity: now, retried: now, requested: now }
     }
 
-    /// A watch at a server that answers each path in its own way.
+    /// Makes a watch at a server that responds to each path in its own way.
     struct Observed {
         liveness: Arc<Liveness>,
         client: Client,

@@ -21,28 +21,28 @@ use status::WatchState;
 pub use status::{WatchCounts, WatchStatus};
 use watch_task::WatchTask;
 
-/// The receiver of a [`Watcher`]'s events.
+/// Receives the events of a [`Watcher`].
 pub trait EventSink: EventHandler<AnyEvent> {
-    /// Called when all objects of a kind were delivered.
+    /// Reports that all objects of a kind were delivered.
     fn listed(&self, kind: TypeId);
 
-    /// Completes when more objects of a list can be accepted. Events of a watch never wait for it.
+    /// Completes when more objects of an initial list can be accepted. Events of a watch never wait for that.
     fn capacity(&self) -> impl Future<Output = ()> + Send;
 
-    /// Completes when nearly all delivered events are handled. The first watch after a list waits for it, for a limited time: it
-    /// begins with the echoes of all writes since the list.
+    /// Completes when nearly all delivered events are handled. The first watch after the initial list waits for that, for a limited
+    /// time, because it begins with the events of all writes since the list.
     fn drained(&self) -> impl Future<Output = ()> + Send;
 
-    /// Called for an object that cannot be decoded: once for each state of it, for at most 1000 objects of a kind.
+    /// Reports an object that cannot be decoded: once for each state of the object, for at most 1000 objects of a kind.
     fn undecodable(&self, object: &Undecodable);
 }
 
-/// Watches any number of kinds, each once, and delivers their events to `S`. Dropping it ends all watches.
+/// Watches any number of kinds, each once, and delivers their events to `S`. Dropping the watcher ends all watches.
 ///
-/// Each watch lists in pages and then watches with bookmarks. After an error it backs off and resumes. It lists again after
-/// an outage (a second consecutive failure) and when the server has dropped its place in the history (410), for ever. When the server
-/// lost history, because its data was lost or restored from a backup, all objects are delivered again. Watches can be added and
-/// removed at any time.
+/// Each watch lists the objects in pages, and then watches with bookmarks. After an error, it waits with back-off and continues. It
+/// lists all objects again after an outage (a second consecutive failure), and when the server no longer has the history from its
+/// position on (410). It never gives up. If the server lost history, because its data was lost or restored from a backup, all objects
+/// are delivered again. Watches can be added and removed at any time.
 pub struct Watcher<S> {
     client: Client,
     config: watcher::Config,
@@ -50,6 +50,7 @@ pub struct Watcher<S> {
     watches: Mutex<HashMap<TypeId, WatchEntry>>,
 }
 
+/// The watch of one kind: its state and its task.
 struct WatchEntry {
     state: Arc<WatchState>,
     listed: watch::Receiver<bool>,
@@ -63,12 +64,12 @@ impl WatchEntry {
 }
 
 impl<S: EventSink> Watcher<S> {
-    /// Watches through `client` and delivers to `sink`. Must be called within a tokio runtime.
+    /// Creates a watcher that uses `client` and delivers to `sink`. Call it within a tokio runtime.
     pub fn new(client: Client, sink: Arc<S>) -> Self {
         Self { client, config: watcher::Config::default(), sink, watches: Mutex::default() }
     }
 
-    /// Sets the number of objects on one page of a list.
+    /// Sets the number of objects in one page of a list.
     #[must_use]
     pub fn page_size(mut self, size: u32) -> Self {
         self.config.page_size = Some(size);
@@ -76,8 +77,8 @@ impl<S: EventSink> Watcher<S> {
     }
 
     /// Sets the duration of one watch request, from 1 s to 294 s; kube detects a dead connection 5 s later. After twice this time
-    /// without an event, and after each error, the watch compares its resourceVersion with the server's. If the server has not even
-    /// accepted the watch by then, all objects are listed again.
+    /// without an event, and after each error, the watch compares the newest resourceVersion that it has seen with the current one of
+    /// the server. If the server has not even accepted the watch by then, all objects are listed again.
     #[must_use]
     pub fn watch_timeout(mut self, time: Duration) -> Self {
         self.config.timeout = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294));
@@ -95,7 +96,7 @@ impl<S: EventSink> Watcher<S> {
         });
     }
 
-    /// Ends the watch of `kind`. Events that were delivered before stay in the queues.
+    /// Ends the watch of `kind`. Events that were already delivered stay in the queues.
     pub fn remove(&self, kind: &Kind) {
         drop(self.watches().remove(&kind.type_id));
     }
@@ -105,21 +106,21 @@ impl<S: EventSink> Watcher<S> {
         self.watches().clear();
     }
 
-    /// The status of each watch, ordered by the name of its kind.
+    /// Returns the status of each watch, ordered by the name of its kind.
     pub fn statuses(&self) -> Vec<WatchStatus> {
         let mut statuses: Vec<_> = self.watches().values().map(WatchEntry::status).collect();
         statuses.sort_unstable_by(|one, other| one.kind.name.cmp(&other.kind.name));
         statuses
     }
 
-    /// The objects that cannot be decoded, at most 1000 of each kind; [`WatchStatus::undecodable`] counts all of them.
+    /// Returns the objects that cannot be decoded, at most 1000 of each kind. [`WatchStatus::undecodable`] counts all of them.
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let of =
             |watch: &WatchEntry| lock(&watch.state.store).undecodable().kept().cloned().collect::<Vec<_>>();
         self.watches().values().flat_map(of).collect()
     }
 
-    /// Completes when all objects of each kind were delivered.
+    /// Completes when all objects of all kinds were delivered once.
     pub async fn until_listed(&self) {
         let listed: Vec<_> = self.watches().values().map(|watch| watch.listed.clone()).collect();
         for mut listed in listed {
@@ -131,15 +132,14 @@ impl<S: EventSink> Watcher<S> {
         }
     }
 
-    /// The UIDs of all objects of a kind; `None` if the kind is not watched or was never listed completely.
+    /// Returns the UIDs of all objects of a kind; `None` if the kind is not watched or was never listed completely.
     pub fn uids(&self, kind: TypeId) -> Option<HashSet<String>> {
         let watches = self.watches();
         let watch = watches.get(&kind).filter(|watch| *watch.listed.borrow())?;
         Some(lock(&watch.state.store).uids())
     }
 
-    /// Returns `true` if an object of that name exists. `None` stands for any kind or any namespace; the case of the kind is
-    /// ignored.
+    /// Returns `true` if an object of that name exists. `None` matches any kind or any namespace; the case of the kind is ignored.
     pub fn contains(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
         let selected =
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));

@@ -10,7 +10,7 @@ use super::liveness::Liveness;
 use super::store::ObjectStore;
 use crate::lock::lock;
 
-/// The state of one watch: written by its task, read by anyone.
+/// The state of one watch. Its task writes the state, and other tasks read it.
 pub(super) struct WatchState {
     pub(super) kind: Kind,
     pub(super) store: Mutex<ObjectStore>,
@@ -18,20 +18,20 @@ pub(super) struct WatchState {
     pub(super) counts: Mutex<WatchCounts>,
 }
 
-/// The counts of one watch.
+/// The counts of events, lists and errors of one watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchCounts {
-    /// The number of delivered events, by change in the order of [`Change::ALL`].
+    /// The number of delivered events of each type, in the order of [`Change::ALL`].
     pub events: [u64; Change::ALL.len()],
-    /// The number of complete lists.
+    /// The number of complete lists of all objects.
     pub lists: u64,
-    /// The number of errors.
+    /// The number of failed lists and watches.
     pub errors: u64,
-    /// The last error, until the watch works again.
+    /// The last error; `None` when the watch works again.
     pub last_error: Option<String>,
 }
 
-/// A snapshot of one watch.
+/// The status of one watch at one moment.
 #[derive(Clone, Debug)]
 pub struct WatchStatus {
     /// The kind that is watched.
@@ -42,22 +42,23 @@ pub struct WatchStatus {
     pub objects: usize,
     /// The number of objects that cannot be decoded.
     pub undecodable: usize,
-    /// `true` if the watch's task ended by itself, which is a defect.
+    /// `true` if the task of the watch ended by itself, which is a bug of the program.
     pub ended: bool,
-    /// The counts of its events, lists and errors.
+    /// The counts of events, lists and errors.
     pub counts: WatchCounts,
-    /// The time at which the server last accepted the watch or sent an event or a bookmark in it.
+    /// The time at which the server last accepted the watch, or sent an event or a bookmark in it.
     pub last_activity: Instant,
-    /// The time for which the watch has been processing one item. Waiting for capacity does not count.
+    /// The time for which the watch has been processing one item, without the time in which it waits for capacity; `None` if it
+    /// processes none.
     pub busy_for: Option<Duration>,
 }
 
-/// The time after which a watch that processes one item counts as stuck. Processing means to put an event into queues, which takes
-/// microseconds.
+/// The time after which a watch that processes one item counts as stuck. Processing an item means to add an event to queues, which
+/// takes microseconds.
 const STUCK: Duration = Duration::from_secs(60);
 
 impl WatchStatus {
-    /// The reason why the watch is stuck through a defect of this process; `None` if it is not.
+    /// Returns the reason why the watch is stuck through a bug of the program; `None` if it is not stuck.
     pub fn stuck(&self) -> Option<String> {
         let kind = &self.kind.name;
         if self.ended {
@@ -69,7 +70,7 @@ impl WatchStatus {
 }
 
 impl WatchState {
-    /// The state of a watch of `kind` that begins now.
+    /// Creates the state of a watch of `kind` that begins now.
     pub(super) fn new(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
@@ -79,7 +80,7 @@ impl WatchState {
         }
     }
 
-    /// A snapshot of this state.
+    /// Returns a snapshot of this state.
     pub(super) fn status(&self, listed: bool, ended: bool) -> WatchStatus {
         let (objects, undecodable) = {
             let store = lock(&self.store);

@@ -1,4 +1,5 @@
-//! The task of one watch: consumes the stream of kube's watcher and relists where that stream cannot recover by itself.
+//! The task of one watch: consumes the stream of kube's watcher, and lists again in the cases in which that stream cannot recover by
+//! itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +20,28 @@ use super::liveness::{QuietAction, QuietWatch};
 use super::status::WatchState;
 use crate::lock::lock;
 
-/// The waits after an error of a list or a watch; they start again when the watch works.
+/// The delays after an error of a list or a watch. They start again at the shortest one when the watch works.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(30));
 
-/// The duration of a watch without [`watcher::Config::timeout`]: kube's default.
+/// The longest delay during an outage, so that objects are handled soon after it. A request of each watch every five seconds is no load
+/// for an API server.
+const OUTAGE_BACKOFF: BackoffPolicy =
+    BackoffPolicy::unlimited(Duration::from_secs(5), Duration::from_secs(5));
+
+/// The number of failures since the last complete list from which they count as an outage. A kind that can be listed but not watched
+/// fails less often, and its lists cost more than one request.
+const OUTAGE_FAILURES: u32 = 3;
+
+/// The duration of a watch if [`watcher::Config::timeout`] is not set: the default of kube.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
-/// The longest time that the server may take to report its current resourceVersion.
+/// The time limit for the server to report its current resourceVersion.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest time that the first watch waits until the events of the list are handled.
+/// The longest time for which the first watch waits until the events of the list are handled.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The task of one watch.
+/// The task that lists and watches the objects of one kind.
 pub(super) struct WatchTask<S> {
     state: Arc<WatchState>,
     client: Client,
@@ -39,24 +49,26 @@ pub(super) struct WatchTask<S> {
     /// The time after which the server ends a watch.
     timeout: Duration,
     sink: Arc<S>,
+    /// Set to `true` after the first complete list.
     listed: watch::Sender<bool>,
-    /// The waits after errors. A list does not reset them: a kind that can be listed and not watched would be listed without end.
+    /// The delays after errors. A list does not reset them, because a kind that can be listed but not watched would be listed again and
+    /// again without a pause.
     backoff: Backoff,
     /// The number of failures since the last complete list, or since the watch last worked.
     failures: u32,
     /// The time at which the stream was polled again after its last failure.
     retried: Instant,
-    /// The same, or the end of the list that followed.
+    /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
     requested: Instant,
 }
 
-/// The server accepted a request and did not answer it.
+/// The server accepted a request and did not respond to it.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server does not answer a request")]
 struct Unanswered;
 
 impl<S: EventSink> WatchTask<S> {
-    /// A task that watches through `client` and delivers to `sink`. It sets `listed` to `true` after the first complete list.
+    /// Creates a task that watches through `client` and delivers to `sink`. It sets `listed` to `true` after the first complete list.
     pub(super) fn new(
         state: &Arc<WatchState>,
         client: Client,
@@ -86,8 +98,8 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Consumes one stream of kube's watcher: a list, then watches from its resourceVersion. Returns `true` when the kind must be
-    /// listed again, and `false` if the stream ended unexpectedly, which it never does.
+    /// Consumes one stream of kube's watcher: a list, then watches from the resourceVersion of the list. Returns `true` when the kind
+    /// must be listed again. Returns `false` if the stream ended, which never happens.
     async fn follow(&mut self) -> bool {
         let mut stream = self.state.kind.watch(self.client.clone(), self.config.clone());
         let mut listing = true;
@@ -121,6 +133,7 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
+    /// Returns the data by which the reaction to a quiet watch is decided.
     fn quiet(&self, listing: bool) -> QuietWatch {
         QuietWatch {
             listing,
@@ -131,8 +144,8 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Returns `true` if the server lost history that this watch has seen; it would not answer a watch from there. Waits until the
-    /// server answers.
+    /// Returns `true` if the server lost history that this watch has seen, so that it would not respond to a watch from that position.
+    /// Waits until the server responds.
     async fn lost_history(&mut self) -> bool {
         let newest = loop {
             let newest = self.state.kind.newest(self.client.clone());
@@ -150,6 +163,7 @@ impl<S: EventSink> WatchTask<S> {
         lost
     }
 
+    /// Resets the back-off, because the watch works again.
     fn recovered(&mut self) {
         info!(kind = %self.state.kind.name, "the watch works again");
         self.backoff.reset();
@@ -157,6 +171,7 @@ impl<S: EventSink> WatchTask<S> {
         lock(&self.state.counts).last_error = None;
     }
 
+    /// Processes one item of the stream.
     async fn process(&mut self, event: Event<WatchItem>) {
         let is_change = matches!(event, Event::Apply(_) | Event::Delete(_));
         if is_change && self.backoff.attempts() > 0 {
@@ -183,6 +198,7 @@ impl<S: EventSink> WatchTask<S> {
         liveness.set_busy(false);
     }
 
+    /// Delivers the change of one object.
     async fn apply(&self, item: WatchItem) {
         let applied = lock(&self.state.store).apply(item);
         if let Some(object) = applied.undecodable {
@@ -191,8 +207,14 @@ impl<S: EventSink> WatchTask<S> {
         self.deliver(applied.events.into_iter().flatten()).await;
     }
 
+    /// Delivers the deletions of objects that the list does not contain, and reports the end of the list.
     async fn end_list(&mut self) {
         let vanished = lock(&self.state.store).end_list();
+        if self.failures >= OUTAGE_FAILURES {
+            // The outage is over. Only the next change shows that the watch works, too.
+            self.backoff.reset();
+            self.backoff.delay(None);
+        }
         self.failures = 0;
         self.deliver(vanished).await;
         debug!(kind = %self.state.kind.name, "listed");
@@ -206,6 +228,7 @@ impl<S: EventSink> WatchTask<S> {
         self.requested = Instant::now();
     }
 
+    /// Counts the events and passes them to the sink.
     async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
         for event in events {
             lock(&self.state.counts).events[event.change() as usize] += 1;
@@ -216,10 +239,14 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
+    /// Records an error, and waits for the next delay.
     async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), retry_after: Option<Duration>) {
-        let wait = self.backoff.delay(retry_after);
+        let mut wait = self.backoff.delay(retry_after);
         let attempt = self.backoff.attempts();
         self.failures += 1;
+        if self.failures >= OUTAGE_FAILURES {
+            wait = wait.min(OUTAGE_BACKOFF.requeue_delay(0, retry_after));
+        }
         let error = truncated(causes(error));
         warn!(kind = %self.state.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
         {
@@ -233,7 +260,7 @@ impl<S: EventSink> WatchTask<S> {
     }
 }
 
-/// The wait that the server asked for.
+/// Returns the delay that the server requested; `None` if it requested none.
 fn retry_after(error: &watcher::Error) -> Option<Duration> {
     match error {
         watcher::Error::InitialListFailed(error)

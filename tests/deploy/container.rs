@@ -1,5 +1,5 @@
-//! A container of the image, as far as a test can make one: the program is alone with the files of the image, is nobody, and
-//! has nothing to write to.
+//! A stand-in for a container of the image: the program sees only the files of the image, runs as an unprivileged user, and
+//! cannot write anywhere.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

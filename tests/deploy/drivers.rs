@@ -1,4 +1,4 @@
-//! The rights that some options take beside those of the handlers, each in a component of its own.
+//! The rights that some options need in addition to those of the handlers, each in its own component.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Options};
 
 use crate::cluster::{CLUSTER, Work, may_only};
-use crate::process::{Process, eventually};
+use crate::process::{Process, SIMULATED, eventually};
 use crate::rights::{self, Rights, of_handlers};
 use crate::site::Site;
 use crate::{PROGRAM, folder};
@@ -93,9 +93,12 @@ async fn read_with(option: &str, expected: &Rights) -> Rights {
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
     define_networks(&staffetta::connect::client(Some(&kubeconfig)).await.unwrap()).await;
     server.clear_requests();
+    let option_name = option.split(" = ").next().unwrap();
+    let simulated = SIMULATED.lines().filter(|line| option.is_empty() || !line.starts_with(option_name));
     let configuration = format!(
-        "[kubernetes]\ncluster_id = \"deploy\"\nenabled_handlers = [\"vif\"]\n{option}\n\
-         [neutron_defaults]\nproject = \"p\"\n[leader_election]\nenabled = false\n"
+        "{}\ncluster_id = \"deploy\"\nenabled_handlers = [\"vif\"]\n{option}\n\
+         [neutron_defaults]\nproject = \"p\"\n[leader_election]\nenabled = false\n",
+        simulated.collect::<Vec<_>>().join("\n"),
     );
     let mut process =
         Process::start(PROGRAM.as_ref(), home.path(), &configuration, &server.kubeconfig()).await;

@@ -1,4 +1,4 @@
-//! The image: the program runs from it alone, and it is what the image formats say.
+//! Tests of the image: the program runs with its files alone, and the image conforms to the image specifications.
 
 use std::fs;
 use std::path::Path;

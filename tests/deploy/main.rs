@@ -1,5 +1,5 @@
-//! etc/deploy: the manifests fit the program, the image has all that it needs, and on a real cluster it works with the rights
-//! that it gets there.
+//! Tests of etc/deploy: the manifests match the program, the image is complete, and the program works on a real cluster with the
+//! rights that the manifests grant.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -8,6 +8,7 @@ mod kubectl;
 #[path = "../support/process.rs"]
 mod process;
 
+mod admission;
 mod cluster;
 mod container;
 mod drivers;

@@ -35,22 +35,13 @@ pub(crate) fn document(path: &str) -> Value {
     documents.remove(0)
 }
 
-/// A configuration below etc/deploy. One that leaves the name of the cluster to be chosen has got one.
-pub(crate) fn filled_in(path: &str) -> String {
-    let text = fs::read_to_string(folder().join(path)).unwrap();
-    text.replace("cluster_id = \"CLUSTER\"", "cluster_id = \"deploy\"")
-}
-
 /// The program's own reading of a configuration below etc/deploy.
 pub(crate) fn configuration(path: &str) -> Configuration {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("staffetta.toml");
-    fs::write(&file, filled_in(path)).unwrap();
-    read(&file).unwrap_or_else(|error| panic!("{path}: {error}"))
+    read(&folder().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The program's own reading of a file.
-pub(crate) fn read(file: &Path) -> Result<Configuration, String> {
+fn read(file: &Path) -> Result<Configuration, String> {
     let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
     Configuration::load(&schema, Some(file), []).map_err(|error| error.to_string())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Options};
 
-use crate::manifests::{configuration, document, filled_in, of_kind, read, rendered, strings};
+use crate::manifests::{configuration, document, of_kind, rendered, strings};
 use crate::process::{Process, eventually};
 use crate::site::overlay;
 use crate::{PROGRAM, folder};
@@ -42,10 +42,11 @@ fn what_writes_invented_addresses_says_so_and_what_is_for_an_openstack_writes_no
 }
 
 #[test]
-fn the_name_of_a_cluster_in_an_openstack_is_not_left_to_chance() {
-    let told = read(&folder().join("openstack/staffetta.toml")).unwrap_err();
-    assert!(told.contains("kubernetes.cluster_id: \"CLUSTER\""), "{told}");
-    assert_eq!(told.matches("kubernetes.").count(), 1, "nothing else is refused: {told}");
+fn no_configuration_that_is_applied_unchanged_names_the_cluster() {
+    for path in ["openstack/staffetta.toml", "base/staffetta.toml"] {
+        let cluster_id = configuration(path).kubernetes.cluster_id;
+        assert_eq!(cluster_id, None, "two clusters would have one id: {path}");
+    }
 }
 
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn the_configuration_for_an_openstack_starts_its_drivers_and_waits_for_the
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let clouds = home.path().join("clouds.yaml");
     fs::write(&clouds, CLOUDS).unwrap();
-    let text = filled_in("openstack/staffetta.toml");
+    let text = fs::read_to_string(folder().join("openstack/staffetta.toml")).unwrap();
     let environment = [("OS_CLIENT_CONFIG_FILE", clouds.as_path())];
     let process =
         Process::start_in(&environment, Path::new(PROGRAM), home.path(), &text, &server.kubeconfig()).await;

@@ -1,4 +1,4 @@
-//! docs/operations.md says how to let go of what is left behind when the controller is gone.
+//! Tests of the instructions in docs/operations.md that remove what a deleted controller left behind.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ spec: {driver: XE, address: 192.0.2.1}
 /// The commands of the section, as the page shows them.
 fn commands() -> Vec<String> {
     let page = fs::read_to_string(folder().join("../../docs/operations.md")).unwrap();
-    let (_, section) = page.split_once("\n## Taking it away\n").unwrap();
+    let (_, section) = page.split_once("\n## Uninstall\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
     section
         .split("```")

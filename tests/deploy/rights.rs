@@ -17,8 +17,8 @@ pub(crate) type Rights = BTreeSet<String>;
 
 /// The rights in all namespaces that each handler asks for.
 pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
-    // Events: in the namespace of whatever object they are about.
-    let mut rights = vec!["create events.events.k8s.io", "patch events"];
+    // Events: in the namespace of whatever object they are about. The namespace: its UID is the cluster id.
+    let mut rights = vec!["create events.events.k8s.io", "patch events", "get namespaces kube-system"];
     for handler in handlers {
         rights.extend(match *handler {
             "vif" => &["list pods", "watch pods", "patch pods"][..],

@@ -1,4 +1,4 @@
-//! etc/deploy on a real cluster, under names of the test's own, and the program as its pods would run it.
+//! Applies etc/deploy on a real cluster under names of this test, and runs the program as its pods would.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,11 +129,16 @@ impl Site {
         self.run_with(replica, "", "").await
     }
 
-    /// The same with more options in the section `[kubernetes]`, and more sections.
+    /// The same with other options in the section `[kubernetes]`, and more sections.
     pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
         const SECTION: &str = "[kubernetes]\n";
         let with_more = |configuration: String| {
             assert!(configuration.contains(SECTION));
+            let name = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
+            let replaced: Vec<_> = options.lines().map(name).collect();
+            let kept =
+                configuration.lines().filter(|line| line.is_empty() || !replaced.contains(&name(line)));
+            let configuration = kept.collect::<Vec<_>>().join("\n") + "\n";
             configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1) + sections
         };
         self.run_changed(replica, with_more).await
@@ -186,13 +191,14 @@ impl Site {
     }
 }
 
-/// The component that has something in a namespace which is not that of the program, and stands above whatever names that.
-const ABOVE: &str = "handlers/app_hosting";
+/// The components that refer to the program's namespace, and so must be in a kustomization above the one that sets it.
+const ABOVE: [&str; 2] = ["handlers/app_hosting", "admission"];
 
 /// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
 pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
     let overlay = tempfile::tempdir().unwrap();
-    let (above, others): (Vec<_>, Vec<_>) = components.iter().partition(|component| **component == ABOVE);
+    let (above, others): (Vec<_>, Vec<_>) =
+        components.iter().partition(|component| ABOVE.contains(*component));
     let named = if above.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
     fs::create_dir_all(&named).unwrap();
     let below = |home: &Path, paths: &[&str]| {

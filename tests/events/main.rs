@@ -1,4 +1,4 @@
-//! The Kubernetes Events of failing objects, on the embedded server and on a real one.
+//! Tests of the Kubernetes Events of failing objects, on the embedded server and on a real one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

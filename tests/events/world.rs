@@ -1,4 +1,4 @@
-//! A controller in a namespace of its own, on any API server.
+//! A controller in a separate namespace, on any API server.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,8 @@ impl World {
         let schema = FileSchema::assemble(&registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("{options}\n[admin]\nlisten = \"127.0.0.1:0\"\n")).unwrap();
-        let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+        let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into());
+        let configuration = Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap();
         let controller = Controller::start(registry, &configuration, client.clone()).await.unwrap();
         let world = Self { client, namespace, vifs, controller };
         world.prepare().await;

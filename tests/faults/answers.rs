@@ -1,4 +1,4 @@
-//! Answers that nobody wants.
+//! Responses of the API server that are errors, delayed, lost or invalid.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The server is not there, or is another one.
+//! Outages of the API server, and its replacement by another one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

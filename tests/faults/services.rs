@@ -1,4 +1,4 @@
-//! Services with their slices, as the handlers `lbaasspec` and `lb` see them.
+//! Services with their `EndpointSlices`, as the handlers `lbaasspec` and `lb` receive them.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -1,4 +1,4 @@
-//! Nobody says anything.
+//! Watches that stay open but send no data.
 
 use std::time::Duration;
 

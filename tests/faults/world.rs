@@ -1,4 +1,4 @@
-//! A server, the proxy in front of it, a controller behind that, and a simulated network that outlives them.
+//! A server, the proxy in front of it, a controller behind the proxy, and a simulated network that outlives them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,8 +118,11 @@ impl World {
         let schema = FileSchema::assemble(&registry).unwrap();
         let file = self.file("staffetta.toml", &format!("{}{OPTIONS}", task.options()));
         let timeout = format!("{}s", handler_timeout.as_secs());
-        let variable = ("STAFFETTA_RELAY__HANDLER_TIMEOUT".into(), timeout.into());
-        let configuration = Configuration::load(&schema, Some(&file), [variable]).unwrap();
+        let variables = [
+            ("STAFFETTA_RELAY__HANDLER_TIMEOUT".into(), timeout.into()),
+            ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into()),
+        ];
+        let configuration = Configuration::load(&schema, Some(&file), variables).unwrap();
         let kubeconfig = self.file("kubeconfig", &self.proxy.kubeconfig());
         let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()

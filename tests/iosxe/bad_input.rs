@@ -1,4 +1,4 @@
-//! Wrong credentials and certificates, pods that a device cannot run, and devices that say what nobody understands.
+//! Wrong credentials and certificates, pods that a device cannot run, and invalid responses of devices.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Devices as nodes of a real cluster: its scheduler, its node controller and kubectl know them as they know others.
+//! Devices as nodes of a real cluster: its scheduler, its node controller and kubectl treat them like other nodes.
 
 use std::path::Path;
 
@@ -195,7 +195,8 @@ async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server
     let _controller = world.controller().await;
     let resource = serde_json::json!({
         "apiVersion": "cisco.vk/v1alpha1", "kind": "CiscoDevice", "metadata": { "name": name },
-        "spec": { "driver": "XE", "address": address, "port": port, "credentialSecretRef": { "name": "account" }, "xe": {} },
+        "spec": { "driver": "XE", "address": address, "port": port, "credentialSecretRef": { "name": "account" },
+            "tls": { "enabled": false }, "xe": {} },
     });
     kubectl.apply(&resource.to_string()).await;
     let device = format!("ciscodevice/{name}");

@@ -1,4 +1,4 @@
-//! Controllers that are killed in each state of an app: the next one goes on where it was.
+//! Controllers that are killed in each state of an app: the next controller continues from that state.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Pods that come and go.
+//! The creation and deletion of pods.
 
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_iosxe_device::{Effect, Fault, Install, Options, Requests};
+use staffetta_iosxe_device::{Effect, Fault, Install, Options, Requests, StopsTo};
 
 use crate::process::eventually;
 use crate::world::{World, pod};
@@ -56,6 +56,41 @@ async fn a_pod_that_is_over_gives_what_it_had_reserved_to_the_next_one() {
     world.assert_clean();
     assert!(world.device().ledger().installs().values().all(|count| *count == 1));
     assert_eq!(world.phase("first").await.as_deref(), Some("Succeeded"));
+}
+
+#[tokio::test]
+async fn an_image_that_changes_runs_although_its_pod_is_not_restarted_and_a_stop_leaves_the_app_stopped() {
+    for policy in ["Never", "OnFailure"] {
+        let world = World::new(1, |options| {
+            options.stops_to = StopsTo::Stopped;
+            // The controller sees the stopped app several times.
+            options.times.deactivate = Duration::from_millis(500);
+        })
+        .await;
+        let _controller = world.controller().await;
+        let mut job = pod("job", 1);
+        job["spec"]["restartPolicy"] = json!(policy);
+        world.create(&job).await;
+        world.until_phase("job", "Running").await;
+        let image = json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/other.tar" }] } });
+        let patch = kube::api::Patch::Strategic(image);
+        world.pods.patch("job", &kube::api::PatchParams::default(), &patch).await.unwrap();
+        eventually("the other image runs", async || {
+            let phase = world.phase("job").await;
+            assert_eq!(phase.as_deref(), Some("Running"));
+            let apps = world.device().apps();
+            apps.iter().any(|app| app.runs() && app.package.as_deref() == Some("flash:/other.tar"))
+        })
+        .await;
+        eventually("its status says so", async || {
+            let status = world.pods.get("job").await.unwrap().status.unwrap();
+            let app = &status.container_statuses.unwrap()[0];
+            app.ready && app.image == "flash:/other.tar"
+        })
+        .await;
+        assert!(world.device().crash(&world.device().apps()[0].name));
+        world.until_phase("job", "Succeeded").await;
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Pods on simulated IOS-XE devices through the whole controller: what goes wrong is told, nothing is left on a device, and no
-//! outage makes a running pod a failed one.
+//! Pods on simulated IOS-XE devices, through the whole controller: faults are reported, nothing is left on a device, and no
+//! outage makes a running pod fail.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Devices that cannot be reached, or have forgotten what ran on them.
+//! Devices that cannot be reached, or have lost the apps that ran on them.
 
 use std::time::Duration;
 

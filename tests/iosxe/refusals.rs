@@ -1,4 +1,4 @@
-//! Reasons of a device's refusals.
+//! The reasons for which a device rejects requests.
 
 use staffetta_iosxe_device::{Effect, Entry, Ledger};
 

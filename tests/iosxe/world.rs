@@ -104,7 +104,7 @@ impl World {
             "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n\
              [app_hosting]\ndevice_files = [{:?}]\npoll_interval_ms = 100\nhealth_interval_ms = 500\n\
              read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\nkubelet = {}\n\
-             [iosxe]\nrequest_timeout_ms = 1000\nconnect_timeout_ms = 500\n\
+             [iosxe]\nrequest_timeout_ms = 1000\nstep_limit_ms = 2000\nconnect_timeout_ms = 500\n\
              [relay]\nretry_interval = \"50ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"1s\"\n\
              [leader_election]\nenabled = false\n",
             devices.display().to_string(),
@@ -222,7 +222,7 @@ impl World {
 fn describe(device: &Device) -> Value {
     json!({ "name": device.name(), "device": {
         "driver": "XE", "address": device.address().ip(), "port": device.address().port(),
-        "username": "admin", "password": "cisco-123", "xe": {},
+        "username": "admin", "password": "cisco-123", "tls": { "enabled": false }, "xe": {},
     } })
 }
 

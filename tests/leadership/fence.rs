@@ -109,7 +109,7 @@ async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watc
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = format!(
-        "[kubernetes]\nenabled_handlers = [\"patient\"]\nvif_pool_driver = \"memory\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
+        "[kubernetes]\nenabled_handlers = [\"patient\"]\nvif_pool_driver = \"memory\"\npod_vif_driver = \"memory\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
     );
     std::fs::write(file.path(), options).unwrap();
     let schema = FileSchema::assemble(&registry).unwrap();

@@ -1,4 +1,4 @@
-//! A leader that was stopped past its lease and goes on writes nothing that takes effect.
+//! A leader that was stopped until after the end of its lease and continues then: none of its writes takes effect.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};

@@ -1,5 +1,5 @@
-//! Leader election as a black box: processes of the program, each behind a proxy of its own that keeps the record of what it
-//! asked, on the embedded server and on a real one.
+//! Leader election as a black box: processes of the program, each behind a proxy that records its requests, on the embedded
+//! server and on a real one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Leases that somebody else wrote.
+//! Leases that another program wrote.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams, PostParams};

@@ -1,4 +1,4 @@
-//! One leads; when it ends, another one does.
+//! The succession of leaders: one process leads, and another one takes over when it ends.
 
 use crate::process::eventually;
 use crate::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
@@ -11,7 +11,9 @@ async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
     world.pod("before").await;
     world.until_plugged("before", true).await;
     let asked = second.proxy.requests();
-    assert!(asked.iter().all(|request| request.resource == "leases" && !request.is_write()), "{asked:#?}");
+    // It reads the lease and, for the cluster id, a namespace.
+    let is_expected = |resource: &str| ["leases", "namespaces"].contains(&resource);
+    assert!(asked.iter().all(|request| is_expected(&request.resource) && !request.is_write()), "{asked:#?}");
     let mut leader = world.lease().await;
     eventually("the lease is renewed", async || {
         leader = world.lease().await;

@@ -32,7 +32,7 @@ async fn missing_permissions_on_the_lease_are_reported_and_retried_until_granted
 #[tokio::test]
 async fn a_standby_whose_handlers_cannot_be_created_is_never_ready_and_exits_with_the_reason() {
     const INCOMPLETE: &str = "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_subnets_driver = \"default\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
-    const REASON: &str = "the handler `vif` cannot be created: `neutron_defaults.pod_subnet` is missing";
+    const REASON: &str = "the handler `vif` cannot be created: `neutron_defaults.project` is missing";
     let world = World::embedded().await;
     let mut leader = world.runner(LONG, AT_ONCE).await;
     leader.leads().await;

@@ -1,4 +1,4 @@
-//! An API server and the processes that want to lead there.
+//! An API server and the processes that compete for the leadership.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Access to the cloud, and the messages when it fails; each failure ends without a restart.
+//! Access to the cloud, and the messages when it fails. Each failure ends without a restart of the controller.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Load balancers that break or are stuck in a real Octavia.
+//! Load balancers of a real Octavia that fail or do not become ready.
 
 use crate::services::{PATIENCE, Shop};
 use crate::world::World;

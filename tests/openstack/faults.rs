@@ -1,5 +1,5 @@
-//! Faults of a cloud and of its users: each is reported on the pod, leaves nothing behind, and ends without a
-//! restart.
+//! Faults of a cloud and of its users. Each is reported on the pod, leaves nothing behind, and ends without a restart of the
+//! controller.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Controllers that are killed again and again while pods come and go. Neutron's own list tells in the end what leaked and
-//! what was made twice.
+//! Controllers that are killed repeatedly while pods are created and deleted. In the end, Neutron's own lists show whether a
+//! resource leaked or was created twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,5 +1,5 @@
 //! Pods and services in a real OpenStack: Keystone, Neutron and Octavia as `devstack/real/openstack` starts them, with the
-//! controller that ships. Nobody but the agents of the nodes is a stand-in.
+//! released controller. Only the agents of the nodes are simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

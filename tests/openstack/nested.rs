@@ -1,4 +1,4 @@
-//! Pods that live on ports of their nodes.
+//! Nested pods, whose interfaces are on the ports of their nodes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Pods with more networks than one.
+//! Pods with additional networks.
 
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -76,7 +76,11 @@ async fn a_pod_gets_a_port_in_each_network_for_which_it_asks_on_a_real_openstack
     world.end_pod("web").await;
     world.until_gone("web").await;
     for subnet in [&world.subnet, &blue, &green] {
-        assert!(world.tenant.pod_ports(&subnet.network).await.is_empty());
+        world
+            .until("the ports are released", async || {
+                world.tenant.pod_ports(&subnet.network).await.is_empty()
+            })
+            .await;
     }
     controller.stop().await.unwrap();
 }
@@ -98,7 +102,9 @@ async fn a_pod_keeps_no_port_while_one_of_its_networks_has_no_room_on_a_real_ope
     world.until_ports(1).await;
     world.end_pod("web").await;
     world.until_gone("web").await;
-    assert!(world.ports().await.is_empty());
-    assert!(world.tenant.pod_ports(&full.network).await.is_empty());
+    world.until_ports(0).await;
+    world
+        .until("the port is released", async || world.tenant.pod_ports(&full.network).await.is_empty())
+        .await;
     controller.stop().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Services that are away for a while.
+//! Services of OpenStack that cannot be reached for a while.
 
 use std::time::Duration;
 

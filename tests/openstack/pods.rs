@@ -1,4 +1,4 @@
-//! The life of a pod whose port is bound to its node.
+//! The lifecycle of a pod whose port is bound to its node.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Network policies become security groups of a real Neutron, and ports bear them.
+//! Network policies become security groups of a real Neutron, which are assigned to ports.
 
 use std::collections::BTreeMap;
 

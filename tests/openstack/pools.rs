@@ -1,4 +1,4 @@
-//! Ports that are there before anybody asks.
+//! Pools of ports that are created before pods request them.
 
 use std::collections::BTreeSet;
 

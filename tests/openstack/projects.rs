@@ -1,4 +1,4 @@
-//! Namespaces that name their project.
+//! Namespaces whose annotation names their project.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::world::{World, vifs_of};
 /// The annotation that names the project of a namespace.
 const PROJECT: &str = "openstack.org/kuryr-project";
 
-/// The controller's own user may make ports in other projects: it has the role `service`.
-const BY_ANNOTATION: &str = "[kubernetes]\npod_project_driver = \"annotation\"\n";
+/// The id of a project that does not exist.
+const MISSING: &str = "00000000000000000000000000000000";
 
 /// A cluster in which the namespace `default` names another project, and the namespace `plain` none.
 struct Projects {
@@ -30,6 +30,15 @@ impl Projects {
         let plain = serde_json::from_value(json!({ "metadata": { "name": "plain" } })).unwrap();
         projects.namespaces().create(&PostParams::default(), &plain).await.unwrap();
         projects
+    }
+
+    /// Options that allow the other project, and one that does not exist. The controller's own user may make ports in other projects: it
+    /// has the role `service`.
+    fn options(&self) -> String {
+        format!(
+            "[kubernetes]\npod_project_driver = \"annotation\"\n[neutron_defaults]\nprojects = [\"{}\", \"{MISSING}\"]\n",
+            self.other.id
+        )
     }
 
     fn namespaces(&self) -> Api<Namespace> {
@@ -105,7 +114,7 @@ async fn pods_have_their_ports_in_the_project_of_their_namespace_and_are_swept_t
     let projects = Projects::start().await;
     let world = &projects.world;
     projects.name(&projects.other.id).await;
-    let controller = world.controller(BY_ANNOTATION).await;
+    let controller = world.controller(&projects.options()).await;
     for name in ["stays", "goes", "forgotten"] {
         projects.pods(name).await;
     }
@@ -118,7 +127,7 @@ async fn pods_have_their_ports_in_the_project_of_their_namespace_and_are_swept_t
     controller.stop().await.unwrap();
     projects.forget("forgotten").await;
     assert_eq!(projects.ports().await, only([&stays, &forgotten]));
-    let controller = world.controller(BY_ANNOTATION).await;
+    let controller = world.controller(&projects.options()).await;
     projects.until_ports(only([&stays])).await;
     // What a namespace names by now is for those that come.
     projects.name("").await;
@@ -132,11 +141,11 @@ async fn pods_have_their_ports_in_the_project_of_their_namespace_and_are_swept_t
 async fn a_project_that_does_not_exist_is_told_at_the_pod_which_goes_on_in_another_one_on_a_real_openstack() {
     let projects = Projects::start().await;
     let world = &projects.world;
-    projects.name("00000000000000000000000000000000").await;
-    let controller = world.controller(BY_ANNOTATION).await;
+    projects.name(MISSING).await;
+    let controller = world.controller(&projects.options()).await;
     world.pod("web").await;
     let said = world.until_told("web", "ReferenceNotFound").await;
-    assert!(said.contains("00000000000000000000000000000000"), "{said}");
+    assert!(said.contains(MISSING), "{said}");
     assert!(world.vifs("web").await.is_empty());
     projects.name(&projects.other.id).await;
     world.until_active(&["web"]).await;

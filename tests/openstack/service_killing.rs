@@ -1,5 +1,5 @@
-//! Controllers that are killed again and again while services come, change and go, every other one with a public address, and
-//! a network policy with them. Octavia's and Neutron's own lists tell in the end what leaked and what was made twice.
+//! Controllers that are killed repeatedly while services (half of them with a public address) and a network policy are created,
+//! changed and deleted. In the end, Octavia's and Neutron's own lists show whether a resource leaked or was created twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Services: each has a load balancer of a real Octavia, as it is described, whatever happens to either.
+//! Services: each has a load balancer of a real Octavia that agrees with it, whatever happens to either.
 
 use std::time::Duration;
 

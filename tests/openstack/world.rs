@@ -1,4 +1,5 @@
-//! A project of a real OpenStack, an API server, and a controller that carries pods from the one to the other.
+//! A project of a real OpenStack, an API server, and a controller that creates ports and load balancers for the objects of the
+//! server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

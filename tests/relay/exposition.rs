@@ -1,4 +1,4 @@
-//! Parses the page of `/metrics`.
+//! Parses the response of `/metrics`.
 
 use std::collections::BTreeMap;
 

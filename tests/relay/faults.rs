@@ -1,4 +1,4 @@
-//! Failures, and that they do not affect other objects.
+//! Failures of some objects, which must not affect others.
 
 use serde_json::json;
 use staffetta_driver::{DriverError, Reason};
@@ -35,20 +35,18 @@ async fn a_malformed_or_foreign_annotation_is_left_as_it_is_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_pod_without_room_for_our_annotation_keeps_no_port() {
+async fn a_pod_without_room_for_our_annotation_keeps_its_port_until_it_ends() {
     let world = World::new().await;
     let controller = world.controller().await;
     let full = "x".repeat(262_144 - 20);
     world.pod("full", json!({ "annotations": { "example.com/full": full } }), json!({})).await;
-    world
-        .until("the port was made and given back", async || {
-            world.requests_of_vifs() == 1 && world.ports() == 0
-        })
-        .await;
+    world.until("the port was made", async || world.requests_of_vifs() == 1 && world.ports() == 1).await;
     world.pod("web", json!({}), json!({})).await;
     world.vif_of("web", active).await;
+    assert_eq!((world.requests_of_vifs(), world.ports()), (2, 2));
     world.end_pod("full").await;
     world.until_pod_is_gone("full").await;
+    world.until("its port is released", async || world.ports() == 1).await;
     controller.stop().await.unwrap();
 }
 
@@ -124,7 +122,7 @@ async fn a_write_that_is_answered_late_or_never_is_made_good() {
 }
 
 #[tokio::test]
-async fn a_refused_write_gives_the_port_back() {
+async fn a_refused_write_keeps_the_port_for_the_next_attempt() {
     use staffetta_apiserver::{Fault, Requests};
     let world = World::new().await;
     let patches = Requests::any().verb("patch").resource("pods");
@@ -132,12 +130,13 @@ async fn a_refused_write_gives_the_port_back() {
     let controller = world.controller().await;
     world.pod("web", json!({}), json!({})).await;
     world
-        .until("the port was made and given back", async || {
-            world.requests_of_vifs() == 1 && world.ports() == 0
+        .until("the write is refused", async || {
+            world.requests_of_vifs() == 1 && world.server.faults().pending() == 0
         })
         .await;
     world.change_pod("web", json!({ "metadata": { "labels": { "allowed": "now" } } })).await;
     world.vif_of("web", active).await;
+    assert_eq!((world.requests_of_vifs(), world.ports()), (1, 1));
     controller.stop().await.unwrap();
 }
 

@@ -1,10 +1,11 @@
-//! The whole relay in one process: the embedded API server, the controller as it ships, and a simulated world that the test
-//! holds.
+//! The whole controller in one process: the embedded API server, the released controller, and a simulated network that the test
+//! controls.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod admin;
 mod alerts;
+mod cleanup;
 mod dry_runs;
 mod exposition;
 mod faults;

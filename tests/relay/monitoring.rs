@@ -1,4 +1,4 @@
-//! The dashboard and the alerts ask for nothing that the program does not tell, and nothing is missing at the start.
+//! Tests that the dashboard and the alerts use only metrics that the program exports, and that no metric is missing at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! A controller does exactly what the dry run before it planned.
+//! Tests that a controller does exactly what a previous dry run planned.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};

@@ -1,4 +1,4 @@
-//! Pods get VIFs, keep them as long as they may use them, and give them back.
+//! Pods get VIFs, keep them as long as they may use them, and return them.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Network policies become security groups, and pods bear them.
+//! Network policies become security groups, which are assigned to the VIFs of pods.
 
 use std::collections::BTreeSet;
 

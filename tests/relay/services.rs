@@ -1,4 +1,4 @@
-//! Services get load balancers, follow their endpoints, and give them back.
+//! Services get load balancers, which follow their endpoints and are released with them.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `staffetta status`, as a person calls it who wonders why a pod is stuck.
+//! Tests of `staffetta status`, as used to find the reason why a pod is stuck.
 
 use serde_json::{Value, json};
 use staffetta::controller::Controller;

@@ -1,4 +1,4 @@
-//! A world for one test.
+//! The environment of one test: an API server, a controller, and a simulated network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,8 @@ impl World {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!("{}\n{ALONE}", self.options);
         std::fs::write(file.path(), text).unwrap();
-        Configuration::load(&schema, Some(file.path()), []).unwrap()
+        let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into());
+        Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap()
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

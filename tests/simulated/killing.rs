@@ -1,5 +1,5 @@
-//! Controllers that are killed again and again while pods come and go: in the end each pod has exactly one port, no port is
-//! without a pod, and the network's own ledger shows that nothing was ever made twice.
+//! Controllers that are killed repeatedly while pods are created and deleted. In the end, each pod has exactly one port, no port
+//! is without a pod, and the network's own ledger shows that nothing was created twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;

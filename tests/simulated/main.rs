@@ -1,4 +1,5 @@
-//! The drivers named `simulated`: the network outlives a controller that is killed, and its ledger tells what was made.
+//! Tests of the drivers named `simulated`: the network outlives a controller that is killed, and its ledger records the created
+//! resources.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -91,8 +92,8 @@ async fn a_controller_that_is_killed_while_ports_are_made_makes_none_of_them_twi
         pods.list(&ListParams::default()).await.unwrap().items.is_empty()
     })
     .await;
+    eventually("all ports are released", async || client.ports().await.unwrap().is_empty()).await;
     assert!(client.effects().await.unwrap().existing(ResourceKind::Port).is_empty());
-    assert!(client.ports().await.unwrap().is_empty());
     assert!(second.terminate().await.success());
 }
 

@@ -1,4 +1,4 @@
-//! kubectl, as its user calls it.
+//! Runs kubectl as a user does.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -32,6 +32,12 @@ impl Kubectl {
     /// Applies a manifest.
     pub(crate) async fn apply(&self, manifest: &str) {
         self.feed(&["apply", "-f", "-"], manifest).await;
+    }
+
+    /// Runs it, and returns what it printed, or its error output if it failed.
+    pub(crate) async fn attempt(&self, arguments: &[&str]) -> Result<String, String> {
+        let (good, printed, said) = self.ends(arguments, "").await;
+        if good { Ok(printed) } else { Err(said) }
     }
 
     /// Runs it to its bad end, and answers what it said.

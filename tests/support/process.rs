@@ -1,4 +1,4 @@
-//! A controller in a process of its own.
+//! A controller in a separate process.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -19,6 +19,21 @@ pub(crate) struct Process {
     child: Child,
     log: Log,
     admin: String,
+}
+
+/// A configuration with simulated drivers.
+pub(crate) const SIMULATED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/simulated.toml"));
+
+/// The configuration, with simulated drivers unless it names drivers.
+fn simulated(configuration: &str) -> String {
+    const SECTION: &str = "[kubernetes]";
+    if configuration.contains("_driver = ") {
+        configuration.to_owned()
+    } else if configuration.contains(SECTION) {
+        configuration.replacen(SECTION, SIMULATED, 1)
+    } else {
+        format!("{configuration}\n{SIMULATED}")
+    }
 }
 
 /// The lines of a log that were not read yet.
@@ -75,7 +90,7 @@ impl Process {
 
     async fn spawn(mut command: Command, folder: &Path, configuration: &str) -> Self {
         let config = folder.join("staffetta.toml");
-        std::fs::write(&config, configuration).unwrap();
+        std::fs::write(&config, simulated(configuration)).unwrap();
         let mut child = command
             .arg("--config")
             .arg(&config)

@@ -1,5 +1,5 @@
-//! The controller as it ships and the cluster's controllers beside it, on any server and on a simulated world that the test
-//! holds.
+//! The released controller beside the controllers of the devstack, on any API server and on a simulated network that the test
+//! controls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

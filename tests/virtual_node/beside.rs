@@ -1,4 +1,4 @@
-//! Other handlers beside virtual nodes, and the figures of both.
+//! Virtual nodes beside other handlers, with the metrics of both.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -10,6 +10,10 @@ use crate::world::World;
 
 const VIF: &str = "openstack.org/kuryr-vif";
 
+/// Further options of `[kubernetes]`: the drivers of pods are simulated.
+const SIMULATED: &str = "\npod_vif_driver = \"memory\"\npod_project_driver = \"memory\"\npod_subnets_driver = \"memory\"\n\
+     pod_security_groups_driver = \"memory\"";
+
 async fn has_vif(world: &World, pod: &str) -> bool {
     world.pods().get(pod).await.unwrap().annotations().contains_key(VIF)
 }
@@ -17,7 +21,8 @@ async fn has_vif(world: &World, pod: &str) -> bool {
 #[tokio::test]
 async fn a_pod_on_a_device_gets_no_port_and_one_on_a_real_node_does() {
     let mut world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
-    world.options = world.options.replace("[\"app_hosting\"]", "[\"vif\", \"app_hosting\"]");
+    world.options =
+        world.options.replace("[\"app_hosting\"]", &format!("[\"vif\", \"app_hosting\"]{SIMULATED}"));
     let real: Node = serde_json::from_value(json!({ "metadata": { "name": "n1" } })).unwrap();
     world.nodes().create(&PostParams::default(), &real).await.unwrap();
     let first = world.controller().await;

@@ -119,9 +119,50 @@ fn what_is_wrong_with_a_device_of_the_configuration_is_told_with_its_place_and_w
     assert!(!error.contains("hunter2"), "{error}");
     let right = "[[app_hosting.devices]]\ndevice = { address = \"r1\", password = \"hunter2\" }\n";
     std::fs::write(file.path(), right).unwrap();
-    let configuration = staffetta::config::Configuration::load(&schema, Some(file.path()), []).unwrap();
+    let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into());
+    let configuration =
+        staffetta::config::Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap();
     let shown = configuration.show(&schema);
     assert!(shown.contains("devices = \"(secret)\"") && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn what_the_driver_of_a_device_refuses_is_told_by_the_check_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (options, devices) = (folder.path().join("staffetta.toml"), folder.path().join("devices.yaml"));
+    let handler = "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n";
+    let section = format!("{handler}[app_hosting]\nkubelet = false\ndevice_files = [{devices:?}]\n");
+    std::fs::write(&options, section).unwrap();
+    let two = "type: Management, management: {dhcp: true}, virtualPortGroup: {dhcp: true}";
+    let account = "address: r1, username: admin, password: hunter2";
+    for (device, expected) in [
+        (format!("device: {{driver: XE, {account}, xe: {{}}}}"), None),
+        (format!("device: {{driver: XR, {account}}}"), Some("device `cisco-vk-r1`: ")),
+        (format!("device: {{driver: XE, {account}}}"), Some("xe: required")),
+        (
+            format!("device: {{driver: XE, {account}, xe: {{networking: {{interface: {{{two}}}}}}}}}"),
+            Some("xe.networking.interface"),
+        ),
+        (format!("device: {{driver: XE, {account}, port: 0, xe: {{}}}}"), Some("port: must be 1 to 65535")),
+        (
+            format!(
+                "device: {{driver: XE, {account}, tls: {{enabled: false, certificateSha256: a}}, xe: {{}}}}"
+            ),
+            Some("tls.enabled: "),
+        ),
+        (
+            format!("device: {{driver: XE, {account}, tls: {{caFile: /nowhere.pem}}, xe: {{}}}}"),
+            Some("tls.caFile: "),
+        ),
+        ("# none yet".to_owned(), Some("it has neither `device:` nor `devices:`")),
+    ] {
+        std::fs::write(&devices, &device).unwrap();
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_staffetta"));
+        let output = check.args(["config", "check", "--config"]).arg(&options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), expected.is_none(), "{device}: {said}");
+        assert!(said.contains(expected.unwrap_or_default()) && !said.contains("hunter2"), "{device}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Machines in memory: what stands behind the nodes of these tests.
+//! In-memory devices behind the virtual nodes of these tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Guarantees of virtual nodes, through the whole controller and an API server, on machines that the test controls.
+//! The guarantees of virtual nodes, through the whole controller and an API server, on in-memory devices that the test controls.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Nodes: their objects, their leases, their coming and going.
+//! Nodes: their objects, their leases, and their creation and removal.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};

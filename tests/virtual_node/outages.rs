@@ -1,4 +1,4 @@
-//! Machines that cannot be reached, hang, refuse or forget.
+//! Devices that cannot be reached, hang, reject requests or lose their state.
 
 use std::time::Duration;
 

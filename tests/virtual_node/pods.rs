@@ -1,4 +1,4 @@
-//! Pods: how they run, change and end.
+//! Pods: their start, their changes and their end.
 
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
@@ -237,7 +237,7 @@ async fn what_a_machine_cannot_do_is_told_at_the_pod() {
     let pod = world.pod_in("web", "Pending").await;
     let container = &pod.status.unwrap().container_statuses.unwrap()[0];
     let waiting = container.state.as_ref().unwrap().waiting.as_ref().unwrap();
-    assert_eq!(waiting.reason.as_deref(), Some("Unsupported"));
+    assert_eq!(waiting.reason.as_deref(), Some("CreateContainerConfigError"));
     world.delete("web").await;
     world.until_pod_is_gone("web").await;
     controller.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! A world for one test: an API server, machines, and a controller that keeps them as nodes.
+//! The environment of one test: an API server, in-memory devices, and a controller that represents the devices as nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,10 @@ impl World {
         let schema = FileSchema::assemble(registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("{}{OPTIONS}", self.options)).unwrap();
-        Configuration::load(&schema, Some(file.path()), []).unwrap()
+        let is_named = self.options.contains("cluster_id");
+        let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into());
+        let variables = (!is_named).then_some(cluster_id);
+        Configuration::load(&schema, Some(file.path()), variables).unwrap()
     }
 
     fn registry(&self) -> Registry {

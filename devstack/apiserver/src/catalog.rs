@@ -1,4 +1,4 @@
-//! The resources that are served at this moment.
+//! The catalog of the resources that the server serves now: built-in ones and those of `CustomResourceDefinition`s.
 
 use std::sync::Arc;
 

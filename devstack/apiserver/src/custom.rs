@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition`s: the rows that a user adds to the table.
+//! `CustomResourceDefinition`s, which add resources to the table at run time.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,4 @@
-//! Validation of Events. The rules of events.k8s.io are stricter than those of core/v1: there, recorded fields are
-//! immutable.
+//! Validation of Events. The rules of events.k8s.io are stricter than those of core/v1: recorded fields are immutable there.
 
 use serde_json::Value;
 

@@ -1,15 +1,14 @@
-//! A Kubernetes API server in one process, for those who have no cluster at hand.
+//! A Kubernetes API server in one process, for use without a cluster.
 //!
-//! It serves what the product, its tests and the everyday verbs of kubectl ask of a cluster, over plain HTTP on
-//! loopback, and answers as a real server does: the same API tests run against both. It is no real server: it keeps
-//! nothing on disk, knows no users, does not validate unknown fields, and runs no controllers but those without which
-//! a DELETE is not complete (content of namespaces, dependents of owners, objects of definitions).
+//! It serves the requests that the product, its tests and everyday kubectl commands send, over plain HTTP on loopback, and
+//! responds as a real server does: the same API tests run against both. It is not a real server: it stores nothing on disk, has
+//! no users, does not validate unknown fields, and runs no controllers except those that complete a deletion (of the content of
+//! namespaces, the dependents of owners, and the objects of definitions).
 //!
-//! A map of the inside, from pure to wet: `table` has a row a resource; `store` keeps the objects and the log of
-//! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate`,
-//! `rules` and `event`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
-//! thin shell. `front` stands before all of that, breaks it on purpose and keeps the record of requests; `proxy` puts the
-//! same front before a real API server.
+//! The modules: `table` describes the resources; `store` holds the objects and the log of events; `engine` executes requests,
+//! with `patch`, `selector`, `defaults`, `validate`, `rules` and `event`; `watch` reads the log; `views`, `discovery` and
+//! `openapi` show the contents; `http` connects them to the network. `front` comes before all of these: it injects faults and
+//! records requests. `proxy` puts the same front before a real API server.
 
 mod catalog;
 mod custom;

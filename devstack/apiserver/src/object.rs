@@ -1,4 +1,4 @@
-//! Metadata of objects: name, version, owners. Objects are plain JSON.
+//! The metadata of objects, which are plain JSON: name, version, owners.
 
 use std::sync::Arc;
 

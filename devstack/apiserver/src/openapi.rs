@@ -1,5 +1,5 @@
-//! As much of `OpenAPI` v3 as kubectl needs to trust the server with the validation of fields. No schemas of built-in
-//! kinds: where it finds none, kubectl patches by the types it knows itself.
+//! The part of `OpenAPI` v3 that kubectl needs in order to let the server validate fields. There are no schemas of built-in
+//! kinds: without them, kubectl creates patches by its own types.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Random names and uids, from the randomness that the standard library gives its hash maps.
+//! Random names and UIDs, derived from the random seed of the standard library's hash maps.
 
 use std::hash::{BuildHasher, RandomState};
 

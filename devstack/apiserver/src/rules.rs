@@ -1,4 +1,4 @@
-//! Validation of single kinds, as far as the product and its users need it.
+//! Validation rules of individual kinds, as far as the product and its users need them.
 
 use serde_json::Value;
 

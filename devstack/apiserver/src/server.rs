@@ -1,4 +1,4 @@
-//! The server as its users hold it: started, asked for its address, stopped.
+//! The public handle of the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -36,51 +36,51 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server with an empty cluster on the present tokio runtime.
+    /// Starts a server with an empty cluster on the current tokio runtime.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     pub async fn start(options: Options) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(options.event_log, options.bookmark_interval));
         let embedded = Arc::new(Embedded(Arc::clone(&shared)));
         Ok(Self { shared, serving: Serving::start(options.listen, embedded).await? })
     }
 
-    /// The address: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the server: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         self.serving.url()
     }
 
-    /// A kubeconfig (YAML) whose only context is this server.
+    /// Returns a kubeconfig (YAML) whose only context is this server.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.serving.kubeconfig()
     }
 
-    /// The handle of the injected faults.
+    /// Returns the handle that injects faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.serving.faults()
     }
 
-    /// Forgets all events: who asks for what happened before now gets 410.
+    /// Drops all events so far: a watch or a list from an earlier revision gets 410.
     pub fn trim_event_log(&self) {
         self.shared.with(|cluster| cluster.store.trim());
     }
 
-    /// The requests for resources so far, oldest first.
+    /// Returns the recorded requests for resources, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.serving.requests()
     }
 
-    /// Forgets the requests so far.
+    /// Deletes the record of requests.
     pub fn clear_requests(&self) {
         self.serving.clear_requests();
     }
 
-    /// Ends the server: nothing is listened to any more, all connections are cut.
+    /// Stops the server: it no longer listens, and all connections are cut.
     pub async fn stop(self) {
         self.serving.stop().await;
     }

@@ -1,4 +1,4 @@
-//! The answers that are not objects: `metav1.Status`, with the reasons, codes and causes of a real server.
+//! Responses that are not objects: `metav1.Status`, with the reasons, codes and causes of a real server.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! The table: one row a resource. Every other module is generic over it.
+//! The table of resources, with one row for each resource. All other modules are generic over it.
 
 use std::sync::Arc;
 

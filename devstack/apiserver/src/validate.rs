@@ -1,4 +1,4 @@
-//! The rules of metadata that hold for every kind.
+//! The validation rules of metadata, which apply to every kind.
 
 use serde_json::Value;
 

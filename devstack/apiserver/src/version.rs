@@ -1,4 +1,4 @@
-//! One object, several versions: what is stored once can be read and written as another group or version.
+//! API versions: an object that is stored once can be read and written as another group or version.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A watch: the log read forward from a revision, through a selector. No I/O.
+//! A watch, which reads the log forward from a revision and applies a selector. No I/O.
 
 use std::sync::Arc;
 

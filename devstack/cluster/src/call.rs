@@ -1,4 +1,4 @@
-//! API requests of a controller as data: decided here, sent by the [shell](crate::shell).
+//! API requests of a controller as data: a controller decides them, and the [shell](crate::shell) sends them.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};

@@ -15,7 +15,7 @@ use crate::shell::{self, Plan};
 use crate::view::{Changes, View};
 use crate::{deployments, endpoints, nodes, replicasets, scheduler};
 
-/// The running controllers of a cluster. They end when this is dropped.
+/// The running controllers of a cluster. They end when this value is dropped.
 ///
 /// ```no_run
 /// use staffetta_cluster::{Cluster, Options};
@@ -34,7 +34,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the controllers. A server that does not answer yet is waited for.
+    /// Starts the controllers. They wait for a server that does not respond yet.
     pub fn start(client: Client, options: Options) -> Self {
         let mut cluster = Self { client, options, tasks: JoinSet::new() };
         let pods: View<Pod> = View::start(Api::all(cluster.client.clone()), &mut cluster.tasks);

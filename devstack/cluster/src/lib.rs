@@ -1,20 +1,20 @@
-//! Just enough of a cluster's controllers for a demonstration and for end-to-end tests.
+//! The controllers of a Kubernetes cluster, reduced to the needs of a demonstration and of end-to-end tests.
 //!
-//! An API server alone keeps objects; it takes these to make them live. They are a plain client of the API and run
-//! against any server. What they leave out is left out on purpose: this is no Kubernetes.
+//! An API server alone only stores objects; these controllers act on them. They are plain clients of the API and run against any
+//! server. They omit features on purpose and do not replace Kubernetes.
 //!
 //! | module | from | to |
 //! |---|---|---|
-//! | [`deployments`] | Deployment | `ReplicaSets`, its status, the rolling update |
-//! | [`replicasets`] | `ReplicaSet` | Pods, its status |
-//! | [`scheduler`] | Pod | its node, through the binding subresource |
-//! | [`kubelet`] | Pod | Running as soon as it has an address; gone when it is to be deleted |
-//! | [`endpoints`] | Service, Pods | `EndpointSlices` and Endpoints |
-//! | [`nodes`] | nothing | Nodes, Ready and with a lease |
+//! | `deployments` | Deployment | `ReplicaSets`, its status, the rolling update |
+//! | `replicasets` | `ReplicaSet` | Pods, its status |
+//! | `scheduler` | Pod | its node, through the binding subresource |
+//! | `kubelet` | Pod | Running as soon as it has an address; gone when it is to be deleted |
+//! | `endpoints` | Service, Pods | `EndpointSlices` and Endpoints |
+//! | `nodes` | nothing | Nodes, Ready and with a lease |
 //!
-//! Each is level-triggered: a pure function looks at all there is and says which [calls](call) are due; the
-//! [shell](shell) makes them and asks again when something has changed. Nothing is kept but [views](view) of the API.
-//! What a garbage collector does (the dependents of an owner, the content of a namespace) is the server's own work.
+//! Each controller is level-triggered: a pure function reads all objects and returns the calls that are due. The
+//! module `shell` sends them and runs the function again when something has changed. The only state are caches of the
+//! API. Garbage collection (the dependents of an owner, the content of a namespace) is the work of the server.
 
 mod call;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Names that follow from what they name, so that a late view cannot make a thing twice.
+//! Names that are derived from the properties of the named object, so that an outdated cache cannot create an object twice.
 
 use std::hash::{Hash, Hasher};
 

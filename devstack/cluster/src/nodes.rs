@@ -1,4 +1,4 @@
-//! Nodes without machines: they are there, Ready, and their leases are renewed.
+//! Nodes without machines: their objects are Ready, and their leases are renewed.
 
 use std::net::IpAddr;
 use std::sync::Arc;

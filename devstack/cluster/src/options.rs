@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Options of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The prefix of the nodes' names. They carry it as the label `staffetta.dev/cluster` too, so that pods can ask for
-    /// these nodes where there are others.
+    /// The prefix of the nodes' names. It is also the value of their label `staffetta.dev/cluster`, by which pods can select
+    /// these nodes in a cluster with others.
     pub name: String,
     /// The number of nodes, at most 250.
     pub nodes: u8,
@@ -23,16 +23,16 @@ pub struct Options {
 pub enum Parts {
     /// All of them.
     All,
-    /// The nodes and their kubelets: for a server beside which the real controllers and scheduler run.
+    /// The nodes and their kubelets, for a server with real controllers and a real scheduler.
     Nodes,
 }
 
 /// The condition for a pod to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodStart {
-    /// Its annotation `openstack.org/kuryr-vif` shows an active VIF; the pod gets its addresses.
+    /// The pod's annotation `openstack.org/kuryr-vif` contains an active VIF. The pod gets the addresses of the VIF.
     WithVif,
-    /// As soon as it has a node, with a made-up address out of `10.244.0.0/16`.
+    /// The pod has a node. It gets an invented address from `10.244.0.0/16`.
     AtOnce,
 }
 

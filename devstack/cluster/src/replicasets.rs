@@ -1,4 +1,4 @@
-//! A `ReplicaSet` has as many pods as it wants.
+//! The controller of `ReplicaSet`s: it creates and deletes pods until their number is the wanted one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! A pod without a node gets one: of those that are ready, that it asks for and whose taints it tolerates, the one with the
-//! fewest pods.
+//! The scheduler: it binds a pod without a node to the node with the fewest pods, of those that are ready, that the pod selects,
+//! and whose taints it tolerates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

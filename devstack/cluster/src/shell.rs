@@ -1,4 +1,4 @@
-//! The thin shell around each controller: asks what is due, does it, waits for a change.
+//! The shell that runs each controller: it computes the due calls, sends them, and waits for a change.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Objects for tests, out of JSON.
+//! Objects for tests, parsed from JSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A cache of one kind, fed by a watch.
+//! A cache of the objects of one kind, updated by a watch.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The annotation `openstack.org/kuryr-vif` as a machine that binds interfaces reads it.
+//! The annotation `openstack.org/kuryr-vif`, as read by the node that binds the interface.
 
 use std::net::IpAddr;
 

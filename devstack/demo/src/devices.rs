@@ -1,4 +1,4 @@
-//! Two simulated routers that host pods.
+//! Two simulated routers that host pods, as the devices of virtual nodes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -68,6 +68,6 @@ impl Devices {
 fn describe(device: &Device) -> serde_json::Value {
     json!({ "name": device.name(), "device": {
         "driver": "XE", "address": device.address().ip(), "port": device.address().port(),
-        "username": "admin", "password": "cisco-123", "xe": {},
+        "username": "admin", "password": "cisco-123", "tls": { "enabled": false }, "xe": {},
     } })
 }

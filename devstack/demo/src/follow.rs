@@ -1,4 +1,4 @@
-//! Watches what happens, tells it, and wakes the judge.
+//! Watches the objects of the demo, reports their changes, and triggers the checks.
 
 use std::fmt::Debug;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Turns watch events into lines of news. Pure.
+//! Converts watch events to messages for the user. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The file by which kubectl finds the API server.
+//! The kubeconfig file with which kubectl connects to the API server.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

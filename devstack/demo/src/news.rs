@@ -1,4 +1,4 @@
-//! News for the user.
+//! Messages for the user of the demo.
 
 use std::time::Duration;
 

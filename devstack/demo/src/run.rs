@@ -1,4 +1,4 @@
-//! From the command line to the exit code.
+//! Runs the demo, and returns the exit code.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

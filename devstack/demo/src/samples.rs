@@ -1,4 +1,4 @@
-//! The sample workloads, as anybody would write them.
+//! The sample workloads of the demo.
 
 use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;

@@ -1,4 +1,4 @@
-//! Shows the news: on a terminal in a table, elsewhere a line each.
+//! Shows the messages: in a table on a terminal, otherwise line by line.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! Rows of cells as lines whose columns stand below each other. Pure.
+//! Formats rows of cells as lines with aligned columns. Pure.
 
 use std::time::Duration;
 

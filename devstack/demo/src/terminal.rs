@@ -1,4 +1,4 @@
-//! The news on a terminal: a table that is brought up to date in its place. Pure.
+//! The messages on a terminal: a table that is updated in place. Pure.
 
 use crate::news::{Happening, News};
 use crate::table::{duration, lines};

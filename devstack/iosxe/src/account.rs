@@ -1,4 +1,4 @@
-//! Basic authentication (RFC 7617) with an account lock after too many wrong passwords. Pure.
+//! Basic authentication (RFC 7617), with an account that is locked after too many wrong passwords. Pure.
 
 use std::time::{Duration, Instant};
 

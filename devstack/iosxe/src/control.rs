@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{Fault, Install, Kept, Requests};
 use crate::milliseconds::Milliseconds;
 
-/// A device and where it is.
+/// A device and its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAddress {
-    /// Its host name.
+    /// The host name of the device.
     pub name: String,
-    /// `http://ADDRESS:PORT`, or `https://`.
+    /// The URL of the device: `http://ADDRESS:PORT` or `https://ADDRESS:PORT`.
     pub url: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Injection {
     /// The requests that the fault applies to.
     #[serde(default)]
     pub requests: Requests,
-    /// The number of requests.
+    /// The number of requests to which the fault applies.
     pub times: usize,
     /// The fault.
     pub fault: Fault,
@@ -42,13 +42,13 @@ pub struct PlannedInstalls {
     pub install: Install,
 }
 
-/// A device goes down and comes up again.
+/// A reboot of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboot {
     /// The state that survives the reboot.
     pub kept: Kept,
-    /// The time for which it is down. In JSON, whole milliseconds.
+    /// The time for which the device cannot be reached. In JSON, whole milliseconds.
     #[serde(with = "Milliseconds", rename = "down_ms")]
     pub down: Duration,
 }

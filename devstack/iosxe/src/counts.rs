@@ -7,18 +7,19 @@ use serde::{Deserialize, Serialize};
 /// The number of requests by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// All requests.
+    /// The number of all requests.
     pub requests: u64,
     /// The number of requests by target: `GET app-hosting-oper-data`, `POST apps`, `install` ...
     pub by_kind: BTreeMap<String, u64>,
-    /// By the status of the answer. What a fault has answered, or left without an answer, is not in it.
+    /// The number of requests by the HTTP status of the response. Responses of injected faults are not counted, nor are requests
+    /// without a response.
     pub by_status: BTreeMap<u16, u64>,
     /// The number of connections.
     pub connections: u64,
 }
 
 impl Counts {
-    /// The number of requests of this kind.
+    /// Returns the number of requests of this kind.
     pub fn of(&self, kind: &str) -> u64 {
         self.by_kind.get(kind).copied().unwrap_or_default()
     }

@@ -7,88 +7,89 @@ use serde_json::Value;
 
 use crate::milliseconds::Milliseconds;
 
-/// The fate of a request.
+/// A fault of a request: it changes the execution of the request, its response or its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// It is refused with this status and an error of this tag (RFC 8040, section 7), and nothing is done.
+    /// The request is rejected with this HTTP status and an error with this tag (RFC 8040, section 7), and is not executed.
     Refuse {
         /// The HTTP status.
         code: u16,
         /// The `error-tag`: `lock-denied`, `in-use`, `operation-failed` ...
         tag: String,
     },
-    /// It is answered with this, and nothing is done.
+    /// The request gets this response and is not executed.
     Answer {
         /// The HTTP status.
         code: u16,
         /// The body.
         body: String,
     },
-    /// It is done, after this time. In JSON, whole milliseconds.
+    /// The request is executed after this time. In JSON, whole milliseconds.
     #[serde(rename = "delay_ms")]
     Delay(#[serde(with = "Milliseconds")] Duration),
-    /// It is not done, and never answered.
+    /// The request is not executed, and gets no response.
     Hang,
-    /// It is not done, and the connection is closed.
+    /// The request is not executed, and its connection is closed.
     Cut,
-    /// It is done, and the connection is closed before the answer.
+    /// The request is executed, and its connection is closed before the response.
     CutAfter,
-    /// It is done, and the answer is no JSON.
+    /// The request is executed, but its response is not valid JSON.
     Garbage,
-    /// It is done, and what the answer says at this JSON pointer (RFC 6901) is another value. Where nothing stands there, the
-    /// answer stays as it is.
+    /// The request is executed, but the value at this JSON pointer (RFC 6901) in the response is replaced. If there is no such
+    /// value, the response stays unchanged.
     Replace {
-        /// The place in the body.
+        /// The place in the body of the response.
         pointer: String,
-        /// The value that replaces it.
+        /// The value to put there.
         value: Value,
     },
 }
 
-/// Selects the requests that a fault applies to. An absent criterion matches everything.
+/// A selector of the requests to which a fault applies. A request must match all criteria; an absent criterion matches
+/// everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Requests {
-    /// Only those of this method.
+    /// The HTTP method.
     pub method: Option<String>,
-    /// Only those whose path contains this.
+    /// A part of the path.
     pub path: Option<String>,
-    /// Only those of this operation: install, activate, start, stop, deactivate, uninstall of `app-hosting`, copy, delete.
+    /// The operation: install, activate, start, stop, deactivate or uninstall of `app-hosting`, copy, or delete.
     pub operation: Option<String>,
-    /// The number of matching requests that pass first.
+    /// The number of matching requests to which the fault does not apply yet.
     pub skip: usize,
 }
 
 impl Requests {
-    /// All requests.
+    /// Returns a selector of all requests.
     #[must_use]
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Only those of this method.
+    /// Selects only requests with this HTTP method.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = Some(method.into());
         self
     }
 
-    /// Only those whose path contains this.
+    /// Selects only requests whose path contains `part`.
     #[must_use]
     pub fn path(mut self, part: &str) -> Self {
         self.path = Some(part.into());
         self
     }
 
-    /// Only those of this operation.
+    /// Selects only requests for this operation.
     #[must_use]
     pub fn operation(mut self, operation: &str) -> Self {
         self.operation = Some(operation.into());
         self
     }
 
-    /// Only the ones after so many.
+    /// Excludes the first `count` matching requests.
     #[must_use]
     pub fn after(mut self, count: usize) -> Self {
         self.skip = count;
@@ -103,18 +104,18 @@ impl Requests {
     }
 }
 
-/// The behaviour of an install.
+/// The behaviour of an installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Install {
-    /// It is accepted, takes its time, and leaves nothing: no app, no notification.
+    /// The installation is accepted and takes its time, but has no result: neither an app nor a notification.
     FailsInSilence,
-    /// It leaves a notification with this message, and no app.
+    /// The installation fails with a notification that contains this message.
     Fails(String),
-    /// It takes this time, and succeeds. In JSON, whole milliseconds.
+    /// The installation takes this time and succeeds. In JSON, whole milliseconds.
     #[serde(rename = "takes_ms")]
     Takes(#[serde(with = "Milliseconds")] Duration),
-    /// It ends in the state ERROR, with a notification of this message.
+    /// The app ends in the state ERROR, with a notification that contains this message.
     Breaks(String),
 }
 
@@ -122,14 +123,14 @@ pub enum Install {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reachability {
-    /// It answers.
+    /// The device responds.
     #[default]
     Up,
     /// Connections are refused.
     Refuses,
-    /// Connections are made, and nothing is ever answered.
+    /// Connections are accepted, but no request gets a response.
     Hangs,
-    /// Connections are reset as soon as they are made.
+    /// Connections are reset as soon as they are established.
     Resets,
 }
 
@@ -137,10 +138,10 @@ pub enum Reachability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// Its apps and their configuration. Those that are to start by themselves do.
+    /// The apps and their configuration. Apps that are configured to start automatically do so.
     Apps,
     /// Only the configuration of the apps.
     Configuration,
-    /// Neither.
+    /// Neither apps nor configuration.
     Nothing,
 }

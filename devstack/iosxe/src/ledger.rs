@@ -1,18 +1,18 @@
-//! A ledger of what happened to the apps of a device, in order.
+//! The ledger of a device: the events of its apps, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Something that happened on a device.
+/// An event on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its place in the order, without gaps from 1 on.
+    /// The position of the event, from 1 on without gaps.
     pub number: u64,
     /// The time, by the clock of the device.
     pub at: Timestamp,
-    /// The app, or the file.
+    /// The name of the app or the file.
     pub app: String,
     /// The event.
     pub effect: Effect,
@@ -22,75 +22,66 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Its configuration was made.
+    /// The app was configured.
     Configured,
-    /// Its configuration was changed.
+    /// The configuration of the app was changed.
     Reconfigured,
-    /// Its configuration was removed.
+    /// The configuration of the app was removed.
     Unconfigured,
-    /// Its install has begun, from this package.
+    /// The installation of the app from this package has begun.
     InstallBegan(String),
-    /// It is DEPLOYED.
+    /// The app is DEPLOYED.
     Installed,
-    /// Its install has failed; without a reason, in silence.
+    /// The installation of the app has failed with this message; `None` if the device reported none.
     InstallFailed(Option<String>),
-    /// It is ACTIVATED.
+    /// The app is ACTIVATED.
     Activated,
-    /// It could not be activated.
+    /// The activation of the app failed, with this reason.
     ActivationFailed(String),
-    /// It is RUNNING.
+    /// The app is RUNNING.
     Started,
-    /// It runs with an address that another app has.
+    /// The app runs with this address, which another app has.
     AddressConflict(String),
-    /// It was stopped.
+    /// The app was stopped.
     Stopped,
-    /// It ended by itself.
+    /// The app ended by itself.
     Crashed,
-    /// It is DEPLOYED again.
+    /// The app is DEPLOYED again.
     Deactivated,
-    /// It is not installed any more.
+    /// The app is not installed any more.
     Uninstalled,
-    /// The device has lost it in a reboot.
+    /// The device lost the app in a reboot.
     Forgotten,
-    /// It was copied from there.
+    /// The file was copied from this URL.
     FileCopied(String),
-    /// It was deleted.
+    /// The file was deleted.
     FileDeleted,
-    /// An operation was refused: its name, and why; at the end `by its own start`, where the app had gone on by itself.
+    /// An operation was rejected: its name and the reason. The reason ends with `by its own start` if the app had started
+    /// automatically.
     Refused(String, String),
 }
 
-/// Everything that happened, oldest first.
-///
-/// ```
-/// use staffetta_iosxe_device::Ledger;
-///
-/// /// Whether nothing is left, and nothing was ever done twice or side by side.
-/// fn tidy(ledger: &Ledger) -> bool {
-///     ledger.standing().is_empty() && ledger.most_installs_at_once() <= 1 && ledger.refused().is_empty()
-/// }
-/// # assert!(tidy(&Ledger::default()));
-/// ```
+/// All events of a device, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger(Vec<Entry>);
 
 impl Ledger {
-    /// These entries, oldest first.
+    /// Creates a ledger from these entries, oldest first.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self(entries)
     }
 
-    /// The entries, oldest first.
+    /// Returns the entries, oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.0
     }
 
-    /// The events of one app, oldest first.
+    /// Returns the events of one app, oldest first.
     pub fn of<'a>(&'a self, app: &'a str) -> impl Iterator<Item = &'a Effect> {
         self.0.iter().filter(move |entry| entry.app == app).map(|entry| &entry.effect)
     }
 
-    /// The apps that are configured or installed.
+    /// Returns the apps that are configured or installed now.
     pub fn standing(&self) -> BTreeSet<&str> {
         let mut configured = BTreeSet::new();
         let mut installed = BTreeSet::new();
@@ -110,7 +101,7 @@ impl Ledger {
         configured.union(&installed).copied().collect()
     }
 
-    /// The number of installs begun, by app.
+    /// Returns the number of installations that have begun, by app.
     pub fn installs(&self) -> BTreeMap<&str, usize> {
         let mut installs = BTreeMap::new();
         for entry in &self.0 {
@@ -121,7 +112,7 @@ impl Ledger {
         installs
     }
 
-    /// The highest number of concurrent installs.
+    /// Returns the highest number of concurrent installations.
     pub fn most_installs_at_once(&self) -> usize {
         let mut working = BTreeSet::new();
         let mut most = 0;
@@ -138,7 +129,7 @@ impl Ledger {
         most
     }
 
-    /// The operations that were refused: the app, the operation, and why.
+    /// Returns the rejected operations: the app, the operation and the reason.
     pub fn refused(&self) -> Vec<(&str, &str, &str)> {
         let refused = self.0.iter().filter_map(|entry| match &entry.effect {
             Effect::Refused(operation, why) => Some((entry.app.as_str(), operation.as_str(), why.as_str())),
@@ -147,7 +138,7 @@ impl Ledger {
         refused.collect()
     }
 
-    /// The apps that ran with an address that another one had.
+    /// Returns the apps that ran with the address of another app.
     pub fn address_conflicts(&self) -> BTreeSet<&str> {
         let conflicts = self.0.iter().filter(|entry| matches!(entry.effect, Effect::AddressConflict(_)));
         conflicts.map(|entry| entry.app.as_str()).collect()

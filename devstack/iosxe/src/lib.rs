@@ -1,6 +1,6 @@
 //! Simulated IOS-XE devices that host applications (IOx) over RESTCONF, with the faults of real ones.
 //!
-//! A [`Site`] has a thread and a clock of its own, and any number of [`Device`]s. Configurations are checked against the YANG module,
+//! A [`Site`] has its own thread and clock, and any number of [`Device`]s. Configurations are checked against the YANG module,
 //! responses have the forms of the modules, and the [`Ledger`] of a device records what happened to each app.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! The device itself: its configuration, its apps, who may ask, and what is planned to go wrong. Pure: it is told the time.
+//! The state of a device: its configuration, its apps, its account, and its planned faults. Pure: the time is an argument.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -17,9 +17,7 @@ fn main() -> ExitCode {
         for options in arguments.devices() {
             site.device(options)?;
         }
-        writeln!(io::stdout(), "http://{}", site.control(arguments.control)?)?;
-        io::stdout().flush()?;
-        until_signalled()
+        serve_until_signalled(&format!("http://{}", site.control(arguments.control)?))
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -31,11 +29,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn until_signalled() -> io::Result<()> {
+/// Prints the URL, and waits for a signal. Whoever reads the URL may send the signal at once.
+fn serve_until_signalled(url: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        writeln!(io::stdout(), "{url}")?;
+        io::stdout().flush()?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -1,4 +1,4 @@
-//! A length of time in JSON: whole milliseconds.
+//! Durations in JSON, as whole milliseconds.
 
 use serde_with::{As, DurationMilliSeconds};
 

@@ -1,4 +1,4 @@
-//! Options of a device and of its answers.
+//! Options of a device and of its responses.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,9 +13,9 @@ use crate::milliseconds::Milliseconds;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Its host name; devices of one [`Site`](crate::Site) are told apart by it.
+    /// The host name, by which the devices of one [`Site`](crate::Site) are distinguished.
     pub name: String,
-    /// The listen address; port 0 chooses a free port, which stays the same over reboots.
+    /// The listen address. Port 0 chooses a free port, which the device keeps when it reboots.
     pub listen: SocketAddr,
     /// The use of TLS.
     pub tls: Tls,
@@ -23,42 +23,42 @@ pub struct Options {
     pub username: String,
     /// The user's password.
     pub password: String,
-    /// After so many wrong passwords in a row the account is locked; None: it never is.
+    /// The number of consecutive wrong passwords after which the account is locked; `None` for never.
     pub lock_after: Option<u32>,
     /// The duration of an account lock. In JSON, whole milliseconds.
     #[serde(with = "Milliseconds")]
     pub lock_time: Duration,
-    /// The root of the API, as `/.well-known/host-meta` tells it.
+    /// The root of the API, as in `/.well-known/host-meta`.
     pub api_root: String,
-    /// Variations of the answers between devices.
+    /// The variations of responses between devices.
     pub style: Style,
     /// The durations of state changes.
     pub times: Times,
-    /// Move an app whose configuration says `start: true` from DEPLOYED to RUNNING without an operation.
+    /// `true` if an app whose configuration contains `start: true` goes from DEPLOYED to RUNNING without an operation.
     pub auto_start: bool,
-    /// Install packages from URLs; otherwise such an install is refused, and the package must be copied to the device
-    /// first.
+    /// `true` if packages are installed from URLs. Otherwise such an installation is rejected, and the package must be copied to
+    /// the device first.
     pub installs_urls: bool,
-    /// The maximum number of concurrent installs; further ones fail without a message.
+    /// The maximum number of concurrent installations; further ones fail without a message.
     pub parallel_installs: usize,
-    /// The state of an app that was told to stop: ACTIVATED, or STOPPED.
+    /// The state of an app after the operation `stop`.
     pub stops_to: StopsTo,
-    /// Report the IPv4 address of an app in its operational data; otherwise it is `0.0.0.0`, and only the ARP table
-    /// has the address.
+    /// `true` if the operational data of an app contain its IPv4 address. Otherwise they contain `0.0.0.0`, and only the ARP
+    /// table has the address.
     pub reports_addresses: bool,
     /// The ARP list that is filled.
     pub arp_lists: ArpLists,
-    /// The DHCP pool of apps without a static address. Its first address is the gateway's.
+    /// The DHCP pool of apps without a static address. Its first address is the gateway.
     pub dhcp_pool: Ipv4Net,
     /// The resources that apps can reserve.
     pub resources: Resources,
-    /// The packages that can be installed; `None` for all with a readable location.
+    /// The packages that can be installed; `None` for all packages whose location can be parsed.
     pub packages: Option<BTreeSet<String>>,
-    /// The serial number of its chassis.
+    /// The serial number of the chassis.
     pub serial_number: String,
-    /// The part number of its chassis.
+    /// The part number of the chassis.
     pub part_number: String,
-    /// The version of its software, as in `Version 17.15.1a`.
+    /// The version of the software, as in `Version 17.15.1a`.
     pub version: String,
 }
 
@@ -91,47 +91,47 @@ impl Default for Options {
     }
 }
 
-/// The use of TLS. The certificate names the device and its address, and is signed by the site's own authority.
+/// The use of TLS. The certificate contains the name and the address of the device, and is signed by the site's own CA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tls {
-    /// It does not.
+    /// TLS is not used.
     #[default]
     Off,
-    /// It shows its certificate.
+    /// The device presents its certificate.
     Server,
-    /// And it asks clients for one that the site's authority has signed, beside the password.
+    /// The device presents its certificate, and requires a client certificate of the site's CA in addition to the password.
     Mutual,
 }
 
-/// Variations of the answers between devices.
+/// The variations of responses between devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Style {
-    /// The form of `error` in the body of a refusal.
+    /// The form of `error` in the body of a rejection.
     pub error: ErrorForm,
-    /// The answer of a GET of something empty.
+    /// The response to a GET of an empty resource.
     pub empty: Empty,
-    /// The answer of a DELETE of what is not there.
+    /// The response to a DELETE of a resource that does not exist.
     pub gone: Gone,
-    /// The answer of an operation that was accepted.
+    /// The response to an accepted operation.
     pub accepted: Accepted,
-    /// The top of an answer that `fields` reduced.
+    /// The top level of a response that `fields` reduced.
     pub narrowed: Narrowed,
 }
 
-/// The form of `error` in the body of a refusal.
+/// The form of `error` in the body of a rejection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorForm {
-    /// An array of errors, as RFC 8040 (section 7.1) has it.
+    /// An array of errors, according to RFC 8040 (section 7.1).
     #[default]
     Array,
-    /// The one error itself.
+    /// The error itself, without an array.
     Object,
 }
 
-/// The answer of a GET of something empty.
+/// The response to a GET of an empty resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Empty {
@@ -142,7 +142,7 @@ pub enum Empty {
     NotFound,
 }
 
-/// The answer of a DELETE of what is not there.
+/// The response to a DELETE of a resource that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gone {
@@ -153,7 +153,7 @@ pub enum Gone {
     DataMissing,
 }
 
-/// The answer of an operation that was accepted.
+/// The response to an accepted operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
@@ -164,18 +164,18 @@ pub enum Accepted {
     Result,
 }
 
-/// The top of an answer that `fields` reduced.
+/// The top level of a response that `fields` reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Narrowed {
     /// The requested resource, as without `fields`.
     #[default]
     Whole,
-    /// The one member that is left of it.
+    /// The only member of the requested resource that is left.
     Member,
 }
 
-/// The state of an app that was told to stop.
+/// The state of an app after the operation `stop`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopsTo {
@@ -203,34 +203,34 @@ pub enum ArpLists {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Times {
-    /// From the operation until the app is DEPLOYED.
+    /// The time from the operation `install` until the app is DEPLOYED.
     #[serde(with = "Milliseconds")]
     pub install: Duration,
-    /// Until it is ACTIVATED.
+    /// The time from the operation `activate` until the app is ACTIVATED.
     #[serde(with = "Milliseconds")]
     pub activate: Duration,
-    /// Until it is RUNNING.
+    /// The time from the operation `start` until the app is RUNNING.
     #[serde(with = "Milliseconds")]
     pub start: Duration,
-    /// From RUNNING until the app has an address, where that is not a static one.
+    /// The time from RUNNING until the app has an address, unless its address is static.
     #[serde(with = "Milliseconds")]
     pub address: Duration,
-    /// Until it is stopped.
+    /// The time from the operation `stop` until the app is stopped.
     #[serde(with = "Milliseconds")]
     pub stop: Duration,
-    /// Until it is DEPLOYED again.
+    /// The time from the operation `deactivate` until the app is DEPLOYED again.
     #[serde(with = "Milliseconds")]
     pub deactivate: Duration,
-    /// Until nothing is left of it but its configuration.
+    /// The time from the operation `uninstall` until only the configuration of the app is left.
     #[serde(with = "Milliseconds")]
     pub uninstall: Duration,
-    /// The duration of the operation `copy`, which is answered when it is complete.
+    /// The duration of the operation `copy`, whose response is sent at its end.
     #[serde(with = "Milliseconds")]
     pub copy: Duration,
 }
 
 impl Times {
-    /// Each change takes this long; an address is there at once.
+    /// Returns the times with `time` for each change, and no delay for addresses.
     pub fn each(time: Duration) -> Self {
         Self {
             install: time,
@@ -251,7 +251,7 @@ impl Default for Times {
     }
 }
 
-/// Resources that apps can reserve.
+/// The resources that apps can reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resources {

@@ -1,4 +1,4 @@
-//! The faults that wait for their requests.
+//! The injected faults that have not occurred yet.
 
 use crate::fault::{Fault, Requests};
 

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 /// An app that is configured, installed, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedApp {
-    /// Its name.
+    /// The name of the app.
     pub name: String,
-    /// `true` if it is configured.
+    /// `true` if the app is configured.
     pub configured: bool,
-    /// The package it was installed from, if it is installed.
+    /// The package from which the app was installed; `None` if it is not installed.
     pub package: Option<String>,
-    /// Its state, where it is installed.
+    /// The state of the app; `None` if it is not installed.
     pub state: Option<String>,
-    /// The lines of its options for docker.
+    /// The lines of its Docker run options.
     pub run_opts: Vec<String>,
-    /// Its address, where one is known.
+    /// The address of the app; `None` if it is not known.
     pub address: Option<Ipv4Addr>,
 }
 
 impl HostedApp {
-    /// The value of one of its labels: what follows `--label KEY=` on a line.
+    /// Returns the value of a label: the text after `--label KEY=` in a line of `run_opts`.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.run_opts
             .iter()
             .find_map(|line| line.strip_prefix("--label ")?.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Returns `true` if it is running.
+    /// Returns `true` if the app is running.
     pub fn runs(&self) -> bool {
         self.state.as_deref() == Some("RUNNING")
     }

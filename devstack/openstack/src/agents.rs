@@ -1,4 +1,4 @@
-//! The agents of the nodes, which here is told what to report.
+//! A stand-in for the agents of the nodes, which reports what a test orders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use http::{Method, StatusCode};
 
 use crate::api::Api;
 
-/// The stand-in for the agents. Neutron takes its reports as it takes theirs.
+/// A stand-in for the agents of all nodes. Neutron accepts its reports like those of real agents.
 #[derive(Clone)]
 pub struct Agents(pub(crate) Arc<Api>);
 
 impl Agents {
-    /// There is a node of this name. Its agent reports each port up so long after it was bound; without a delay, never
-    /// by itself. Of a node that is known, the delay changes.
+    /// Adds a node with this name. Its agent reports each port up after `delay` from the binding; without a delay, only on
+    /// [`up`](Self::up). For a known node, changes the delay.
     pub async fn node(&self, name: &str, delay: Option<Duration>) {
         let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", delay.as_millis()));
         assert!(self.put(&format!("host/{name}{delay}")).await);
     }
 
-    /// The agent of the port's node reports it up: Neutron makes it ACTIVE. False where it is bound to no node.
+    /// Reports a port up as the agent of its node: Neutron makes it ACTIVE. Returns `false` if the port is bound to no node.
     pub async fn up(&self, port: &str) -> bool {
         self.put(&format!("up/{port}")).await
     }
 
-    /// The agent of the port's node reports it down. False where it is bound to no node.
+    /// Reports a port down as the agent of its node. Returns `false` if the port is bound to no node.
     pub async fn down(&self, port: &str) -> bool {
         self.put(&format!("down/{port}")).await
     }

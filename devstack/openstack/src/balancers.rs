@@ -1,4 +1,4 @@
-//! The load balancers and floating IPs of a project, as Octavia and Neutron tell them.
+//! The load balancers and floating IPs of a project, read from Octavia and Neutron.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::tenant::Tenant;
 use crate::things::{Balancer, Subnet};
 
 impl Tenant {
-    /// All load balancers of the project, those that go too, by their names.
+    /// Returns all load balancers of the project, those being deleted included, sorted by name.
     pub async fn load_balancers(&self) -> Vec<Balancer> {
         let list = async |kind: &str| {
             let path = format!("{kind}?project_id={}", self.id);
@@ -54,7 +54,7 @@ impl Tenant {
         balancers
     }
 
-    /// The number of ACTIVE load balancers of the project, by one call.
+    /// Returns the number of ACTIVE load balancers of the project, by one request.
     pub async fn active_load_balancers(&self) -> usize {
         let path = format!("loadbalancers?project_id={}&provisioning_status=ACTIVE&fields=id", self.id);
         let answer = self.api.load_balancer(Method::GET, &path, None).await;
@@ -73,7 +73,7 @@ impl Tenant {
         members
     }
 
-    /// Changes or deletes something of Octavia outside, again as long as a load balancer is busy.
+    /// Changes or deletes a resource of Octavia, as another program would. Repeats the request while the load balancer is busy.
     pub async fn meddle(&self, method: Method, path: &str, body: Value) {
         for _ in 0..1200 {
             let body = Some(body.clone()).filter(|body| !body.is_null());
@@ -93,7 +93,7 @@ impl Tenant {
         self.api.load_balancer(Method::PUT, &format!("quotas/{}", self.id), Some(quota)).await;
     }
 
-    /// Makes an external network with a subnet, reachable from `inner`.
+    /// Creates an external network with a subnet, reachable from `inner`.
     pub async fn external(&self, prefix: &str, inner: &Subnet) -> Subnet {
         let create = async |kind: &str, fields: Value| {
             let body = json!({ kind: fields });
@@ -111,7 +111,7 @@ impl Tenant {
         Subnet { id, network }
     }
 
-    /// The floating IPs of the project: each address with the port to which it leads.
+    /// Returns the floating IPs of the project: each address, with the port with which it is associated.
     pub async fn floating_ips(&self) -> Vec<(String, Option<String>)> {
         let path = format!("floatingips?project_id={}", self.id);
         let answer = self.api.network(Method::GET, &path, None).await;

@@ -1,32 +1,32 @@
-//! The requests that the services counted themselves.
+//! The requests that the services counted.
 
 use serde::Deserialize;
 
 /// The number of requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Count {
-    /// The `User-Agent` of who asked.
+    /// The `User-Agent` header of the client.
     pub agent: String,
-    /// The id of the project for which was asked; empty where the service did not get so far as to know.
+    /// The id of the client's project; empty if the service rejected the request before it knew the project.
     pub project: String,
-    /// The method.
+    /// The HTTP method.
     pub method: String,
-    /// The path; ids in it are written as `*`: `/v2.0/ports/*`.
+    /// The path, with `*` in place of ids: `/v2.0/ports/*`.
     pub path: String,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub status: String,
     /// The number of requests.
     pub count: usize,
-    /// The number of resources created; one request may create many.
+    /// The number of created resources; one request may create several.
     pub made: usize,
 }
 
-/// All that a service was asked until a moment.
+/// All requests that a service has received so far.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(pub Vec<Count>);
 
 impl Calls {
-    /// The requests since `earlier`.
+    /// Returns the requests since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let what = |count: &Count| Count { count: 0, made: 0, ..count.clone() };
@@ -41,19 +41,19 @@ impl Calls {
         Self(later.filter(|count| count.count > 0).collect())
     }
 
-    /// The number of resources created by matching requests.
+    /// Returns the number of resources that matching requests created.
     #[must_use]
     pub fn made(&self, matches: impl Fn(&Count) -> bool) -> usize {
         self.0.iter().filter(|count| matches(count)).map(|count| count.made).sum()
     }
 
-    /// The number of matching requests.
+    /// Returns the number of matching requests.
     #[must_use]
     pub fn count(&self, matches: impl Fn(&Count) -> bool) -> usize {
         self.0.iter().filter(|count| matches(count)).map(|count| count.count).sum()
     }
 
-    /// The controller's requests for this project.
+    /// Returns the controller's requests for this project.
     #[must_use]
     pub fn of_controller(&self, project: &str) -> Self {
         let ours = |count: &&Count| count.project == project && count.agent.starts_with("staffetta/");

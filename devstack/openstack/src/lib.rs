@@ -1,11 +1,11 @@
-//! A real OpenStack as tests see it. `devstack/real/openstack` starts the services; here is what tests do with them.
+//! Access of tests to a real OpenStack. `devstack/real/openstack` starts the services; this crate contains the functions that
+//! tests use.
 //!
-//! A map: [`RealOpenStack`] finds or starts the services, stops and starts one of them, and counts what they were asked;
-//! [`Tenant`] is a project of a test's own with its networks, nodes and trunks, and the login of a controller that
-//! works in it; [`Agents`] report ports up as the nodes would; [`Gate`] is a way to the services on which calls are
-//! counted, held back, refused or lost.
+//! The types: [`RealOpenStack`] finds or starts the services, stops and starts one of them, and counts their requests; [`Tenant`]
+//! is a project of one test with its networks, nodes and trunks, and the credentials of a controller in it; [`Agents`] reports
+//! ports up as the nodes would; [`Gate`] is a reverse proxy that records requests and injects faults.
 //!
-//! It knows neither drivers nor handlers. What cannot go on fails the test: methods panic with what the service said.
+//! The crate does not depend on drivers or handlers. Methods panic with the message of the service if they fail.
 
 #![allow(clippy::missing_panics_doc, reason = "every method fails the test where it cannot go on")]
 

@@ -1,9 +1,9 @@
 //! The credentials of a controller.
 
-/// A user and a project, and where Keystone is.
+/// The credentials of a user in a project, with the address of Keystone.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// Keystone, with its version.
+    /// The URL of Keystone, with its version.
     pub auth_url: String,
     /// The user.
     pub username: String,
@@ -14,7 +14,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// A clouds.yaml with the one cloud `staffetta`.
+    /// Returns a clouds.yaml whose only cloud is `staffetta`.
     #[must_use]
     pub fn clouds(&self) -> String {
         let Self { auth_url, username, password, project } = self;

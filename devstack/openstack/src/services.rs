@@ -28,11 +28,11 @@ static TURN: RwLock<()> = RwLock::const_new(());
 /// A service that can be stopped and started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Identity.
+    /// Keystone: identity.
     Keystone,
-    /// Networks.
+    /// Neutron: networks.
     Neutron,
-    /// Load balancers.
+    /// Octavia: load balancers.
     Octavia,
     /// The database of all services.
     Database,
@@ -49,7 +49,7 @@ impl Service {
     }
 }
 
-/// Keystone, Neutron and Octavia on loopback. What this value has started ends with it.
+/// Keystone, Neutron and Octavia on loopback. Services that this value has started end when it is dropped.
 pub struct RealOpenStack {
     state: State,
     api: Arc<Api>,
@@ -70,17 +70,18 @@ enum Turn {
 }
 
 impl RealOpenStack {
-    /// The services that `devstack/real/test` or a developer has started, shared with other tests.
+    /// Returns the services that `devstack/real/test` or a developer has started, shared with other tests.
     pub async fn shared() -> Self {
         Self::at(&clouds(), Turn::Shared { _guard: TURN.read().await })
     }
 
-    /// The same services for this test alone: no other test of this process uses them meanwhile, so they may be stopped.
+    /// Returns the same services for this test alone: no other test of this process uses them at the same time, so they may be
+    /// stopped.
     pub async fn alone() -> Self {
         Self::at(&clouds(), Turn::Alone { _guard: TURN.write().await })
     }
 
-    /// Starts services of one's own, for a benchmark; programs that are missing are installed first. `flags` go to `up`.
+    /// Starts separate services, for a benchmark. Installs missing programs first. `flags` are passed to `up`.
     pub async fn launch(flags: &[&str]) -> Self {
         let state = tempfile::Builder::new().prefix("private.").tempdir().expect("a folder can be made");
         let state = State::Private(state);
@@ -95,40 +96,40 @@ impl RealOpenStack {
         Self { state: State::Shared(state.into()), api, turn }
     }
 
-    /// A project that nobody else uses, with a controller's user in it. It is left behind when the test ends.
+    /// Creates a project that no other test uses, with a user for a controller. It is not deleted when the test ends.
     pub async fn tenant(&self) -> Tenant {
         Tenant::new(Arc::clone(&self.api)).await
     }
 
-    /// The agents of all nodes.
+    /// Returns the stand-in for the agents of all nodes.
     #[must_use]
     pub fn agents(&self) -> Agents {
         Agents(Arc::clone(&self.api))
     }
 
-    /// The endpoint of Neutron, without a version.
+    /// Returns the endpoint of Neutron, without a version.
     #[must_use]
     pub fn neutron(&self) -> &str {
         &self.api.neutron
     }
 
-    /// The endpoint of Octavia, without a version.
+    /// Returns the endpoint of Octavia, without a version.
     #[must_use]
     pub fn octavia(&self) -> &str {
         &self.api.octavia
     }
 
-    /// A token of the administrator.
+    /// Returns a token of the administrator.
     pub async fn token(&self) -> String {
         self.api.token(None).await
     }
 
-    /// A way to the services that can be broken.
+    /// Starts a reverse proxy in front of the services, which injects faults.
     pub async fn gate(&self) -> Gate {
         Gate::open(&self.api).await
     }
 
-    /// All that a service was asked so far.
+    /// Returns all requests that a service has received so far.
     pub async fn calls(&self, service: Service) -> Calls {
         let url = match service {
             Service::Keystone => &self.api.keystone,
@@ -141,31 +142,31 @@ impl RealOpenStack {
         Calls(serde_json::from_value(answer).expect("it tells it in this form"))
     }
 
-    /// Makes a token worthless; see [`Gate::token`] for the one that a controller uses.
+    /// Revokes a token; see [`Gate::token`] for the token of a controller.
     pub async fn revoke(&self, token: &str) {
         self.api.revoke(token).await;
     }
 
-    /// Ends a service; what it stored stays.
+    /// Stops a service; its stored data is kept.
     pub async fn stop(&self, service: Service) {
         run(self.state.folder(), "down", &[service.name()]).await;
     }
 
-    /// Starts what does not run, at the address that it had, and returns when it answers.
+    /// Starts the stopped services at their previous addresses, and waits until they respond.
     pub async fn resume(&self) {
         self.resume_with(&[]).await;
     }
 
-    /// The same; `flags` go to `up`, and stay until others are given.
+    /// Starts the stopped services with other `flags` of `up`, which apply until other ones are given.
     pub async fn resume_with(&self, flags: &[&str]) {
         run(self.state.folder(), "up", flags).await;
     }
 
-    /// As long as the answer is kept, Octavia lacks a file without which no load balancer can be made: each that is asked for
-    /// ends in ERROR.
+    /// Hides a file that Octavia needs to create load balancers, until the result is dropped: each load balancer that is
+    /// requested meanwhile ends in ERROR.
     ///
     /// # Panics
-    /// Where the services do not keep it where the script puts it.
+    /// If the file is not where the script puts it.
     #[must_use]
     pub fn without_certificates(&self) -> Hidden {
         let file = self.state.folder().join("openstack/octavia/ca.crt");
@@ -174,12 +175,12 @@ impl RealOpenStack {
         Hidden { file, hidden }
     }
 
-    /// A region of the cloud that has nothing yet.
+    /// Creates a region of the cloud, without any service.
     pub async fn region(&self, name: &str) {
         self.api.identity(Method::POST, "regions", Some(json!({ "region": { "id": name } }))).await;
     }
 
-    /// Says in the catalogue that Neutron is in that region, too.
+    /// Adds Neutron to this region of the service catalogue, too.
     pub async fn move_into(&self, region: &str) {
         let found = self.api.identity(Method::GET, "services?type=network", None).await;
         let endpoint = json!({ "endpoint": { "service_id": found["services"][0]["id"], "interface": "public",
@@ -188,7 +189,7 @@ impl RealOpenStack {
     }
 }
 
-/// A file that is not where it belongs. It comes back when this is dropped.
+/// A file that is hidden from its service. It is restored when this value is dropped.
 pub struct Hidden {
     file: PathBuf,
     hidden: PathBuf,

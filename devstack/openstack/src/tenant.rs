@@ -1,4 +1,4 @@
-//! A project of a test's own.
+//! A project of one test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,8 @@ const ROLES: [&str; 3] = ["member", "service", "load-balancer_member"];
 /// The number of tenants created by this process.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
-/// A project that nobody else uses, and a user in it. Both, and what is in the project, stay when this is dropped.
+/// A project that no other test uses, and a user in it. The project, its contents and the user are not deleted when this value is
+/// dropped.
 pub struct Tenant {
     /// The id of the project.
     pub id: String,
@@ -48,13 +49,13 @@ impl Tenant {
         Self { id, user, name, api }
     }
 
-    /// The credentials of a controller in this project.
+    /// Returns the credentials of a controller in this project.
     #[must_use]
     pub fn login(&self) -> Login {
         self.login_at(&self.api.keystone)
     }
 
-    /// The same, by a way that can be broken.
+    /// Returns the same credentials with the address of `gate` in place of Keystone.
     #[must_use]
     pub fn login_through(&self, gate: &Gate) -> Login {
         self.login_at(&gate.keystone())
@@ -69,18 +70,18 @@ impl Tenant {
         }
     }
 
-    /// Logs in, to ask Neutron without a driver in between.
+    /// Logs in a user that sends requests to Neutron without a driver.
     pub async fn user(&self, login: &Login) -> User {
         User::log_in(login).await
     }
 
-    /// Gives the controller's user another password. All tokens of that user are worthless from now on.
+    /// Changes the password of the controller's user. All its tokens become invalid.
     pub async fn change_password(&self, password: &str) {
         let user = json!({ "user": { "password": password } });
         self.api.identity(Method::PATCH, &format!("users/{}", self.user), Some(user)).await;
     }
 
-    /// An application credential of the controller's user: its id and its secret.
+    /// Creates an application credential of the controller's user. Returns its id and its secret.
     pub async fn application_credential(&self) -> (String, String) {
         let token = self.api.token_of(&self.name).await;
         let body = json!({ "application_credential": { "name": self.name } });
@@ -90,21 +91,21 @@ impl Tenant {
         (id_of(made), made["secret"].as_str().expect("the secret is shown once").to_owned())
     }
 
-    /// The name of a node that no other test has.
+    /// Returns the name of a node that no other test uses.
     #[must_use]
     pub fn node_name(&self, name: &str) -> String {
         format!("{name}-{}", self.name)
     }
 
-    /// Makes a node, whose agent reports ports up so long after they were bound; without a delay, only when it is told
-    /// to. Answers its full name, see [`node_name`](Self::node_name).
+    /// Adds a node, whose agent reports ports up after `delay` from their binding; without a delay, only on
+    /// [`Agents::up`](crate::Agents::up). Returns its full name, see [`node_name`](Self::node_name).
     pub async fn node(&self, name: &str, delay: Option<Duration>) -> String {
         let name = self.node_name(name);
         Agents(Arc::clone(&self.api)).node(&name, delay).await;
         name
     }
 
-    /// Makes a network with a subnet: an IPv4 prefix, whose first address is the gateway's.
+    /// Creates a network with a subnet of this IPv4 prefix, whose first address is the gateway.
     pub async fn subnet(&self, prefix: &str) -> Subnet {
         let network = self.create("network", json!({ "name": "pods" })).await;
         let network = id_of(&network);
@@ -112,23 +113,23 @@ impl Tenant {
         Subnet { id: id_of(&self.create("subnet", subnet).await), network }
     }
 
-    /// Makes a security group.
+    /// Creates a security group, and returns its id.
     pub async fn security_group(&self, name: &str) -> String {
         id_of(&self.create("security_group", json!({ "name": name })).await)
     }
 
-    /// Makes a router.
+    /// Creates a router, and returns its id.
     pub async fn router(&self) -> String {
         id_of(&self.create("router", json!({ "name": "pods" })).await)
     }
 
-    /// Makes a pool of which subnets are taken, with prefixes of this length.
+    /// Creates a subnet pool for subnets with prefixes of this length, and returns its id.
     pub async fn subnet_pool(&self, prefix: &str, length: u8) -> String {
         let pool = json!({ "name": "namespaces", "prefixes": [prefix], "default_prefixlen": length });
         id_of(&self.create("subnetpool", pool).await)
     }
 
-    /// Gives a node a port of its own in `subnet`, with a trunk on it.
+    /// Creates a port for a node in `subnet`, with a trunk on it.
     pub async fn trunk(&self, node: &str, subnet: &Subnet) -> Trunk {
         let port =
             json!({ "name": node, "network_id": subnet.network, "fixed_ips": [{ "subnet_id": subnet.id }] });
@@ -140,7 +141,7 @@ impl Tenant {
         Trunk { id: trunk, port: port.id, address }
     }
 
-    /// The subports of a trunk: VLAN and id of the port.
+    /// Returns the subports of a trunk: the VLAN id and the id of the port.
     pub async fn subports(&self, trunk: &Trunk) -> Vec<(u64, String)> {
         let found = self.api.network(Method::GET, &format!("trunks/{}", trunk.id), None).await;
         let ports = found["trunk"]["sub_ports"].as_array().cloned().unwrap_or_default();
@@ -151,7 +152,7 @@ impl Tenant {
         ports.iter().map(subport).collect()
     }
 
-    /// Puts a port of somebody else on a trunk.
+    /// Adds a port with this VLAN id to a trunk, as another program would.
     pub async fn add_subport(&self, trunk: &Trunk, subnet: &Subnet, vlan: u64) {
         let port = self.create_port(subnet, json!({ "name": "foreign" })).await;
         let subport = json!({ "port_id": port.id, "segmentation_type": "vlan", "segmentation_id": vlan });
@@ -159,19 +160,19 @@ impl Tenant {
         self.api.network(Method::PUT, &format!("trunks/{}/add_subports", trunk.id), Some(body)).await;
     }
 
-    /// All ports of the project.
+    /// Returns all ports of the project.
     pub async fn ports(&self) -> Vec<Port> {
         self.list("ports", "").await
     }
 
-    /// The ports of the project in a network, without those of its routers.
+    /// Returns the ports of the project in a network, without those of its routers.
     pub async fn pod_ports(&self, network: &str) -> Vec<Port> {
         let mut ports: Vec<Port> = self.list("ports", &format!("&network_id={network}")).await;
         ports.retain(|port| !port.device_owner.starts_with("network:"));
         ports
     }
 
-    /// A port, if it exists.
+    /// Returns a port; `None` if it does not exist.
     pub async fn port(&self, id: &str) -> Option<Port> {
         let (status, answer) = self.api.try_network(Method::GET, &format!("ports/{id}"), None).await;
         (status != StatusCode::NOT_FOUND).then(|| {
@@ -180,12 +181,12 @@ impl Tenant {
         })
     }
 
-    /// Lists the resources of a kind, in Neutron's plural: `networks`, `subnets`, `security-groups` ...
+    /// Returns the resources of a kind, by its plural in the Neutron API: `networks`, `subnets`, `security-groups` ...
     pub async fn things(&self, kind: &str) -> Vec<Value> {
         self.list(kind, "").await
     }
 
-    /// Makes a port as somebody else would, with these fields beside the network.
+    /// Creates a port as another program would, with these fields in addition to the network.
     pub async fn create_port(&self, subnet: &Subnet, fields: Value) -> Port {
         let mut port = json!({ "network_id": subnet.network, "fixed_ips": [{ "subnet_id": subnet.id }] });
         if let (Value::Object(port), Value::Object(fields)) = (&mut port, fields) {
@@ -194,28 +195,28 @@ impl Tenant {
         typed(self.create("port", port).await)
     }
 
-    /// The status and the type of the error with which a port in `subnet` is refused.
+    /// Returns the status and the type of the error with which Neutron rejects a port in `subnet`.
     pub async fn refusal(&self, subnet: &Subnet) -> (StatusCode, String) {
         let port = json!({ "port": self.owned(json!({ "network_id": subnet.network })) });
         let (status, answer) = self.api.try_network(Method::POST, "ports", Some(port)).await;
         (status, answer["NeutronError"]["type"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Makes many ports in one call, as they are.
+    /// Creates several ports by one request, with exactly these fields.
     pub async fn create_ports(&self, ports: Vec<Value>) -> Vec<Port> {
         let ports: Vec<_> = ports.into_iter().map(|port| self.owned(port)).collect();
         let answer = self.api.network(Method::POST, "ports", Some(json!({ "ports": ports }))).await;
         typed(answer["ports"].clone())
     }
 
-    /// Changes a thing outside.
+    /// Changes a resource, as another program would.
     pub async fn update(&self, kind: &str, id: &str, fields: Value) {
         self.api
             .network(Method::PUT, &format!("{}s/{id}", dashed(kind)), Some(json!({ kind: fields })))
             .await;
     }
 
-    /// Deletes a thing outside, if it is there.
+    /// Deletes a resource if it exists, as another program would.
     pub async fn delete(&self, kind: &str, id: &str) {
         let path = format!("{}s/{id}", dashed(kind));
         let (status, answer) = self.api.try_network(Method::DELETE, &path, None).await;
@@ -229,7 +230,7 @@ impl Tenant {
             .await;
     }
 
-    /// Lets another project use a thing of this one: a `network`, a `security_group` ...
+    /// Lets another project use a resource of this project: a `network`, a `security_group` ...
     pub async fn share(&self, kind: &str, id: &str, with: &Self) {
         let policy = json!({ "object_type": kind, "object_id": id, "action": "access_as_shared", "target_tenant": with.id });
         let body = json!({ "rbac_policy": self.owned(policy) });

@@ -1,10 +1,10 @@
-//! The fields of Neutron's and Octavia's resources that tests read.
+//! The fields of resources of Neutron and Octavia that tests read.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// A port, as its administrator sees it.
+/// A port, as Neutron shows it to an administrator.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
     /// The id.
@@ -15,32 +15,32 @@ pub struct Port {
     pub status: String,
     /// The network.
     pub network_id: String,
-    /// The hardware address.
+    /// The MAC address.
     pub mac_address: String,
     /// The addresses.
     pub fixed_ips: Vec<FixedIp>,
-    /// The addresses that others may use on it.
+    /// The additional addresses that are allowed on the port.
     pub allowed_address_pairs: Vec<AddressPair>,
     /// The id of the device that uses it.
     pub device_id: String,
     /// The kind of device that uses it.
     pub device_owner: String,
-    /// A text for people.
+    /// The description.
     pub description: String,
     /// The tags.
     pub tags: Vec<String>,
     /// The security groups.
     pub security_groups: Vec<String>,
-    /// The node to which it is bound, or is to be.
+    /// The node to which the port is, or will be, bound.
     #[serde(rename = "binding:host_id")]
     pub host: String,
-    /// The binding: `ovs`, `unbound`, `binding_failed`.
+    /// The type of the binding: `ovs`, `unbound`, `binding_failed`.
     #[serde(rename = "binding:vif_type")]
     pub vif_type: String,
 }
 
 impl Port {
-    /// Its first address.
+    /// Returns the first address of the port.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.fixed_ips.first().map(|fixed| fixed.ip_address)
@@ -53,7 +53,7 @@ impl Port {
     }
 }
 
-/// A load balancer with the members of its pools, as its administrator sees it.
+/// A load balancer with the members of its pools, as Octavia shows it to an administrator.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     /// The id.
@@ -62,11 +62,11 @@ pub struct Balancer {
     pub name: String,
     /// `ACTIVE`, `PENDING_UPDATE`, `ERROR` ...
     pub status: String,
-    /// The port of its address.
+    /// The id of the port of its address.
     pub port: String,
     /// The listeners as `TCP:80`, sorted, each with its members as `10.0.0.1:8080`, sorted.
     pub listeners: Vec<(String, Vec<String>)>,
-    /// The pools.
+    /// The ids of its pools.
     pub pools: Vec<String>,
 }
 
@@ -79,12 +79,12 @@ pub struct FixedIp {
     pub ip_address: IpAddr,
 }
 
-/// An address that others may use on a port.
+/// An additional address that is allowed on a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct AddressPair {
     /// The address, or a prefix.
     pub ip_address: String,
-    /// The hardware address.
+    /// The MAC address.
     pub mac_address: String,
 }
 
@@ -97,7 +97,7 @@ pub struct Subnet {
     pub network: String,
 }
 
-/// A node's own port, whose VLANs are other ports.
+/// A trunk on the port of a node. Its VLANs are other ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trunk {
     /// The id of the trunk.

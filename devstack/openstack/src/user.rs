@@ -1,4 +1,4 @@
-//! Somebody who is logged in, and asks Neutron as a controller would, without a driver in between.
+//! A user who is logged in and sends requests to Neutron as a controller would, but without a driver.
 
 use http::{Method, StatusCode};
 use reqwest::Client;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::login::Login;
 
-/// A token, and the Neutron that its catalogue names.
+/// A user's token, and the endpoint of Neutron in the service catalogue.
 pub struct User {
     http: Client,
     neutron: String,
@@ -32,7 +32,7 @@ impl User {
         Self { http, neutron, token }
     }
 
-    /// The status and the body of whatever comes back; an error where nothing does.
+    /// Sends a request. Returns the status and the body of any response, or an error if there is none.
     pub async fn send(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! The error of a driver, in terms that a handler understands.
+//! The error of a driver, in terms that a handler can act on.
 
 mod causes;
 
@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::milliseconds;
 
-/// The error of a driver.
+/// The error of a call of a driver.
 ///
-/// It names the step that failed, gives the reason as one of a closed set of [`Reason`]s and keeps its source. It contains what
-/// the handler must know: whether the same call may succeed later, after how long, and whether the step may have taken effect
-/// all the same.
+/// It consists of the step that failed, a [`Reason`], and optional details and a source. A handler learns from it whether the
+/// same call may succeed later, after which delay, and whether the failed step may have taken effect.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,7 +28,8 @@ use crate::milliseconds;
 /// assert!(error.transient() && !error.ambiguous());
 /// ```
 ///
-/// In JSON, fields without a value are left out, and the source becomes the texts of its chain.
+/// In JSON, fields without a value are omitted, and the source is a list of the messages of its chain. Unknown fields are
+/// rejected.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverError {
@@ -37,7 +37,7 @@ pub struct DriverError {
     step: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// The delay, rounded up so that waiting that long is always long enough.
+    /// The delay in milliseconds, rounded up so that a caller never waits too short a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -48,33 +48,33 @@ pub struct DriverError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// The reason why a step failed, which determines if it may be repeated.
+/// The reason of a failure. It determines whether the call may be repeated: a transient failure may be, a final one may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The resource does not exist. Final.
     NotFound,
-    /// A quota is used up. It may be raised, or something may be released: transient.
+    /// A quota is exhausted. Transient: the quota may be raised, or resources may be released.
     Quota,
-    /// A subnet has no free address. Transient, for the same reason.
+    /// A subnet has no free address. Transient: addresses may be released.
     NoAddress,
-    /// The external system rejected the request: wrong credentials, a malformed request. Final.
+    /// The external system rejected the request, for example because of wrong credentials or a malformed request. Final.
     Refused,
-    /// The external system could not be reached, did not answer in time or failed. Transient.
+    /// The external system could not be reached, did not respond in time, or failed. Transient.
     Unavailable,
     /// The resource is in use or being changed at this moment. Transient.
     Conflict,
-    /// A prerequisite is being created. Not a failure; it takes moments: transient.
+    /// A prerequisite is still being created, which is not a failure. Transient; it usually takes only moments.
     Awaited,
-    /// The external system accepts only so many at a time, and nothing was requested yet. Not a failure; the delay depends on the
-    /// ones before it: transient.
+    /// The external system accepts only a limited number of requests at the same time, and nothing was requested yet. This is not
+    /// a failure. Transient; the delay depends on the number of earlier requests.
     Queued,
     /// The external system has no such function. Final.
     Unsupported,
 }
 
 impl Reason {
-    /// Returns the name, the text, and whether the same call may succeed when it is repeated.
+    /// Returns the name, the message, and `true` if the failure is transient.
     fn properties(self) -> (&'static str, &'static str, bool) {
         match self {
             Self::NotFound => ("ReferenceNotFound", "it does not exist", false),
@@ -94,7 +94,7 @@ impl Reason {
         self.properties().2
     }
 
-    /// Returns the reason in one word of CamelCase, for the Event on an object.
+    /// Returns the reason as one word in CamelCase, for the `reason` field of a Kubernetes Event.
     pub fn name(self) -> &'static str {
         self.properties().0
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Reason {
 }
 
 impl DriverError {
-    /// Creates an error of `step`, an imperative: `request a port`.
+    /// Creates an error of `step`, a phrase in the imperative: `request a port`.
     pub fn new(reason: Reason, step: impl Into<Cow<'static, str>>) -> Self {
         Self {
             reason,
@@ -120,46 +120,53 @@ impl DriverError {
         }
     }
 
-    /// Adds the message of the external system, or the resource and its fault.
+    /// Adds a detail: the message of the external system, or the name of the resource and its fault.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds the delay before the call is repeated, which replaces the back-off. It is rounded up to whole milliseconds.
+    /// Adds the delay before the call may be repeated, which the caller uses in place of its back-off. It is rounded up to whole
+    /// milliseconds.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.retry_after_ms = Some(milliseconds::of(delay));
         self
     }
 
-    /// Marks the error as [ambiguous](Self::ambiguous): the request was sent, and its answer got lost.
+    /// Marks the error as [ambiguous](Self::ambiguous): the request was sent, but its response was lost.
     #[must_use]
     pub fn maybe_applied(mut self) -> Self {
         self.ambiguous = true;
         self
     }
 
-    /// Clears [`ambiguous`](Self::ambiguous): the caller need not look for the effect, since another component does.
+    /// Clears [`ambiguous`](Self::ambiguous): the caller need not check whether the step took effect, because another component
+    /// does.
     #[must_use]
     pub fn unambiguous(mut self) -> Self {
         self.ambiguous = false;
         self
     }
 
-    /// Adds the id by which the log of the external system names the request.
+    /// Adds the id of the failed request, as it appears in the log of the external system.
     #[must_use]
     pub fn request_id(mut self, id: impl Into<String>) -> Self {
         self.request_id = Some(id.into());
         self
     }
 
-    /// Adds the cause.
+    /// Adds the underlying error as the source.
     #[must_use]
     pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
+    }
+
+    /// Returns `true` if the underlying error that [`because`](Self::because) added is of the type `E`.
+    pub fn is_because_of<E: Error + 'static>(&self) -> bool {
+        self.source.as_deref().is_some_and(<dyn Error + Send + Sync>::is::<E>)
     }
 
     /// Returns the reason of the failure.
@@ -172,13 +179,13 @@ impl DriverError {
         self.reason.transient()
     }
 
-    /// Returns the delay before the call is repeated, if the driver knows it.
+    /// Returns the delay before the call may be repeated; `None` if the driver does not know it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns `true` if the step may have taken effect. The caller then looks for the created resource by its ownership mark
-    /// before it repeats the call.
+    /// Returns `true` if the step may have taken effect. The caller must then search for the created resource by its ownership
+    /// mark before it repeats the call.
     pub fn ambiguous(&self) -> bool {
         self.ambiguous
     }
@@ -216,6 +223,7 @@ mod tests {
             "release a port: the external system is unavailable: HTTP 503 (it may have taken effect) (request req-7)"
         );
         assert_eq!(error.source().unwrap().to_string(), "broken pipe");
+        assert!(error.is_because_of::<std::io::Error>() && !error.is_because_of::<fmt::Error>());
         assert!(error.ambiguous() && error.transient());
     }
 

@@ -1,4 +1,5 @@
-//! Identifiers: a text each, distinguished by type, so that a subnet never passes for a network.
+//! Identifiers. Each kind is a string with a type of its own, so that the compiler rejects a subnet id in the place of a network
+//! id.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ macro_rules! identifiers {
         pub struct $name(String);
 
         impl $name {
-            /// The identifier as text.
+            /// Returns the identifier as a string.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -42,34 +43,35 @@ macro_rules! identifiers {
 }
 
 identifiers! {
-    /// The cluster whose mark is on everything that its drivers create, so that two clusters can share one cloud.
+    /// The id of this cluster. It is a part of the mark on all resources that the drivers create, so that two clusters can share
+    /// one cloud.
     ClusterId;
-    /// The purpose of a security group within its cluster: the same for the same purpose in every process.
+    /// The name of a security group's purpose within its cluster. Every process uses the same name for the same purpose.
     GroupName;
-    /// A listener of a load balancer.
+    /// The id of a listener of a load balancer.
     ListenerId;
-    /// A load balancer.
+    /// The id of a load balancer.
     LoadBalancerId;
-    /// A member of a load balancer's pool.
+    /// The id of a member of a load balancer's pool.
     MemberId;
-    /// A network of the cloud.
+    /// The id of a network of the cloud.
     NetworkId;
-    /// A pool of a load balancer.
+    /// The id of a pool of a load balancer.
     PoolId;
-    /// A port of the cloud.
+    /// The id of a port of the cloud.
     PortId;
-    /// A project (tenant) of the cloud.
+    /// The id of a project (tenant) of the cloud.
     ProjectId;
-    /// A public address of the cloud.
+    /// The id of a public address of the cloud (in OpenStack a floating IP).
     PublicIpId;
-    /// A security group of the cloud.
+    /// The id of a security group of the cloud.
     SecurityGroupId;
-    /// A rule of a security group of the cloud.
+    /// The id of a rule of a security group of the cloud.
     SecurityRuleId;
-    /// A subnet of the cloud.
+    /// The id of a subnet of the cloud.
     SubnetId;
     /// The UID of a Kubernetes object.
     Uid;
-    /// A VIF: the id of the port in the cloud.
+    /// The id of a VIF, which is the id of its port in the cloud.
     VifId;
 }

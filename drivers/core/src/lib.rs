@@ -1,8 +1,12 @@
 //! The contract of a staffetta driver: the driver traits with their types, and the warm pool.
 //!
 //! A driver manages resources of one cloud, device or other external system for the handlers. A handler holds a driver as
-//! `Arc<dyn Trait>` and does not know which one it is; a driver knows no handler. Every call does one thing and returns its
-//! result, or a [`DriverError`] that says if the call may be repeated.
+//! `Arc<dyn Trait>` and does not know its concrete type; a driver does not call handlers. Every call does one thing. It returns
+//! its result, or a [`DriverError`] that says whether the call may be repeated.
+//!
+//! A driver marks the resources that it creates with the ids of the cluster and of the Kubernetes object that owns them: see
+//! [`Owner`] and [`Owned`]. This ownership mark (in OpenStack a tag or a description) finds a resource again, even if the
+//! response to the request that created it was lost.
 //!
 //! | trait | purpose |
 //! |---|---|
@@ -19,7 +23,9 @@
 
 pub mod app_hosting;
 mod error;
+mod fence;
 mod id;
+mod listing_progress;
 mod load_balancer;
 pub mod milliseconds;
 mod namespace;
@@ -36,7 +42,9 @@ mod vif_pool;
 pub mod virtual_node;
 
 pub use error::*;
+pub use fence::*;
 pub use id::*;
+pub use listing_progress::*;
 pub use load_balancer::*;
 pub use namespace::*;
 pub use network::*;

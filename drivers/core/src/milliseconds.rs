@@ -1,5 +1,5 @@
-//! Durations in JSON, for `#[serde(with = "milliseconds")]`: whole milliseconds, rounded up so that waiting that long is
-//! always long enough.
+//! Durations as whole milliseconds in JSON, for `#[serde(with = "milliseconds")]`. They are rounded up, so that a caller that
+//! waits for the written time never waits too short.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const NANOSECONDS: u128 = 1_000_000;
 
-/// The milliseconds of `duration`, rounded up.
+/// Returns the milliseconds of `duration`, rounded up; `u64::MAX` if they exceed 64 bits.
 pub fn of(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(NANOSECONDS)).unwrap_or(u64::MAX)
 }
@@ -17,7 +17,7 @@ pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S:
     of(*duration).serialize(serializer)
 }
 
-/// Reads whole milliseconds.
+/// Deserializes a duration from whole milliseconds.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)
 }

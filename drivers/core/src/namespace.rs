@@ -8,10 +8,10 @@ use crate::error::DriverError;
 use crate::id::{NetworkId, ProjectId, SubnetId, Uid};
 use crate::owner::{Owned, Owner};
 
-/// Chooses the project of the resources of a namespace as a whole, such as its network.
+/// Chooses the cloud project of the resources that belong to a namespace as a whole, such as its network.
 ///
-/// The same namespace gets the same answer for as long as it lives.
-/// It changes nothing: a dry run calls it too.
+/// The result for a namespace never changes while the namespace exists. The call changes nothing in the cloud: a dry run calls it
+/// too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -31,54 +31,55 @@ use crate::owner::{Owned, Owner};
 /// ```
 #[async_trait]
 pub trait NamespaceProjectDriver: Send + Sync {
-    /// The project of `namespace`.
+    /// Returns the project of `namespace`.
     async fn project(&self, namespace: &Namespace) -> Result<ProjectId, DriverError>;
 }
 
-/// Observes all namespaces, for a driver that needs their properties without a call to the API server.
+/// Receives all namespaces, for a driver that needs their properties and does not call the API server itself.
 ///
-/// The handler that uses the driver feeds it from its watch of namespaces, with all existing ones before the first call of the
-/// driver. A method runs within the watch and must not block.
+/// The handler that uses the driver calls these methods from its watch of namespaces. All existing namespaces are recorded before
+/// the first call of the driver. The methods run within the watch and must not block.
 pub trait NamespaceObserver: Send + Sync {
-    /// Records a namespace that exists, in its current state.
+    /// Records the current state of a namespace: when it was created, when it changed, and at the start.
     fn present(&self, namespace: &Namespace);
 
-    /// Records that the namespace with that name and UID is gone. Another one with the name may exist.
+    /// Records that the namespace with this name and UID was deleted. A new namespace with the same name may exist already.
     fn gone(&self, name: &str, uid: &Uid);
 }
 
-/// The network of a namespace.
+/// The cloud network of a namespace. As JSON, it is the value of the annotation [`NAMESPACE_NETWORK`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceNetwork {
-    /// The network.
+    /// The id of the network.
     pub network: NetworkId,
-    /// The subnet in which the namespace's pods get their addresses.
+    /// The id of the subnet from which the pods of the namespace get their addresses.
     pub subnet: SubnetId,
 }
 
-/// The annotation of a namespace by which the driver of its pods' subnets knows its network: [`NamespaceNetwork`] as JSON.
+/// The name of the annotation of a namespace that contains its [`NamespaceNetwork`] as JSON. The driver that chooses the subnets
+/// of pods reads it.
 pub const NAMESPACE_NETWORK: &str = "staffetta.dev/namespace-network";
 
 impl NamespaceNetwork {
-    /// Parses the annotation.
+    /// Parses the value of the annotation. Fails if it is not the JSON of this type.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// The text of the annotation.
+    /// Returns the value of the annotation: this network as JSON.
     pub fn write(&self) -> String {
         serde_json::to_string(self).expect("two texts are plain data")
     }
 }
 
-/// Gives namespaces networks of their own, each with a subnet that is reached through a router.
+/// Manages a network for each namespace, with a subnet that is reached through a router.
 ///
 /// Guarantees of every implementation:
 ///
-/// * Every resource carries the mark of this cluster and of its owner from its creation, so that it is found even if the
-///   answer to the request was lost. The owner is a namespace: [`Owner::namespace`] is empty.
-/// * Both changes can be interrupted anywhere and made again, with the same result and nothing made twice. What failed
-///   half-way is found by its mark.
+/// * Every resource carries an ownership mark from its creation: the id of this cluster, and the owner. It is found by this mark
+///   even if the response to the request that created it was lost. The owner is a namespace, so [`Owner::namespace`] is empty.
+/// * [`ensure_network`](Self::ensure_network) and [`release_network`](Self::release_network) can be interrupted at any point and
+///   repeated, with the same result. Nothing is created twice: the repeated call finds the existing parts by their mark.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -104,18 +105,18 @@ impl NamespaceNetwork {
 /// ```
 #[async_trait]
 pub trait NamespaceSubnetDriver: Send + Sync {
-    /// The network of `owner`, which belongs to `project`: the one that is marked for it, with whatever it still lacks, or a
-    /// new one.
+    /// Returns the network of `owner` in `project`. It completes the network that is marked for `owner`, or creates a new one if
+    /// there is none.
     async fn ensure_network(
         &self,
         owner: &Owner,
         project: &ProjectId,
     ) -> Result<NamespaceNetwork, DriverError>;
 
-    /// Deletes all resources that are marked for `owner`, and those that this cluster left in its network. While the network is in
-    /// use, it fails with a [conflict](crate::Reason::Conflict).
+    /// Deletes all networks that are marked for `owner`, with their subnets, and the resources of this cluster that remain in
+    /// them. Fails with a [conflict](crate::Reason::Conflict) while a network is in use.
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
 
-    /// Lists the owners of the networks with the mark of this cluster, complete or not.
+    /// Lists the owners of the networks that carry this cluster's ownership mark, incomplete networks included.
     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError>;
 }

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{NetworkId, SubnetId};
 
-/// A network, as the machine that binds a VIF must know it.
+/// A cloud network, with the properties that a node needs to bind a VIF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The id.
     pub id: NetworkId,
     /// The name, for people.
     pub label: Option<String>,
-    /// The bridge by which the network is reached on a node.
+    /// The name of the bridge on a node that connects to the network; `None` if there is none.
     pub bridge: Option<String>,
-    /// The largest packet in bytes; none where the network does not say.
+    /// The MTU in bytes; `None` if the cloud does not report it.
     pub mtu: Option<u32>,
     /// `true` if the node must create the bridge.
     pub should_provide_bridge: bool,
@@ -25,7 +25,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of which only the id is known.
+    /// Creates a network of which only the id is known.
     pub fn new(id: NetworkId) -> Self {
         Self {
             id,
@@ -38,25 +38,25 @@ impl Network {
     }
 }
 
-/// A subnet with the network to which it belongs.
+/// A subnet and the network to which it belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The id.
     pub id: SubnetId,
     /// The network.
     pub network: Network,
-    /// The addresses.
+    /// The range of addresses.
     pub cidr: IpNet,
-    /// The address of the router.
+    /// The default gateway; `None` if the subnet has none.
     pub gateway: Option<IpAddr>,
-    /// The name servers.
+    /// The DNS servers.
     pub dns: Vec<IpAddr>,
-    /// Routes beside the default one.
+    /// The routes other than the default route.
     pub routes: Vec<Route>,
 }
 
 impl Subnet {
-    /// Combines the subnet with the addresses of a VIF.
+    /// Returns the subnet with the addresses that one VIF has in it.
     pub fn with_ips(&self, ips: Vec<IpAddr>) -> SubnetAddresses {
         SubnetAddresses {
             cidr: self.cidr,
@@ -68,26 +68,26 @@ impl Subnet {
     }
 }
 
-/// A subnet as one VIF sees it.
+/// A subnet, with the addresses that one VIF has in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetAddresses {
-    /// The addresses of the subnet.
+    /// The range of addresses of the subnet.
     pub cidr: IpNet,
-    /// The address of the router.
+    /// The default gateway; `None` if the subnet has none.
     pub gateway: Option<IpAddr>,
-    /// The name servers.
+    /// The DNS servers.
     pub dns: Vec<IpAddr>,
-    /// Routes beside the default one.
+    /// The routes other than the default route.
     pub routes: Vec<Route>,
     /// The addresses of the VIF.
     pub ips: Vec<IpAddr>,
 }
 
-/// A route of a subnet.
+/// A static route of a subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The destination.
+    /// The destination network.
     pub cidr: IpNet,
-    /// The next hop.
+    /// The address of the next hop.
     pub gateway: IpAddr,
 }

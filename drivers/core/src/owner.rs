@@ -1,4 +1,4 @@
-//! Ownership marks: the objects for which resources of the cloud were created.
+//! The owners of resources: the Kubernetes objects for which drivers created them.
 
 use std::fmt;
 
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Uid;
 
-/// The Kubernetes object for which a thing was made. Two owners are the same when their UIDs are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The Kubernetes object for which a resource was created. A driver records it in the ownership mark of the resource, in OpenStack
+/// a tag or a description. Two owners with the same UID are the same object. The default value has an empty UID and is no object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
-    /// The namespace.
+    /// The namespace; empty if the object is not in a namespace.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -19,7 +20,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner that `meta` is about.
+    /// Returns the owner with the namespace, name and UID in `meta`. A missing one is empty.
     pub fn of(meta: &ObjectMeta) -> Self {
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -35,11 +36,11 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A thing that carries this cluster's mark, with its owner.
+/// A resource that carries this cluster's ownership mark, with its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned<T> {
-    /// The owner; `None` for a pooled resource.
+    /// The owner in the mark; `None` if the mark names no owner, as on a pooled resource.
     pub owner: Option<Owner>,
-    /// The thing.
+    /// The resource.
     pub thing: T,
 }

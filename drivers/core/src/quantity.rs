@@ -1,6 +1,6 @@
 //! Quantities as Kubernetes writes them (`resource.Quantity`): `500m`, `1.5Gi`, `1e3`.
 
-/// An amount, exactly as a quantity says it. Two are equal that are the same amount, however each is written.
+/// The exact amount that a quantity states. Two amounts are equal if their values are equal, in whatever form they were written.
 ///
 /// ```
 /// use staffetta_driver::ExactQuantity;
@@ -11,16 +11,16 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactQuantity {
     negative: bool,
-    /// The digits without their factors of two and five; 0 for zero.
+    /// The digits without their factors two and five; 0 if the amount is zero.
     rest: u128,
-    /// The power of two, which is 0 for nothing.
+    /// The exponent of the factor two; 0 if the amount is zero.
     twos: i32,
-    /// The power of five, which is 0 for nothing.
+    /// The exponent of the factor five; 0 if the amount is zero.
     fives: i32,
 }
 
 impl ExactQuantity {
-    /// Parses a quantity; `None` if the text is not a quantity, or has more digits than 128 bits hold.
+    /// Parses a quantity. Returns `None` if the text is not a quantity, or has more digits than an integer of 128 bits holds.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(text) => (true, text),
@@ -42,7 +42,8 @@ impl ExactQuantity {
         Some(Self { negative, rest, twos, fives: decimal.checked_add(fives)? })
     }
 
-    /// Returns `factor` times the quantity, rounded up; `None` if that is negative or exceeds 64 bits.
+    /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative or the result exceeds 64
+    /// bits.
     pub fn times(self, factor: u64) -> Option<u64> {
         if self.negative {
             return None;
@@ -61,7 +62,7 @@ impl ExactQuantity {
     }
 }
 
-/// The number without all its factors `prime`, and how many those are.
+/// Divides `number` by `prime` as often as possible. Returns the quotient and the number of divisions.
 fn without(prime: u128, mut number: u128) -> (u128, i32) {
     let mut times = 0;
     while number.is_multiple_of(prime) {
@@ -71,13 +72,13 @@ fn without(prime: u128, mut number: u128) -> (u128, i32) {
     (number, times)
 }
 
-/// The multiplier and the divisor of a power, each `None` if it exceeds 128 bits.
+/// Returns `base` to the power of `exponent` as a multiplier and a divisor. Each is `None` if it exceeds 128 bits.
 fn power(base: u128, exponent: i32) -> (Option<u128>, Option<u128>) {
     let power = base.checked_pow(exponent.unsigned_abs());
     if exponent < 0 { (Some(1), power) } else { (power, Some(1)) }
 }
 
-/// The powers of two and of ten that a suffix stands for.
+/// Returns the exponents of two and of ten that a suffix stands for; `None` if the suffix is not known.
 fn exponents(suffix: &str) -> Option<(i32, i32)> {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

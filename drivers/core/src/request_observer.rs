@@ -1,29 +1,30 @@
-//! Observers of the requests of drivers.
+//! Observers of the requests that drivers send to their external systems.
 
 use std::time::Duration;
 
-/// Counts the requests of a driver to its external system. It must not block.
+/// Receives the outcome of each request that a driver sends to its external system, for metrics. It must not block.
 pub trait RequestObserver: Send + Sync {
-    /// A request of `service` by the HTTP `method` ended after `time`. Each attempt is a request of its own.
+    /// Records a request that ended. `service` is the API that received it, `method` the HTTP method, and `time` its duration.
+    /// Each retry counts as a request.
     fn ended(&self, service: &'static str, method: &'static str, outcome: RequestOutcome, time: Duration);
 }
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// It succeeded.
+    /// The request succeeded.
     Success,
-    /// The resource does not exist: 404.
+    /// The resource does not exist: HTTP status 404.
     NotFound,
-    /// The resource is in use or was changed meanwhile: 409, 412.
+    /// The resource is in use or was changed meanwhile: 409 or 412.
     Conflict,
-    /// It was refused: any other 4xx.
+    /// The request was rejected: any other 4xx.
     Refused,
-    /// There are too many requests: 429, 503.
+    /// The service received too many requests: 429 or 503.
     Throttled,
     /// The service failed: any other 5xx.
     Failed,
-    /// There was no answer, or the caller did not wait for it.
+    /// No response was received, or the caller stopped waiting for it.
     Unanswered,
 }
 
@@ -51,7 +52,7 @@ impl RequestOutcome {
         }
     }
 
-    /// Returns the name, as in the label of a metric.
+    /// Returns the value of the metric label that stands for this outcome.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -65,7 +66,7 @@ impl RequestOutcome {
     }
 }
 
-/// Ignores all requests.
+/// An observer that ignores all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoopRequestObserver;
 

@@ -1,4 +1,4 @@
-//! The VIF: a pod's interface in the external system, with all that a node needs to bind it.
+//! The VIF: the network interface of a pod in the external system, with all properties that a node needs to bind it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,121 +10,157 @@ use serde_json::{Map, Value};
 use crate::id::VifId;
 use crate::network::{Network, SubnetAddresses};
 
-/// A virtual interface. Its fields are those of the library `os_vif`, from which the machine that binds it reads them.
+/// A virtual interface: a port in the cloud, as a node must know it. The fields are those of the VIF objects of the Python
+/// library `os_vif`. Kuryr's CNI daemon on the node reads them from an annotation of the pod, and binds the interface to the pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vif {
-    /// The id of the port.
+    /// The id of the port in the cloud.
     pub id: VifId,
-    /// The hardware address.
+    /// The MAC address of the interface.
     pub address: MacAddress,
-    /// `true` if packets pass.
+    /// `true` if the port is active: its traffic is forwarded.
     pub active: bool,
-    /// The `os_vif` plug-in that binds it: `ovs`, `linux_bridge`, `noop` for nested ones.
+    /// The name of the `os_vif` plug-in that binds the interface: `ovs`, `linux_bridge`, or `noop` for the nested classes.
     pub plugin: String,
-    /// The class, which determines how it is bound.
+    /// The class, with the properties that only this class has.
     pub class: VifClass,
-    /// The network.
+    /// The network of the port.
     pub network: Network,
-    /// The subnets of that network in which it has addresses: at most one per address family.
+    /// The subnets of `network` in which the interface has addresses: at most one per address family.
     pub subnets: Vec<SubnetAddresses>,
-    /// `true` if the port's rules are enforced outside the pod.
+    /// `true` if the security groups of the port are enforced outside the pod.
     pub has_traffic_filtering: bool,
-    /// `true` if the interface outlives its unbinding.
+    /// `true` if the interface on the node is kept when it is unbound.
     pub preserve_on_delete: bool,
-    /// The properties of the port that the switch needs.
+    /// The properties of the port that the virtual switch of the node needs; `None` if the class needs none.
     pub port_profile: Option<PortProfile>,
 }
 
-/// The class of a VIF, which determines how it is bound: the classes of `os_vif` and of Kuryr.
+/// The class of a VIF, which determines the way in which a node binds it. The classes and their names are those of `os_vif` and,
+/// for nested pods, of Kuryr.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VifClass {
     /// `VIFOpenVSwitch`: a port of an Open vSwitch bridge.
     #[serde(rename = "open_vswitch")]
     OpenVSwitch {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
-        /// The bridge.
+        /// The name of the bridge.
         bridge_name: String,
     },
     /// `VIFBridge`: a port of a Linux bridge.
     Bridge {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
-        /// The bridge.
+        /// The name of the bridge.
         bridge_name: String,
     },
-    /// `VIFVHostUser`: a socket that a user-space switch serves.
+    /// `VIFVHostUser`: a vhost-user socket, served by a switch in user space.
     #[serde(rename = "vhost_user")]
     VHostUser {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
         /// The path of the socket.
         path: String,
-        /// The end that creates the socket: `client` or `server`.
+        /// The vhost-user mode: `client` or `server`. The server creates the socket.
         mode: String,
     },
-    /// `VIFVlanNested`: a VLAN of the node's own trunk port.
+    /// `VIFVlanNested`: a VLAN interface of a node that is a virtual machine, on the trunk port of the node.
     VlanNested {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
-        /// The VLAN, 1 to 4094.
+        /// The VLAN id, 1 to 4094.
         vlan_id: u16,
     },
-    /// `VIFMacvlanNested`: a macvlan interface on the node's own port.
+    /// `VIFMacvlanNested`: a macvlan interface of a node that is a virtual machine, on the port of the node.
     MacvlanNested {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
     },
-    /// `VIFDPDKNested`: a PCI device of the node that DPDK drives.
+    /// `VIFDPDKNested`: a PCI device of a node that is a virtual machine, driven by DPDK.
     DpdkNested {
-        /// The interface on the node.
+        /// The name of the interface on the node.
         vif_name: String,
         /// The address of the device on the PCI bus.
         pci_address: String,
-        /// The driver of the device.
+        /// The name of the device's driver.
         dev_driver: String,
     },
-    /// A class that this program does not know; it survives being read and written.
+    /// A class that this program does not know. It is kept unchanged when the VIF is read and written.
     Other {
-        /// The class.
+        /// The name of the class.
         name: String,
-        /// Its version.
+        /// The version of the class.
         version: String,
-        /// The fields that not every VIF has.
+        /// The fields of the class, without the fields that every VIF has.
         fields: Map<String, Value>,
     },
 }
 
-/// The properties of a port that the switch needs.
+/// The properties of a port that the virtual switch of the node needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortProfile {
-    /// `VIFPortProfileOpenVSwitch`.
+    /// `VIFPortProfileOpenVSwitch`: a port of Open vSwitch.
     #[serde(rename = "open_vswitch")]
     OpenVSwitch {
-        /// The id by which Open vSwitch and Neutron agree on the port.
+        /// The id of the port, by which Neutron recognizes the interface in Open vSwitch (`iface-id`).
         interface_id: String,
     },
-    /// A profile that this program does not know; it survives being read and written.
+    /// A profile that this program does not know. It is kept unchanged when the VIF is read and written.
     Other {
-        /// The class.
+        /// The name of the profile's class.
         name: String,
-        /// Its version.
+        /// The version of the class.
         version: String,
-        /// The fields.
+        /// The fields of the profile.
         fields: Map<String, Value>,
     },
 }
 
 impl Vif {
-    /// The addresses of the VIF in all its subnets.
+    /// Returns the addresses of the VIF in all its subnets.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.subnets.iter().flat_map(|subnet| subnet.ips.iter().copied())
     }
+
+    /// Returns the properties that determine the port, the VLAN and the addresses that the interface gives access to. The
+    /// activation does not change them. The properties of the network and of the subnets may change in the cloud, so they are not
+    /// included, except for the bridge of a VIF that is plugged into one.
+    pub fn binding(&self) -> VifBinding<'_> {
+        let Self { id, address, plugin, class, network, port_profile, .. } = self;
+        let bridge = network.bridge.as_deref().filter(|_| plugin != NOOP);
+        VifBinding {
+            id,
+            address: *address,
+            plugin,
+            class,
+            bridge,
+            port_profile: port_profile.as_ref(),
+            ips: self.ips().collect(),
+        }
+    }
 }
 
-/// A hardware address (EUI-48). In JSON, its text.
+/// The name of the plug-in of VIFs that the node does not plug into a bridge.
+const NOOP: &str = "noop";
+
+/// The properties of a VIF that determine the port, the VLAN and the addresses that it gives access to. Two VIFs with the same
+/// binding are the same interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VifBinding<'a> {
+    id: &'a VifId,
+    address: MacAddress,
+    plugin: &'a str,
+    class: &'a VifClass,
+    bridge: Option<&'a str>,
+    port_profile: Option<&'a PortProfile>,
+    ips: Vec<IpAddr>,
+}
+
+/// A MAC address (EUI-48), as six octets. In JSON and as text, six pairs of hexadecimal digits with colons: `fa:16:3e:00:00:01`.
+/// It is parsed in either case and written in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct MacAddress(pub [u8; 6]);
@@ -142,7 +178,7 @@ impl fmt::Debug for MacAddress {
     }
 }
 
-/// A text is not a hardware address.
+/// The error of a string that is not a MAC address. It contains the string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a hardware address such as fa:16:3e:00:00:01")]
 pub struct ParseMacAddressError(String);

@@ -1,4 +1,5 @@
-//! Pods on a virtual node: requests, progress and resource usage.
+//! Pods on a virtual node: requests, progress and resource usage. A virtual node is a Kubernetes node that stands for a device
+//! without a kubelet.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,29 +13,30 @@ use serde::{Deserialize, Serialize};
 use crate::milliseconds;
 use crate::owner::Owner;
 
-/// A pod that is to run on the machine.
+/// A pod to run on the device behind a virtual node.
 #[derive(Clone, Debug)]
 pub struct PodRequest {
-    /// The pod, as it is in Kubernetes.
+    /// The pod object, as the API server has it.
     pub pod: Arc<Pod>,
-    /// The environment of each container, by its name, in order: `env` and `envFrom` with `ConfigMaps`, `Secrets` and fields
-    /// put in, and `$(NAME)` expanded. A driver reads it here and never in the pod.
+    /// The environment variables of each container, in order, by the name of the container. They come from `env` and `envFrom`:
+    /// values of `ConfigMaps`, `Secrets` and fields are inserted, and `$(NAME)` is expanded. A driver must use them instead of
+    /// those in `pod`.
     pub environment: BTreeMap<String, Vec<EnvironmentVariable>>,
 }
 
 impl PodRequest {
-    /// Returns the owner mark of the pod.
+    /// Returns the owner for the ownership mark of the pod's containers: its namespace, name and UID.
     pub fn owner(&self) -> Owner {
         Owner::of(&self.pod.metadata)
     }
 
-    /// Returns the environment of a container, which may be empty.
+    /// Returns the environment variables of a container; empty if it has none.
     pub fn environment_of(&self, container: &str) -> &[EnvironmentVariable] {
         self.environment.get(container).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A variable in the environment of a container. Its value may come from a Secret and is never shown.
+/// An environment variable of a container. Its value may come from a Secret, so it is never printed.
 #[derive(Clone, Debug)]
 pub struct EnvironmentVariable {
     /// The name.
@@ -44,7 +46,7 @@ pub struct EnvironmentVariable {
 }
 
 impl EnvironmentVariable {
-    /// A variable.
+    /// Creates a variable.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: SecretString::from(value.into()) }
     }
@@ -56,19 +58,19 @@ impl EnvironmentVariable {
 pub enum PodProgress {
     /// The pod is in its desired state.
     Done,
-    /// It is not there yet, without a failure.
+    /// The pod has not reached its desired state yet, without a failure.
     Working {
-        /// The current step, for people: `app: installing`.
+        /// The current step, in words for people: `app: installing`.
         state: String,
         /// The delay before the next poll. In JSON, whole milliseconds.
         #[serde(rename = "poll_after_ms", with = "milliseconds")]
         poll_after: Duration,
     },
-    /// The last attempt failed. The next poll after `poll_after` repeats it; earlier ones do not.
+    /// The last step failed. It is repeated by the first poll after the delay `poll_after`, not by earlier polls.
     Failing {
-        /// The failure, one word in CamelCase: `InstallFailed`.
+        /// The failure as one word in CamelCase: `InstallFailed`.
         reason: Cow<'static, str>,
-        /// The message of the machine, for people.
+        /// The message of the device, for people.
         message: String,
         /// The delay before the next poll. In JSON, whole milliseconds.
         #[serde(rename = "poll_after_ms", with = "milliseconds")]
@@ -82,7 +84,7 @@ impl PodProgress {
         matches!(self, Self::Done)
     }
 
-    /// The delay before the next poll; `None` when it is done.
+    /// Returns the delay before the next poll; `None` if the pod is in its desired state.
     pub fn poll_after(&self) -> Option<Duration> {
         match self {
             Self::Done => None,
@@ -90,7 +92,7 @@ impl PodProgress {
         }
     }
 
-    /// Returns the progress of a whole of which this and `other` are parts: a failure goes before work, and the poll delay is the
+    /// Combines the progress of two parts of a pod. A failure takes precedence over work in progress, and the poll delay is the
     /// shorter one.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -111,26 +113,26 @@ impl PodProgress {
 /// The current resource usage of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
-    /// The owner.
+    /// The pod, as named by the ownership mark of its containers.
     pub owner: Owner,
-    /// The usage of its containers.
+    /// The resource usage of its containers.
     pub containers: Vec<ContainerUsage>,
-    /// The bytes that it received since it started.
+    /// The bytes that the pod received since it started; `None` if the device does not report them.
     pub received_bytes: Option<u64>,
-    /// The bytes that it sent since it started.
+    /// The bytes that the pod sent since it started; `None` if the device does not report them.
     pub sent_bytes: Option<u64>,
 }
 
-/// The current resource usage of a container. Values that the machine does not report are absent.
+/// The current resource usage of a container. A value is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerUsage {
-    /// The name in the pod.
+    /// The name of the container in the pod.
     pub name: String,
-    /// Processor time, in billionths of a CPU.
+    /// The CPU usage, in billionths of a CPU.
     pub cpu_nanocores: Option<u64>,
-    /// Memory, in bytes.
+    /// The used memory, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Storage, in bytes.
+    /// The used storage, in bytes.
     pub storage_bytes: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! Makes the drivers of IOS-XE devices.
+//! Creates the drivers of IOS-XE devices.
 
 use std::sync::Arc;
 
 use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec};
-use staffetta_driver::{ClusterId, DriverError, Reason};
+use staffetta_driver::{ClusterId, DriverError, Fence, Reason};
 use tracing::warn;
 
 use crate::app::{AppResourceLimits, PodNetwork, Refusal, Translator};
@@ -11,7 +11,7 @@ use crate::driver::IosXeDriver;
 use crate::options::IosXeOptions;
 use crate::restconf::Restconf;
 
-/// Makes the drivers named `XE` of one cluster.
+/// Creates the drivers for the driver name `XE` of device specifications, for one cluster.
 ///
 /// ```
 /// use staffetta_driver::Reason;
@@ -35,12 +35,20 @@ use crate::restconf::Restconf;
 pub struct IosXeDrivers {
     options: IosXeOptions,
     cluster: ClusterId,
+    fence: Fence,
 }
 
 impl IosXeDrivers {
-    /// Creates drivers that mark everything with `cluster`.
+    /// Creates the driver factory. The ownership labels of all applications contain `cluster`.
     pub fn new(options: IosXeOptions, cluster: ClusterId) -> Self {
-        Self { options, cluster }
+        Self { options, cluster, fence: Fence::default() }
+    }
+
+    /// Makes all drivers send requests only as far as `fence` lets them pass.
+    #[must_use]
+    pub fn fenced(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
     }
 }
 
@@ -60,12 +68,12 @@ impl AppHostingDrivers for IosXeDrivers {
         let limits = AppResourceLimits::read(&spec.resource_limits).map_err(wrong)?;
         let network = PodNetwork::read(spec).map_err(wrong)?;
         let translator = Translator::new(&self.cluster, limits, network);
-        let client = Arc::new(Restconf::new(spec, &self.options)?);
+        let client = Arc::new(Restconf::new(spec, &self.options, self.fence.clone())?);
         Ok(Arc::new(IosXeDriver::new(client, translator, self.options.clone())))
     }
 }
 
-/// The keys of a description that are accepted only for the files of the existing provider.
+/// Returns the keys of the specification that are accepted for compatibility with Cisco's provider, but have no effect.
 fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
     let keys = [
         ("logLevel", spec.log_level.is_some()),

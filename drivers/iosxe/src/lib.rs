@@ -1,18 +1,18 @@
-//! Pods on IOS-XE devices: each container becomes an IOx application, over RESTCONF.
+//! Runs pods on Cisco IOS-XE devices: each container becomes an IOx application, managed over RESTCONF.
 //!
-//! [`IosXeDrivers`] makes the drivers, one a device. What happens in one is, from the outside in:
+//! [`IosXeDrivers`] creates one driver per device. The modules, from the outside in:
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | `driver` | one call: read the device, decide for each container, do at most one step each |
-//! | `machine` | the decision: what is there, what is wanted, what was tried when; no input or output |
-//! | `app` | what a pod becomes: names, marks, resources, network, or why it cannot be |
-//! | `observe` | the state of the device, combined: configuration, operational data, ARP table |
-//! | `model` | the parts of the YANG modules that are used, as types |
-//! | `restconf` | requests, answers and errors (RFC 8040), log-in, TLS |
+//! | `driver` | the driver of one device: each call reads the device, decides for each container, and takes at most one step each |
+//! | `machine` | the state machine of an application: decides the next step from the observed and the wanted state, without I/O |
+//! | `app` | the translation of a pod into applications (names, ownership labels, resources, network), or the reason of a refusal |
+//! | `observe` | the state of the device, combined from its configuration and its operational data |
+//! | `model` | the parts of the YANG modules that this crate uses, as types |
+//! | `restconf` | requests, responses and errors (RFC 8040), log-in, TLS |
 //!
-//! The device is the only memory. A process that ends at any moment is followed by one that reads the device and goes on;
-//! what is kept beside it (when a step was last tried, and why it failed) only spaces the steps.
+//! The complete state of all pods is on the device: a new process reads the device and continues. The in-memory records
+//! (the time and the result of the last steps) only delay repeated steps.
 
 mod app;
 mod driver;

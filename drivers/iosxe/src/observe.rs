@@ -1,48 +1,74 @@
-//! Combines the answers of a device: each application of the configuration or the operational data, once.
+//! Combines the configuration and the operational data of a device into one entry per application.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use staffetta_driver::MacAddress;
 use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
+use tokio::time::Instant;
 
 use crate::app::{AppMark, is_of};
 use crate::machine::AppState;
 use crate::model::config::ConfigData;
 use crate::model::oper::{AppInterface, Notification, OperData};
 
-/// Everything on a device.
-#[derive(Debug, Default)]
+/// The observed state of a device.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
-    /// By name.
+    /// The applications in the configuration or the operational data, by name, including those of other users.
     pub(crate) apps: BTreeMap<String, ObservedApp>,
-    /// The addresses in the configuration and those that applications say they have, of others' too.
+    /// The IP addresses in the configuration and those that applications report, including those of other users.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The results of operations on applications, if they were read.
     pub(crate) notifications: Vec<Notification>,
-    /// `true` if the device hosts applications; `None` if unknown.
+    /// `true` if app hosting (IOx) is enabled on the device; `None` if unknown.
     pub(crate) enabled: Option<bool>,
+    /// `true` if the device served its list of applications, so that an application that is not in it is absent.
+    pub(crate) served: bool,
 }
 
-/// An application on a device.
-#[derive(Debug, Default)]
+/// The observed state of an application on a device.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedApp {
+    /// The name of the application, which is its id.
     pub(crate) id: String,
-    /// The owner; `None` if the application has no mark or no configuration.
+    /// The ownership mark (labels in the run options); `None` if the application has no mark or no configuration.
     pub(crate) mark: Option<AppMark>,
+    /// `true` if the application is in the configuration.
     pub(crate) configured: bool,
+    /// The decoded state; `Absent` without operational data.
     pub(crate) state: AppState,
-    /// The state in the device's own word.
+    /// The state as the device reports it, at most 60 characters; `nothing` without operational data.
     pub(crate) said: String,
-    /// The address that it was given, or says it has.
+    /// The IP address that the application reports, or else the one in its configuration.
     pub(crate) address: Option<IpAddr>,
+    /// The MAC addresses of the interfaces of the application.
     pub(crate) macs: Vec<MacAddress>,
+    /// The time since which the device has not reported the application, if its absence is not proven. `state` is then
+    /// the last known state.
+    pub(crate) vanished: Option<Instant>,
 }
 
 impl Observed {
-    /// Puts the answers together.
+    /// Returns the state of an application; `Absent` if the device does not report it, `Unknown` if it has vanished.
+    pub(crate) fn state_of(&self, id: &str) -> AppState {
+        let state = |app: &ObservedApp| if app.vanished.is_some() { AppState::Unknown } else { app.state };
+        self.apps.get(id).map_or(AppState::Absent, state)
+    }
+
+    /// Returns the container and the pod of an application, for messages; its id if it has no ownership mark.
+    pub(crate) fn title_of(&self, id: &str) -> String {
+        let mark = self.apps.get(id).and_then(|app| app.mark.as_ref());
+        let title = |AppMark { owner, container, .. }: &AppMark| {
+            format!("{container} of the pod {}/{}", owner.namespace, owner.name)
+        };
+        mark.map_or_else(|| id.to_owned(), title)
+    }
+
+    /// Combines the configuration and the operational data.
     pub(crate) fn join(config: ConfigData, oper: OperData) -> Self {
-        let mut apps = BTreeMap::new();
-        let mut addresses = Vec::new();
+        let (mut apps, mut addresses) = (BTreeMap::new(), Vec::new());
+        let served = oper.is_served();
         for app in config.apps.app {
             addresses.extend(app.mentioned);
             let (id, mark) = (app.name.clone(), AppMark::read(&app.run_options));
@@ -64,13 +90,28 @@ impl Observed {
             observed.macs = interfaces.iter().filter_map(AppInterface::mac).collect();
         }
         let enabled = oper.globals.map(|globals| globals.iox_enabled);
-        Self { apps, addresses, notifications: oper.notifications, enabled }
+        Self { apps, addresses, notifications: oper.notifications, enabled, served }
     }
 }
 
 impl ObservedApp {
-    /// Returns `true` if it belongs to the pod with this UID, in this cluster or unmarked. Without a configuration
-    /// only its name counts.
+    /// Returns `true` if the application is on the device, as far as is known.
+    pub(crate) fn is_there(&self) -> bool {
+        self.state != AppState::Absent
+    }
+
+    /// Returns the application as it was read last, marked as vanished at `since`. With `is_long_ago`, its last state
+    /// is too old to be reported.
+    pub(crate) fn vanished_at(&self, since: Instant, is_long_ago: bool) -> Self {
+        let mut app = Self { vanished: Some(since), ..self.clone() };
+        if is_long_ago {
+            (app.state, app.said) = (AppState::Unknown, "nothing".into());
+        }
+        app
+    }
+
+    /// Returns `true` if the application belongs to the pod with this UID: its mark names the pod and no other cluster,
+    /// or it has no configuration and its name is derived from the UID.
     pub(crate) fn belongs_to(&self, uid: &str, cluster: &str) -> bool {
         match &self.mark {
             Some(mark) => mark.owner.uid.as_str() == uid && self.is_of(cluster),
@@ -78,12 +119,13 @@ impl ObservedApp {
         }
     }
 
-    /// Returns `true` if its mark does not name another cluster.
+    /// Returns `true` if the application has an ownership mark that names this cluster or no cluster.
     pub(crate) fn is_of(&self, cluster: &str) -> bool {
         self.mark.as_ref().is_some_and(|mark| mark.cluster.as_deref().is_none_or(|marked| marked == cluster))
     }
 
-    /// The state to report; `problem` is the message with which the device refused a step.
+    /// Returns the state of the container for the status of its pod. `problem` is the message with which the device
+    /// refused the last step.
     pub(crate) fn hosted(&self, problem: Option<&str>) -> HostedContainerState {
         let message = match (problem, self.state) {
             (Some(problem), _) => problem.to_owned(),

@@ -10,12 +10,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IosXeOptions {
-    /// The time limit of a request, in milliseconds.
+    /// The time limit of a request that changes the device, in milliseconds. A request that exceeds it is a failure of its
+    /// application, not of the device.
     pub request_timeout_ms: NonZeroU64,
+    /// The time limit of a request that only reads, in milliseconds. A device that exceeds it repeatedly is unreachable.
+    pub read_timeout_ms: NonZeroU64,
     /// The time limit of opening a connection, in milliseconds.
     pub connect_timeout_ms: NonZeroU64,
+    /// The duration of an install, in milliseconds, after which an Event says that it is slow. An install of a package on the
+    /// device of which nothing shows by then counts as failed.
+    pub slow_install_ms: NonZeroU64,
     /// The time limit of installing a package that is on the device, in milliseconds; after it the install counts as
-    /// failed.
+    /// failed. It is cancelled only when its pod is deleted.
     pub install_limit_ms: NonZeroU64,
     /// The time limit of installing a package that the device downloads, in milliseconds; after it the package is
     /// copied to the flash instead, with the same limit.
@@ -29,15 +35,17 @@ impl Default for IosXeOptions {
         let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
         Self {
             request_timeout_ms: count(30_000),
+            read_timeout_ms: count(10_000),
             connect_timeout_ms: count(5_000),
-            install_limit_ms: count(120_000),
+            slow_install_ms: count(120_000),
+            install_limit_ms: count(600_000),
             download_limit_ms: count(600_000),
             step_limit_ms: count(30_000),
         }
     }
 }
 
-/// An option in milliseconds as a duration.
+/// Converts an option in milliseconds into a duration.
 pub(crate) fn milliseconds(option: NonZeroU64) -> Duration {
     Duration::from_millis(option.get())
 }

@@ -1,4 +1,4 @@
-//! The addresses of one subnet: those in use, those that cool down, and those that were never used.
+//! The addresses of one subnet: those in use, those that cool down after their use, and those that were never used.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
@@ -7,24 +7,25 @@ use std::time::Duration;
 use ipnet::{IpAddrRange, IpNet};
 use tokio::time::Instant;
 
-/// Hands out the addresses of a subnet.
+/// Allocates the addresses of a subnet.
 ///
-/// An address has one holder at a time; one that was given back rests for the cool-down; there are never more than the
-/// subnet has, or the limit allows. The network's own address, the gateway (the first one) and the IPv4 broadcast address
-/// are never handed out. The clock is passed in.
+/// An address is allocated to one user at a time. After its release, it is not allocated again until the cool-down has passed. The number
+/// of addresses in use never exceeds the size of the subnet or the limit. The network address, the gateway (the first host address) and the
+/// IPv4 broadcast address are never allocated. The current time is an argument of the methods.
 #[derive(Debug)]
 pub struct AddressPool {
     limit: usize,
     cool_down: Duration,
-    /// The addresses that were never used.
+    /// The addresses that were never allocated.
     fresh: IpAddrRange,
+    /// The addresses in use.
     held: HashSet<IpAddr>,
-    /// The addresses that cool down, each with the end of its cool-down; the earliest first.
+    /// The addresses that cool down, each with the end of its cool-down, which increases from first to last.
     cooling: VecDeque<(IpAddr, Instant)>,
 }
 
 impl AddressPool {
-    /// All addresses of `cidr`, or the first `limit` of them.
+    /// Creates a pool of the addresses of `cidr`, of which up to `limit` may be in use. A released address cools down for `cool_down`.
     pub fn new(cidr: IpNet, limit: Option<u32>, cool_down: Duration) -> Self {
         let mut fresh = hosts(cidr);
         fresh.next(); // the gateway
@@ -33,17 +34,18 @@ impl AddressPool {
         pool
     }
 
-    /// The address of the router.
+    /// Returns the address of the subnet's router: the first host address.
     pub fn gateway(cidr: IpNet) -> IpAddr {
         hosts(cidr).next().unwrap_or(cidr.network())
     }
 
-    /// Limits the number of addresses in use. Those beyond the limit stay in use.
+    /// Limits the number of addresses in use, or removes the limit (`None`). Addresses beyond a new limit stay in use.
     pub fn set_limit(&mut self, limit: Option<u32>) {
         self.limit = limit.map_or(usize::MAX, |limit| limit as usize);
     }
 
-    /// Takes a free address: one that was never used, or else the one that cooled down longest ago.
+    /// Allocates an address: one that was never used or, without one, the address whose cool-down ended first. Returns `None` if no address
+    /// is free or the limit is reached.
     pub fn take(&mut self, now: Instant) -> Option<IpAddr> {
         let used = self.held.len() + self.cooling.len();
         let fresh = if used < self.limit { self.fresh.next() } else { None };
@@ -56,21 +58,21 @@ impl AddressPool {
         Some(taken)
     }
 
-    /// Returns an address, which cools down before it is used again. One that is not in use is left unchanged.
+    /// Releases an address, which then cools down. Does nothing if the address is not in use.
     pub fn give_back(&mut self, address: IpAddr, now: Instant) {
         if self.held.remove(&address) {
             self.cooling.push_back((address, now + self.cool_down));
         }
     }
 
-    /// Gives an address back that was never used.
+    /// Releases an address that was allocated but never used. It is free at once, without a cool-down.
     pub fn put_back(&mut self, address: IpAddr, now: Instant) {
         if self.held.remove(&address) {
             self.cooling.push_front((address, now));
         }
     }
 
-    /// Returns the time until the next address is free, if any cools down and the limit allows one more.
+    /// Returns the time until the next cool-down ends (zero if one has ended), or `None` if no address cools down or the limit is reached.
     pub fn next_cooled(&self, now: Instant) -> Option<Duration> {
         let (_, until) = self.cooling.front().filter(|_| self.held.len() < self.limit)?;
         Some(until.saturating_duration_since(now))
@@ -82,7 +84,7 @@ impl AddressPool {
     }
 }
 
-/// The addresses of a subnet without its own and the IPv4 broadcast address, which the smallest subnets do not have.
+/// Returns the addresses of a subnet without the network address and the IPv4 broadcast address. The smallest subnets have neither.
 fn hosts(cidr: IpNet) -> IpAddrRange {
     let mut hosts = cidr.hosts();
     if cidr.addr().is_ipv6() && cidr.prefix_len() < 127 {

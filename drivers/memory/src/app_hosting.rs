@@ -1,4 +1,4 @@
-//! The driver `FAKE`: pods on devices that exist in this process only.
+//! The driver `FAKE` of devices: it runs pods on simulated devices, which exist in this process only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use staffetta_driver::app_hosting::{
 use staffetta_driver::virtual_node::{ContainerUsage, PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{ClusterId, DriverError, Owner, Reason, Uid};
 
-/// The poll delay after a step that takes no time.
+/// The delay before the next call after a step that takes no time.
 const STEP: Duration = Duration::from_millis(100);
 
 const GIBIBYTE: u64 = 1 << 30;
 
-/// Makes the drivers named `FAKE` of one cluster.
+/// Creates the drivers named `FAKE` of one cluster, each for one device.
 pub struct MemoryAppHostingDrivers {
     devices: MemoryDevices,
     cluster: ClusterId,
 }
 
 impl MemoryDevices {
-    /// The drivers of the cluster with that name.
+    /// Returns the factory of drivers for the cluster with this id.
     pub fn of_cluster(&self, cluster: ClusterId) -> MemoryAppHostingDrivers {
         MemoryAppHostingDrivers { devices: self.clone(), cluster }
     }
@@ -44,19 +44,20 @@ impl AppHostingDrivers for MemoryAppHostingDrivers {
     }
 }
 
-/// One cluster's access to a [`MemoryDevice`].
+/// The driver of one [`MemoryDevice`] for one cluster.
 pub struct MemoryAppHostingDriver {
     device: Arc<MemoryDevice>,
     cluster: ClusterId,
 }
 
 impl MemoryAppHostingDriver {
-    /// Makes containers on `device` with the mark of `cluster`.
+    /// Creates a driver of `device`. Its containers carry the ownership mark of `cluster`.
     pub fn new(device: Arc<MemoryDevice>, cluster: ClusterId) -> Self {
         Self { device, cluster }
     }
 
-    /// Does `work` on the device, if it answers.
+    /// Executes `work` on the state of the device as a call of `method`, with the planned fault. If the device is not reachable, the error
+    /// is [`Reason::Unavailable`].
     async fn on_device<T>(
         &self,
         method: AppHostingMethod,
@@ -73,10 +74,12 @@ impl MemoryAppHostingDriver {
         self.device.calls.faults.call(method, reached).await
     }
 
+    /// Returns `true` if the container has no ownership mark, or the mark of this cluster.
     fn may_touch(&self, container: &MemoryContainer) -> bool {
         container.cluster.as_ref().is_none_or(|cluster| *cluster == self.cluster)
     }
 
+    /// Takes one step towards the deployment of a container, and returns the progress.
     fn deploy_container(
         &self,
         state: &mut DeviceState,
@@ -250,7 +253,7 @@ impl AppHostingDriver for MemoryAppHostingDriver {
     }
 }
 
-/// Takes one step towards removing the container.
+/// Takes one step towards the removal of a container, and removes it with the last step.
 fn remove_step(state: &mut DeviceState, key: &(Uid, String)) {
     let Some(container) = state.containers.get_mut(key) else { return };
     container.state = match container.state {
@@ -293,7 +296,7 @@ mod tests {
         (MemoryAppHostingDriver::new(Arc::clone(&device), "east".into()), device)
     }
 
-    /// Asks until it is done, and tells how often it was not.
+    /// Deploys the pod step by step, and returns the number of steps before it was done.
     async fn deploy(driver: &MemoryAppHostingDriver, request: &PodRequest) -> usize {
         for steps in 0..20 {
             let progress = driver.deploy_pod(request).await.unwrap();

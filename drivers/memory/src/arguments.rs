@@ -1,4 +1,4 @@
-//! The command line of the program.
+//! The command line of the program `staffetta-simulated-network`.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     log_capacity: NonZeroUsize,
 }
 
-/// The options cannot be used.
+/// The error of command-line options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentsError {
     #[error("cannot read {}: {source}", path.display())]
@@ -41,7 +41,8 @@ pub(crate) enum ArgumentsError {
 }
 
 impl Arguments {
-    /// The options of the network.
+    /// Returns the options of the server: the file, overridden by the options `--set`. A file that cannot be read or parsed, or an invalid
+    /// option, is an error.
     pub(crate) fn options(&self) -> Result<ServerOptions, ArgumentsError> {
         let mut table = self.options.as_deref().map_or_else(|| Ok(Table::new()), read)?;
         for text in &self.set {

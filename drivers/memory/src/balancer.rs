@@ -1,4 +1,4 @@
-//! One simulated load balancer, with the clock passed in.
+//! One simulated load balancer. The current time is an argument of its methods.
 
 use std::time::Duration;
 
@@ -9,20 +9,23 @@ use staffetta_driver::{
     Reason,
 };
 
-/// A load balancer with its mark.
+/// A simulated load balancer with its ownership mark.
 #[derive(Debug)]
 pub(super) struct MemoryLoadBalancer {
+    /// The cluster in the ownership mark; `None` for a load balancer of another controller, which has no mark.
     pub(super) cluster: Option<ClusterId>,
+    /// The owner in the ownership mark, or `None` without a mark.
     pub(super) owner: Option<Owner>,
+    /// The load balancer with its listeners, pools and members. Its status is not used.
     pub(super) tree: LoadBalancer,
-    /// The time until which it takes no change.
+    /// The time until which the load balancer is PENDING and accepts no change.
     pub(super) busy_until: Instant,
-    /// `true` if it is in the state ERROR after that time.
+    /// `true` if the load balancer is in the state ERROR from `busy_until` on.
     pub(super) failed: bool,
 }
 
 impl MemoryLoadBalancer {
-    /// Returns the load balancer at the time `now`.
+    /// Returns the load balancer with its status at the time `now`.
     pub(super) fn at(&self, now: Instant) -> LoadBalancer {
         let status = match self.progress(now) {
             LoadBalancerProgress::Active => ProvisioningStatus::Active,
@@ -32,7 +35,7 @@ impl MemoryLoadBalancer {
         LoadBalancer { status, ..self.tree.clone() }
     }
 
-    /// Returns the progress of its last change.
+    /// Returns the progress of the last change of the load balancer.
     pub(super) fn progress(&self, now: Instant) -> LoadBalancerProgress {
         if now < self.busy_until {
             LoadBalancerProgress::Pending { poll_after: self.busy_until - now }
@@ -43,20 +46,22 @@ impl MemoryLoadBalancer {
         }
     }
 
+    /// Returns `true` if the ownership mark names the cluster and, if one is given, the owner.
     pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
         let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
         self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
     }
 
-    /// Fails while it takes no change.
+    /// Returns an error with a retry delay while the load balancer is PENDING.
     pub(super) fn ensure_idle(&self, step: &'static str, now: Instant) -> Result<(), DriverError> {
         let LoadBalancerProgress::Pending { poll_after } = self.progress(now) else { return Ok(()) };
         let error = DriverError::new(Reason::Conflict, step).after(poll_after);
         Err(error.detail(format!("the load balancer {} is PENDING_UPDATE", self.tree.id)))
     }
 
-    /// Changes a listener, with new ids of `new_id`. A call without effect does not make the load balancer PENDING; any other
-    /// does, for `delay`.
+    /// Changes a listener. `new_id` returns the ids of new resources. A change that has an effect makes the load balancer PENDING for
+    /// `delay`; one without an effect does not. The error is [`Reason::Conflict`] while the load balancer is PENDING, [`Reason::Refused`]
+    /// in the state ERROR, and [`Reason::NotFound`] if a pool is missing.
     pub(super) fn change(
         &mut self,
         step: &'static str,

@@ -1,4 +1,4 @@
-//! The bulk VIF driver `memory`.
+//! The driver `memory` of bulk VIF creation.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,68 +10,69 @@ use super::{Faults, MemoryNetwork, MemoryPort};
 use crate::driver::Calls;
 use crate::lock::lock;
 use staffetta_driver::{
-    BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owner, PooledVif, PooledVifList,
-    SecurityGroupId, Vif, VifId, VifPoolKey, VifRequest,
+    BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner, PooledVif,
+    PooledVifList, SecurityGroupId, Vif, VifId, VifPoolKey, VifRequest,
 };
 
-/// The bulk VIF driver `memory`: one cluster's access to a [`MemoryNetwork`]. Its ports become active without a node.
+/// The driver `memory` of bulk VIF creation, for one cluster on a [`MemoryNetwork`]. By default, its ports become active without a node.
 pub struct MemoryBulkVifDriver {
     network: Arc<MemoryNetwork>,
     cluster: ClusterId,
     active_unbound: bool,
     max_per_call: usize,
+    /// The VIFs that lists show as incomplete.
     incomplete: Mutex<BTreeSet<VifId>>,
     calls: Calls<BulkVifMethod, BulkVifCall>,
 }
 
-/// A method of a bulk VIF driver.
+/// A method of [`BulkVifDriver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkVifMethod {
-    /// [`BulkVifDriver::create_vifs`].
+    /// The method [`BulkVifDriver::create_vifs`].
     CreateVifs,
-    /// [`BulkVifDriver::set_security_groups`].
+    /// The method [`BulkVifDriver::set_security_groups`].
     SetSecurityGroups,
-    /// [`BulkVifDriver::delete_vifs`].
+    /// The method [`BulkVifDriver::delete_vifs`].
     DeleteVifs,
-    /// [`BulkVifDriver::list_vifs`].
+    /// The method [`BulkVifDriver::list_vifs`].
     ListVifs,
 }
 
-/// A call of a bulk VIF driver.
+/// A logged call of [`BulkVifDriver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkVifCall {
-    /// This number of VIFs was requested for this host.
+    /// A call that requested this number of VIFs for the host.
     CreateVifs(String, usize),
-    /// The security groups of a VIF were to be changed.
+    /// A call that was to set the security groups of this VIF.
     SetSecurityGroups(VifId),
-    /// These VIFs were to be deleted.
+    /// A call that was to delete these VIFs.
     DeleteVifs(Vec<VifId>),
-    /// The pooled VIFs were listed.
+    /// A call that listed the pooled VIFs.
     ListVifs,
 }
 
 impl MemoryBulkVifDriver {
-    /// Creates a driver of `network`, whose ports carry the mark of `cluster`.
+    /// Creates a driver of `network`. Its ports carry the ownership mark of `cluster`.
     pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
         let (incomplete, calls) = (Mutex::default(), Calls::default());
         Self { network, cluster, active_unbound: true, max_per_call: usize::MAX, incomplete, calls }
     }
 
-    /// Limits the number of ports that one call creates.
+    /// Limits the number of ports that one call creates. By default, there is no limit.
     #[must_use]
     pub fn max_per_call(mut self, max: usize) -> Self {
         self.max_per_call = max;
         self
     }
 
-    /// Makes ports become active only when a node binds them.
+    /// Makes the driver report that ports become active only when a node binds them.
     #[must_use]
     pub fn active_when_bound(mut self) -> Self {
         self.active_unbound = false;
         self
     }
 
-    /// Marks a VIF as incomplete, or complete.
+    /// Makes lists show this VIF as incomplete (`true`), or as usable (`false`).
     pub fn set_incomplete(&self, vif: &VifId, incomplete: bool) {
         if incomplete {
             self.incomplete().insert(vif.clone());
@@ -84,17 +85,17 @@ impl MemoryBulkVifDriver {
         lock(&self.incomplete)
     }
 
-    /// Returns the faults of the next calls.
+    /// Returns the planned faults, to which others can be added.
     pub fn faults(&self) -> &Faults<BulkVifMethod> {
         &self.calls.faults
     }
 
-    /// Returns the calls so far, including failed ones.
+    /// Returns the last ten thousand calls, oldest first, including failed ones.
     pub fn calls(&self) -> Vec<BulkVifCall> {
         self.calls.log()
     }
 
-    /// Creates as many ports as possible; returns them and the reason why there are no more.
+    /// Creates up to `count` ports. If one cannot be created, returns those before it, with its error.
     fn create_all(&self, order: &BulkVifRequest) -> BulkVifResult {
         let BulkVifRequest { key, subnets, security_groups, count } = order;
         let request = VifRequest {
@@ -115,6 +116,7 @@ impl MemoryBulkVifDriver {
         created
     }
 
+    /// Converts a port to a pooled VIF, or returns `None` if it has an owner or belongs to another cluster.
     fn to_pooled(&self, port: MemoryPort) -> Option<PooledVif> {
         if port.cluster.as_ref() != Some(&self.cluster) || port.owner.is_some() {
             return None;
@@ -165,10 +167,17 @@ impl BulkVifDriver for MemoryBulkVifDriver {
 
     async fn list_vifs(&self) -> Result<PooledVifList, DriverError> {
         let work = || {
-            let pooled = self.network.ports().into_iter().filter_map(|port| self.to_pooled(port));
+            let now = Instant::now();
+            let owned = |port: &MemoryPort| {
+                let is_ours = port.cluster.as_ref() == Some(&self.cluster) && port.owner.is_some();
+                is_ours.then(|| Owned { thing: port.vif_at(now), owner: port.owner.clone() })
+            };
+            let ports = self.network.ports();
+            let owned = ports.iter().filter_map(owned).collect();
+            let pooled = ports.into_iter().filter_map(|port| self.to_pooled(port));
             let incomplete = self.incomplete();
             let (incomplete, usable) = pooled.partition(|pooled| incomplete.contains(&pooled.vif.id));
-            Ok(PooledVifList { usable, incomplete })
+            Ok(PooledVifList { usable, incomplete, owned })
         };
         self.calls.call(BulkVifMethod::ListVifs, BulkVifCall::ListVifs, work).await
     }

@@ -1,4 +1,4 @@
-//! Devices that exist in this process only.
+//! Simulated devices, which exist in this process only.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,11 +15,11 @@ use crate::lock::lock;
 use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
 use staffetta_driver::{ClusterId, Owner, Uid};
 
-/// The default time in which a device installs an image.
+/// The default time that a device needs to install an image.
 const INSTALL: Duration = Duration::from_millis(300);
 
-/// The devices behind the drivers named `FAKE`, by address: all drivers of one address meet the same device. Its clones are
-/// the same devices.
+/// The simulated devices of the drivers named `FAKE`, by address. All drivers with the same address use the same device. Clones share the
+/// devices.
 #[derive(Clone)]
 pub struct MemoryDevices {
     install: Duration,
@@ -27,12 +27,12 @@ pub struct MemoryDevices {
 }
 
 impl MemoryDevices {
-    /// Devices that take `install` to install an image.
+    /// Creates devices that need `install` to install an image.
     pub fn new(install: Duration) -> Self {
         Self { install, devices: Arc::default() }
     }
 
-    /// The device at `address`.
+    /// Returns the device at `address`, which is created at the first call.
     pub fn device(&self, address: &str) -> Arc<MemoryDevice> {
         let mut devices = lock(&self.devices);
         let device =
@@ -47,88 +47,88 @@ impl Default for MemoryDevices {
     }
 }
 
-/// A method of an [`AppHostingDriver`](staffetta_driver::app_hosting::AppHostingDriver).
+/// A method of an [`AppHostingDriver`](staffetta_driver::app_hosting::AppHostingDriver), for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AppHostingMethod {
-    /// `check_connection`.
+    /// The method `check_connection`.
     Check,
-    /// `get_device_info`.
+    /// The method `get_device_info`.
     Info,
-    /// `get_device_resources`.
+    /// The method `get_device_resources`.
     Resources,
-    /// `deploy_pod` and `update_pod`.
+    /// The methods `deploy_pod` and `update_pod`.
     Deploy,
-    /// `delete_pod`.
+    /// The method `delete_pod`.
     Delete,
-    /// `list_pods` and `get_pod_status`.
+    /// The methods `list_pods` and `get_pod_status`.
     List,
-    /// `get_usage`.
+    /// The method `get_usage`.
     Usage,
 }
 
-/// A call of a driver that changes a device.
+/// A logged call that was to change a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppHostingCall {
-    /// A pod was to be deployed.
+    /// A call that was to deploy the pod with this UID.
     Deploy(Uid),
-    /// A pod was to be deleted.
+    /// A call that was to delete the pod with this UID.
     Delete(Uid),
 }
 
-/// A device: its containers, and what goes wrong with it.
+/// A simulated device with its containers, its planned faults and its log of calls.
 pub struct MemoryDevice {
     pub(super) install: Duration,
     pub(super) calls: Calls<AppHostingMethod, AppHostingCall>,
     state: Mutex<DeviceState>,
 }
 
-/// A container on a device.
+/// A container on a simulated device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryContainer {
-    /// The owner; `None` for one that was created by hand.
+    /// The pod that the container belongs to; `None` for a container that was created by hand.
     pub owner: Option<Owner>,
-    /// The cluster of its mark; `None` for one without a mark.
+    /// The cluster in the ownership mark; `None` for a container without a mark.
     pub cluster: Option<ClusterId>,
-    /// The name in the pod.
+    /// The name of the container in its pod.
     pub name: String,
-    /// The image.
+    /// The image of the container.
     pub image: String,
-    /// Its place in the pod.
+    /// The index of the container among the containers of its pod.
     pub position: usize,
-    /// Its address.
+    /// The IP address of the container.
     pub ip: IpAddr,
-    /// The state.
+    /// The state of the container.
     pub state: MemoryContainerState,
 }
 
-/// The state of a container on a device.
+/// The state of a container on a simulated device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemoryContainerState {
-    /// It is written down and nothing else.
+    /// The container is configured, and nothing else has been done.
     Configured,
-    /// Its image is being installed until then.
+    /// The image is being installed until this time.
     Installing(Instant),
-    /// Its image is there.
+    /// The image is installed.
     Installed,
-    /// It only has to be started.
+    /// The resources of the container are reserved, and it can be started.
     Activated,
-    /// It runs.
+    /// The container runs.
     Running,
-    /// It ended.
+    /// The container has ended.
     Ended,
-    /// It failed, and may be tried again after that.
+    /// The container has failed. It may be deployed again after the time `until`.
     Failed {
         /// The reason, one word in CamelCase.
         reason: String,
-        /// The message, for people.
+        /// The message, for users.
         message: String,
-        /// The time after which it may be tried again.
+        /// The time from which the container may be deployed again.
         until: Instant,
     },
 }
 
 impl MemoryContainerState {
-    /// Returns the state as a driver reports it.
+    /// Converts the state to the one that a driver reports.
     pub(super) fn hosted(&self) -> HostedContainerState {
         let waiting =
             |stage| HostedContainerState::Waiting { stage, message: format!("App state: {self:?}") };
@@ -149,11 +149,14 @@ impl MemoryContainerState {
     }
 }
 
+/// The changeable state of a [`MemoryDevice`].
 pub(super) struct DeviceState {
+    /// `false` if all calls fail as with a device that is switched off.
     pub(super) reachable: bool,
     /// `true` if application hosting is enabled.
     pub(super) hosts: bool,
     pub(super) addresses: AddressPool,
+    /// The containers, by the UID of their pod and their name.
     pub(super) containers: BTreeMap<(Uid, String), MemoryContainer>,
 }
 
@@ -166,44 +169,44 @@ impl MemoryDevice {
         Self { install, calls: Calls::default(), state }
     }
 
-    /// Returns the faults of the next calls.
+    /// Returns the planned faults, to which others can be added.
     pub fn faults(&self) -> &Faults<AppHostingMethod> {
         &self.calls.faults
     }
 
-    /// Returns the calls so far, including failed ones.
+    /// Returns the last ten thousand calls, oldest first, including failed ones.
     pub fn calls(&self) -> Vec<AppHostingCall> {
         self.calls.log()
     }
 
-    /// Makes the device reachable, or not.
+    /// Makes the device reachable (`true`), or makes all calls fail as with a device that is switched off (`false`).
     pub fn set_reachable(&self, reachable: bool) {
         self.state().reachable = reachable;
     }
 
-    /// Enables or disables application hosting.
+    /// Sets if the device reports that application hosting is enabled.
     pub fn set_hosting(&self, hosts: bool) {
         self.state().hosts = hosts;
     }
 
-    /// Returns all containers, by UID and name.
+    /// Returns all containers, sorted by the UID of their pod and by their name.
     pub fn containers(&self) -> Vec<MemoryContainer> {
         self.state().containers.values().cloned().collect()
     }
 
-    /// Inserts a container of another controller.
+    /// Inserts a container, which another controller may have created, for the pod with this UID.
     pub fn put(&self, uid: &Uid, container: MemoryContainer) {
         self.state().containers.insert((uid.clone(), container.name.clone()), container);
     }
 
-    /// Puts a container into another state, as if that had happened on the device. One that is not there stays so.
+    /// Changes the state of a container, as if the device itself had changed it. Does nothing if the container does not exist.
     pub fn set_state(&self, uid: &Uid, name: &str, state: MemoryContainerState) {
         if let Some(container) = self.state().containers.get_mut(&(uid.clone(), name.to_owned())) {
             container.state = state;
         }
     }
 
-    /// Restarts the device without its containers.
+    /// Removes all containers, as if the device had been restarted without them.
     pub fn reset(&self) {
         let mut state = self.state();
         for (_, container) in std::mem::take(&mut state.containers) {

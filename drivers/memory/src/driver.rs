@@ -1,4 +1,4 @@
-//! The common part of the drivers in memory: a cluster's access to a simulated world, with faults and a log of calls.
+//! The common part of the drivers of the simulated cloud: access for one cluster, planned faults and a log of calls.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -8,23 +8,26 @@ use crate::lock::lock;
 use crate::{Faults, MemoryNetwork, MemoryServices};
 use staffetta_driver::{ClusterId, DriverError};
 
-/// The maximum number of logged calls, which bounds the memory of a long run.
+/// The maximum number of logged calls, which limits the memory that a long run needs.
 const MAX_CALLS: usize = 10_000;
 
-/// A driver in memory: the access of one cluster to the world `W`. `M` are its methods, `C` its calls.
+/// A driver of one cluster for the part `W` of the simulated cloud. `M` is the type of its methods, for planned faults, and `C` is the type
+/// of its logged calls.
 pub struct MemoryDriver<W, M, C> {
+    /// The part of the simulated cloud.
     pub(crate) world: Arc<W>,
+    /// The cluster in the ownership marks of created resources.
     pub(crate) cluster: ClusterId,
     pub(crate) calls: Calls<M, C>,
 }
 
 impl<W, M: Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, C> {
-    /// Creates a driver of `world`, whose resources carry the mark of `cluster`.
+    /// Creates a driver of `world`. The resources that it creates carry the ownership mark of `cluster`.
     pub fn new(world: Arc<W>, cluster: ClusterId) -> Self {
         Self { world, cluster, calls: Calls::default() }
     }
 
-    /// Returns the faults of the next calls.
+    /// Returns the planned faults, to which others can be added.
     pub fn faults(&self) -> &Faults<M> {
         &self.calls.faults
     }
@@ -36,20 +39,20 @@ impl<W, M: Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, C> {
 }
 
 impl<M, C> MemoryDriver<MemoryNetwork, M, C> {
-    /// Returns the network.
+    /// Returns the simulated network.
     pub fn network(&self) -> &Arc<MemoryNetwork> {
         &self.world
     }
 }
 
 impl<M, C> MemoryDriver<MemoryServices, M, C> {
-    /// Returns the load balancers and public addresses.
+    /// Returns the simulated load balancers and public addresses.
     pub fn services(&self) -> &Arc<MemoryServices> {
         &self.world
     }
 }
 
-/// The faults and the last calls of a driver.
+/// The planned faults and the last logged calls of a driver.
 pub(crate) struct Calls<M, C> {
     pub(crate) faults: Faults<M>,
     log: Mutex<VecDeque<C>>,
@@ -62,7 +65,7 @@ impl<M, C> Default for Calls<M, C> {
 }
 
 impl<M: Copy + Eq + Hash, C: Clone> Calls<M, C> {
-    /// Logs a call and executes `work`, with the fault that is planned for `method`.
+    /// Logs a call and executes `work`, with the fault that is planned for `method`, if there is one.
     pub(crate) async fn call<T>(
         &self,
         method: M,
@@ -73,7 +76,7 @@ impl<M: Copy + Eq + Hash, C: Clone> Calls<M, C> {
         self.faults.call(method, work).await
     }
 
-    /// Logs a call.
+    /// Appends a call to the log, which drops its oldest call if it is full.
     pub(crate) fn record(&self, call: C) {
         let mut log = lock(&self.log);
         if log.len() == MAX_CALLS {

@@ -1,4 +1,4 @@
-//! Failures on demand.
+//! Faults that are planned for later calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -13,27 +13,28 @@ use crate::lock::lock;
 use staffetta_driver::DriverError;
 use staffetta_driver::milliseconds;
 
-/// A fault of one call.
+/// A fault of one call. In JSON, the name of a variant in snake case, with its value if it has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// It does nothing and fails with this error.
+    /// The call does nothing and fails with this error.
     Fail(DriverError),
-    /// It does nothing and never answers.
+    /// The call does nothing and never returns.
     Hang,
-    /// It does its work, and then fails with this error, marked as ambiguous: the answer got lost.
+    /// The call takes effect, and then fails with this error, marked as ambiguous, as if its response had been lost. If the call itself
+    /// fails, it returns its own error.
     DoneThenFail(DriverError),
-    /// It does its work and never answers.
+    /// The call takes effect and never returns. If the call itself fails, it returns its error.
     DoneThenHang,
-    /// It does its work only after this time, unless the caller has gone. In JSON, whole milliseconds.
+    /// The call takes effect only after this time, unless the caller has cancelled it. In JSON, whole milliseconds.
     #[serde(rename = "delay_ms")]
     Delay(#[serde(with = "milliseconds")] Duration),
-    /// It does its work and answers only after this time. In JSON, whole milliseconds.
+    /// The call takes effect, and returns its result after this time. In JSON, whole milliseconds.
     #[serde(rename = "done_then_delay_ms")]
     DoneThenDelay(#[serde(with = "milliseconds")] Duration),
 }
 
-/// The faults that wait for the next calls of each method `M`.
+/// The faults that are planned for the next calls of each method. `M` is the type of methods.
 #[derive(Debug)]
 pub struct Faults<M>(Mutex<HashMap<M, VecDeque<Fault>>>);
 
@@ -44,18 +45,18 @@ impl<M> Default for Faults<M> {
 }
 
 impl<M: Copy + Eq + Hash> Faults<M> {
-    /// The next `times` calls of `method` that have no fault yet get this one.
+    /// Plans `fault` for the next `times` calls of `method` that have no planned fault yet.
     pub fn inject(&self, method: M, times: usize, fault: Fault) {
         let mut planned = lock(&self.0);
         planned.entry(method).or_default().extend(std::iter::repeat_n(fault, times));
     }
 
-    /// Takes back the faults that no call has met yet.
+    /// Cancels the planned faults that have not happened yet.
     pub fn clear(&self) {
         lock(&self.0).clear();
     }
 
-    /// Does `work` as a call of `method`, with the fault that waits for it.
+    /// Executes `work` as a call of `method`, with the next fault that is planned for it, if there is one.
     pub async fn call<T>(
         &self,
         method: M,

@@ -1,12 +1,12 @@
-//! A simulated cloud and its drivers, good enough to run the whole controller on.
+//! A simulated cloud and its drivers, complete enough to run the whole controller with them.
 //!
-//! The cloud consists of a [`MemoryNetwork`] (subnets, ports, security groups), [`MemoryServices`] (load balancers, public
-//! addresses), both of which are the drivers of projects, subnets and security groups too, and [`MemoryDevices`] (devices that
-//! host applications). Ports start DOWN and become ACTIVE later, subnets run
-//! out of addresses, quotas apply, and [`Faults`] make calls fail, hang or lose their answers.
+//! The cloud consists of a [`MemoryNetwork`] (subnets, ports, security groups), of [`MemoryServices`] (load balancers, public addresses)
+//! and of [`MemoryDevices`] (devices that host applications). The network and the services are also the drivers of projects, subnets and
+//! security groups. Ports start DOWN and become ACTIVE later, subnets run out of addresses, quotas apply, and [`Faults`] make calls fail,
+//! hang or lose their responses.
 //!
-//! The drivers named `memory` call it within the process of the controller, and it ends with that. With the feature `http`,
-//! the module `http` serves the same cloud to other processes; the drivers named `simulated` are its clients.
+//! The drivers named `memory` call the cloud within the process of the controller. Its state is lost when that process ends. With the
+//! feature `http`, the module `http` serves the same cloud to other processes; the drivers named `simulated` are its clients.
 
 mod addresses;
 mod app_hosting;

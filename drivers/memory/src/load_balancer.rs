@@ -1,4 +1,4 @@
-//! The load balancer driver of the simulated world.
+//! The driver `memory` of load balancers.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -9,42 +9,42 @@ use staffetta_driver::{
     LoadBalancerProgress, LoadBalancerSpec, Owned, Owner, Uid,
 };
 
-/// The load balancer driver `memory`: one cluster's access to [`MemoryServices`].
+/// The driver `memory` of load balancers, for one cluster on [`MemoryServices`].
 ///
-/// A load balancer takes no change for a while after each change, as Octavia's do while they are PENDING.
+/// After each change, a load balancer accepts no other change for a while, as in Octavia, where it is PENDING.
 pub type MemoryLoadBalancerDriver = MemoryDriver<MemoryServices, LoadBalancerMethod, LoadBalancerCall>;
 
-/// A method of a load balancer driver.
+/// A method of a load balancer driver, for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadBalancerMethod {
-    /// [`LoadBalancerDriver::load_balancers`].
+    /// The method [`LoadBalancerDriver::load_balancers`].
     List,
-    /// [`LoadBalancerDriver::ensure_load_balancer`].
+    /// The method [`LoadBalancerDriver::ensure_load_balancer`].
     Ensure,
-    /// [`LoadBalancerDriver::progress`].
+    /// The method [`LoadBalancerDriver::progress`].
     Progress,
-    /// [`LoadBalancerDriver::release_load_balancer`].
+    /// The method [`LoadBalancerDriver::release_load_balancer`].
     Release,
-    /// [`ListenerChange::Ensure`].
+    /// The method [`ListenerDriver::change_listener`] with [`ListenerChange::Ensure`].
     EnsureListener,
-    /// [`ListenerChange::Release`].
+    /// The method [`ListenerDriver::change_listener`] with [`ListenerChange::Release`].
     ReleaseListener,
-    /// [`ListenerChange::SetMembers`].
+    /// The method [`ListenerDriver::change_listener`] with [`ListenerChange::SetMembers`].
     SetMembers,
 }
 
-/// A call of a load balancer driver.
+/// A logged call of a load balancer driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadBalancerCall {
-    /// The load balancers of this owner, or of all, were listed.
+    /// A call that listed the load balancers of this owner, or all of them.
     List(Option<Uid>),
-    /// The load balancer of this owner was ensured.
+    /// A call that was to create or find the load balancer of this owner.
     Ensure(Uid),
-    /// The progress of this load balancer was read.
+    /// A call that read the progress of this load balancer.
     Progress(LoadBalancerId),
-    /// The load balancer of this owner was released.
+    /// A call that was to release this load balancer of this owner.
     Release(Uid, LoadBalancerId),
-    /// A listener of this load balancer was changed.
+    /// A call that was to make this change of a listener of this load balancer.
     ChangeListener(LoadBalancerId, ListenerChange),
 }
 
@@ -152,7 +152,7 @@ mod tests {
         MemberSpec { ip: ip.parse().unwrap(), port: 8080, name: name.into(), subnet: "services".into() }
     }
 
-    /// The changes of listeners, each with the part of the load balancer that it is about.
+    /// Changes of listeners, each of which returns the part of the load balancer that it concerns.
     trait ListenerCalls: ListenerDriver {
         async fn ensure_listener(
             &self,

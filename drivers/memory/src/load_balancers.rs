@@ -1,4 +1,4 @@
-//! The simulated load balancers, without a lock and with the clock passed in.
+//! The simulated load balancers, without a lock. The current time is an argument of their methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,13 +13,14 @@ use staffetta_driver::{
     LoadBalancerSpec, Owner, PortId, Protocol, ProvisioningStatus, Reason,
 };
 
-/// All load balancers.
+/// All simulated load balancers.
 #[derive(Debug)]
 pub(super) struct LoadBalancers {
+    /// The maximum number of load balancers, or `None` without a limit.
     pub(super) quota: Option<u32>,
-    /// The protocols that are not supported.
+    /// The protocols that new listeners cannot have.
     pub(super) disabled_protocols: BTreeSet<Protocol>,
-    /// The number of the next load balancers whose creation fails.
+    /// The number of load balancers, from the next one created, that end in the state ERROR.
     pub(super) failing_next: u32,
     subnet: Option<IpNet>,
     delay: Duration,
@@ -27,15 +28,15 @@ pub(super) struct LoadBalancers {
     ids: IdSequence,
 }
 
-/// Ids that look like those of OpenStack.
+/// A sequence of ids in the form of those of OpenStack.
 #[derive(Debug, Default)]
 struct IdSequence {
-    /// The number of ids so far.
+    /// The number of ids that were returned.
     count: u32,
 }
 
 impl IdSequence {
-    /// Returns the next id. `kind` is a digit of it, different for each kind of resource.
+    /// Returns the next id. `kind` is a digit that it contains, and differs for each kind of resource.
     fn next(&mut self, kind: u8) -> String {
         self.count += 1;
         format!("{:08x}-0000-4000-800{kind}-{:012x}", self.count, self.count)
@@ -67,10 +68,12 @@ impl LoadBalancers {
         self.balancers.get_mut(id)
     }
 
+    /// Returns `true` if a load balancer has this port.
     pub(super) fn has_port(&self, port: &PortId) -> bool {
         self.balancers.values().any(|balancer| balancer.tree.port == *port)
     }
 
+    /// Inserts a load balancer without an ownership mark, as another controller would create it.
     pub(super) fn insert_unmarked(&mut self, load_balancer: LoadBalancer, now: Instant) {
         let id = load_balancer.id.clone();
         let balancer = MemoryLoadBalancer {
@@ -87,6 +90,8 @@ impl LoadBalancers {
         self.balancers.remove(id).map(|balancer| balancer.tree)
     }
 
+    /// Returns the load balancer of the owner, adopts the one that the spec names, or creates one. An existing one gets the security groups
+    /// of the spec and is enabled.
     pub(super) fn ensure(
         &mut self,
         cluster: &ClusterId,
@@ -176,7 +181,8 @@ impl LoadBalancers {
         found.ok_or_else(|| missing("read the status of a load balancer", id))
     }
 
-    /// Returns `true` if the load balancer may be removed now, `false` if `owner` has none.
+    /// Returns `true` if the load balancer may be removed now, and `false` if it does not exist or has another owner. While it is PENDING,
+    /// the error is [`Reason::Conflict`].
     pub(super) fn removable(
         &self,
         cluster: &ClusterId,
@@ -190,6 +196,8 @@ impl LoadBalancers {
         }
     }
 
+    /// Changes a listener of a load balancer, as [`MemoryLoadBalancer::change`] does. The error is [`Reason::Unsupported`] if the protocol
+    /// of a new listener is disabled.
     pub(super) fn change_listener(
         &mut self,
         id: &LoadBalancerId,

@@ -1,4 +1,4 @@
-//! The simulated network as a program. It prints its address, and serves until SIGTERM or SIGINT.
+//! The program `staffetta-simulated-network`: it serves a simulated cloud over HTTP. It prints its URL, and stops with SIGTERM or SIGINT.
 
 mod arguments;
 
@@ -19,11 +19,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let served = Server::start(&options).and_then(|server| {
-        writeln!(io::stdout(), "{}", server.url())?;
-        io::stdout().flush()?;
-        wait_for_signal()
-    });
+    let served = Server::start(&options).and_then(|server| serve_until_signalled(server.url()));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -33,11 +29,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn wait_for_signal() -> io::Result<()> {
+/// Prints the URL, and waits for a signal. Whoever reads the URL may send the signal at once.
+fn serve_until_signalled(url: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        writeln!(io::stdout(), "{url}")?;
+        io::stdout().flush()?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -1,4 +1,4 @@
-//! The networks of namespaces in the simulated world.
+//! The driver `memory` of namespace networks.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,59 +12,60 @@ use staffetta_driver::{
     DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
 };
 
-/// The driver `memory` of namespace networks: they are names only.
+/// The driver `memory` of namespace networks. Its networks consist of their ids only; no subnet allocates addresses.
 #[derive(Default)]
 pub struct MemoryNamespaceSubnets {
     networks: Mutex<BTreeMap<Uid, MemoryNamespaceNetwork>>,
     calls: Calls<NamespaceMethod, NamespaceCall>,
 }
 
-/// A network that exists.
+/// An existing network of a namespace.
 struct MemoryNamespaceNetwork {
     owner: Owner,
     network: NamespaceNetwork,
+    /// `true` if the network cannot be deleted.
     used: bool,
 }
 
-/// A method of a driver of namespace networks.
+/// A method of a driver of namespace networks, for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NamespaceMethod {
-    /// [`NamespaceSubnetDriver::ensure_network`].
+    /// The method [`NamespaceSubnetDriver::ensure_network`].
     Ensure,
-    /// [`NamespaceSubnetDriver::release_network`].
+    /// The method [`NamespaceSubnetDriver::release_network`].
     Release,
-    /// [`NamespaceSubnetDriver::networks`].
+    /// The method [`NamespaceSubnetDriver::networks`].
     List,
 }
 
-/// A call of a driver of namespace networks.
+/// A logged call of a driver of namespace networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceCall {
-    /// The network of this owner was requested.
+    /// A call that was to create or find the network of this owner.
     Ensure(Uid),
-    /// The network of this owner was released.
+    /// A call that was to release the network of this owner.
     Release(Uid),
-    /// All were listed.
+    /// A call that listed the networks of all namespaces.
     List,
 }
 
 impl MemoryNamespaceSubnets {
-    /// Returns the faults of the next calls.
+    /// Returns the planned faults, to which others can be added.
     pub fn faults(&self) -> &Faults<NamespaceMethod> {
         &self.calls.faults
     }
 
-    /// Returns the calls so far, including failed ones.
+    /// Returns the last ten thousand calls, oldest first, including failed ones.
     pub fn calls(&self) -> Vec<NamespaceCall> {
         self.calls.log()
     }
 
-    /// Returns the owners of the networks that exist.
+    /// Returns the owners of the existing networks.
     pub fn owners(&self) -> Vec<Owner> {
         lock(&self.networks).values().map(|made| made.owner.clone()).collect()
     }
 
-    /// Marks the network of this owner as in use, or not.
+    /// Marks the network of the owner with this UID as in use, so that its release fails with [`Reason::Conflict`], or as unused.
     pub fn set_used(&self, uid: &Uid, used: bool) {
         if let Some(made) = lock(&self.networks).get_mut(uid) {
             made.used = used;

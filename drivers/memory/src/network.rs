@@ -1,4 +1,4 @@
-//! The simulated network: subnets, ports, a quota.
+//! The simulated network: subnets, ports, security groups and quotas.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -17,12 +17,13 @@ use staffetta_driver::{
 
 const BRIDGE: &str = "br-int";
 
-/// The simulated network. Several drivers, of several clusters even, may share one.
+/// The simulated network. It may be shared by several drivers, even by those of several clusters.
 #[derive(Debug)]
 pub struct MemoryNetwork {
     options: MemoryOptions,
     state: Mutex<NetworkState>,
     groups: Mutex<SecurityGroups>,
+    /// The VIFs that pods returned to a pool.
     returned: Mutex<BTreeSet<VifId>>,
 }
 
@@ -31,12 +32,12 @@ struct NetworkState {
     subnets: HashMap<SubnetId, AddressPool>,
     ports: BTreeMap<VifId, MemoryPort>,
     port_quota: Option<u32>,
-    /// The number of ports that were ever created.
+    /// The number of ports that were ever created, including deleted ones.
     made: u32,
 }
 
 impl MemoryNetwork {
-    /// Creates a network with the subnets of the options and without ports.
+    /// Creates a network with the subnets in the options and without ports.
     pub fn new(options: MemoryOptions) -> Self {
         let pool = |cidr| {
             (subnet_id(cidr), AddressPool::new(cidr, options.addresses_per_subnet, options.cool_down()))
@@ -50,12 +51,12 @@ impl MemoryNetwork {
         Self { options, state: Mutex::new(state), groups: Mutex::default(), returned: Mutex::default() }
     }
 
-    /// Returns the initial options.
+    /// Returns the options with which the network was created.
     pub fn options(&self) -> &MemoryOptions {
         &self.options
     }
 
-    /// Returns the subnet with these addresses. Only subnets of the options hand out addresses.
+    /// Returns the subnet with the addresses `cidr`. Only the subnets in the options allocate addresses.
     pub fn subnet(&self, cidr: IpNet) -> Subnet {
         Subnet {
             id: subnet_id(cidr),
@@ -72,54 +73,54 @@ impl MemoryNetwork {
         }
     }
 
-    /// Returns the subnet with that id (`subnet-` and its addresses), if the options contain it.
+    /// Returns the subnet with this id, which is `subnet-` and its CIDR, or `None` if the options do not contain it.
     pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
         self.options.subnets().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
     }
 
-    /// Limits the number of used addresses of the subnet, or removes the limit.
+    /// Limits the number of addresses of the subnet that may be in use, or removes the limit (`None`).
     pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
         if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {
             addresses.set_limit(limit);
         }
     }
 
-    /// Limits the number of ports from now on, or removes the limit.
+    /// Limits the number of ports from now on, or removes the limit (`None`). Existing ports stay.
     pub fn set_port_quota(&self, quota: Option<u32>) {
         self.state().port_quota = quota;
     }
 
-    /// Returns the ports of all clusters.
+    /// Returns the existing ports of all clusters.
     pub fn ports(&self) -> Vec<MemoryPort> {
         self.state().ports.values().cloned().collect()
     }
 
-    /// Returns the port with that id, of any cluster.
+    /// Returns the port with this id, of any cluster, or `None` if it does not exist.
     pub fn port(&self, id: &VifId) -> Option<MemoryPort> {
         self.state().ports.get(id).cloned()
     }
 
-    /// Returns the used addresses of the subnet.
+    /// Returns the addresses of the subnet that are in use. Addresses that cool down are not among them.
     pub fn addresses_in_use(&self, cidr: IpNet) -> Vec<IpAddr> {
         self.state().subnets.get(&subnet_id(cidr)).into_iter().flat_map(AddressPool::held).collect()
     }
 
-    /// Inserts a port of another controller. Its addresses are not taken from the subnets.
+    /// Inserts a port that another controller may have created. Its addresses are not allocated from the subnets.
     pub fn insert_port(&self, port: MemoryPort) {
         self.state().ports.insert(port.vif.id.clone(), port);
     }
 
-    /// Returns the security groups of all clusters.
+    /// Returns the existing security groups of all clusters.
     pub fn security_groups(&self) -> Vec<SecurityGroup> {
         self.groups().all(None)
     }
 
-    /// Limits the number of security groups, and of the rules of all of them, or removes the limits.
+    /// Limits the number of security groups, and the total number of their rules, or removes a limit (`None`).
     pub fn set_security_group_quota(&self, groups: Option<usize>, rules: Option<usize>) {
         self.groups().quota = (groups, rules);
     }
 
-    /// Removes a security group, without a call of a driver, from its ports too.
+    /// Removes a security group, also from the ports that have it, as an administrator could. No driver is called.
     pub fn remove_security_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
         for port in self.state().ports.values_mut() {
             port.security_groups.retain(|group| group != id);
@@ -127,26 +128,27 @@ impl MemoryNetwork {
         self.groups().remove(id, &BTreeSet::new())
     }
 
-    /// Removes a rule of a security group, without a call of a driver.
+    /// Removes a rule of a security group, as an administrator could. No driver is called.
     pub fn remove_security_rule(&self, id: &SecurityRuleId) {
-        self.groups().take_rule(id);
+        self.groups().remove_rule(id);
     }
 
-    /// Removes a port, without a call of a driver.
+    /// Removes a port, as an administrator could, and returns it, or `None` if it does not exist. No driver is called.
     pub fn remove_port(&self, id: &VifId) -> Option<MemoryPort> {
         self.state().remove_port(id, |_| true, Instant::now())
     }
 
+    /// Records that a pod returned the VIF to a pool.
     pub(super) fn record_return(&self, id: &VifId) {
         lock(&self.returned).insert(id.clone());
     }
 
-    /// Returns the VIFs that pods returned to a pool.
+    /// Returns the ids of all VIFs that pods have returned to a pool.
     pub fn returned(&self) -> Vec<VifId> {
         lock(&self.returned).iter().cloned().collect()
     }
 
-    /// Creates a port with the mark of `owner`, or a pooled one without an owner.
+    /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner.
     pub(super) fn create_port(
         &self,
         cluster: &ClusterId,
@@ -174,23 +176,18 @@ impl MemoryNetwork {
         Ok(vif)
     }
 
+    /// Deletes a port that belongs to `owner`: by its ownership mark, or as a port of Kuryr, which names its pod and no cluster. Any
+    /// other port stays.
     pub(super) fn delete_port(&self, cluster: &ClusterId, owner: &Owner, id: &VifId, now: Instant) {
-        let its_own = |port: &MemoryPort| port.owner.as_ref().map(|marked| marked.uid == owner.uid);
-        // A port of a cluster without an owner is pooled; one without any mark is free to delete.
-        let ours = |port: &MemoryPort| match &port.cluster {
-            Some(marked) => marked == cluster && its_own(port).unwrap_or(false),
-            None => its_own(port).unwrap_or(true),
-        };
-        self.state().remove_port(id, ours, now);
+        self.state().remove_port(id, |port| port.belongs_to(cluster, owner), now);
     }
 
-    /// Deletes a port of `cluster` that has no owner.
+    /// Deletes a port whose ownership mark names `cluster` and no owner. Any other port stays.
     pub(super) fn delete_pooled(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
-        let pooled = |port: &MemoryPort| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
-        self.state().remove_port(id, pooled, now);
+        self.state().remove_port(id, |port| port.is_pooled(cluster), now);
     }
 
-    /// Replaces the security groups of a port.
+    /// Replaces the security groups of a port. If it does not exist, the error is [`Reason::NotFound`].
     pub(super) fn set_vif_groups(&self, id: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
         let mut state = self.state();
         let port = state.ports.get_mut(id).ok_or_else(|| {
@@ -200,11 +197,23 @@ impl MemoryNetwork {
         Ok(())
     }
 
-    pub(super) fn activation(&self, id: &VifId, now: Instant) -> Result<Activation, DriverError> {
+    /// Returns the active VIF of a port, or the time until the port becomes active. If it does not exist, the error is
+    /// [`Reason::NotFound`]; if it belongs neither to `owner` nor to a pool, [`Reason::Refused`].
+    pub(super) fn activation(
+        &self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        id: &VifId,
+        now: Instant,
+    ) -> Result<Activation, DriverError> {
+        let failed = |reason, text: &str| {
+            Err(DriverError::new(reason, "read the status of a port").detail(format!("port {id}{text}")))
+        };
         let state = self.state();
-        let port = state.ports.get(id).ok_or_else(|| {
-            DriverError::new(Reason::NotFound, "read the status of a port").detail(format!("port {id}"))
-        })?;
+        let Some(port) = state.ports.get(id) else { return failed(Reason::NotFound, "") };
+        if !port.belongs_to(cluster, owner) && !port.is_pooled(cluster) {
+            return failed(Reason::Refused, " does not belong to the pod");
+        }
         let vif = port.vif_at(now);
         Ok(if vif.active {
             Activation::Active(vif)
@@ -233,7 +242,7 @@ impl NetworkState {
         }
     }
 
-    /// Takes one address in each subnet, or none at all.
+    /// Allocates one address in each subnet, or none in any.
     fn addresses(&mut self, subnets: &[Subnet], now: Instant) -> Result<Vec<IpAddr>, DriverError> {
         let mut taken = Vec::with_capacity(subnets.len());
         for subnet in subnets {
@@ -262,7 +271,7 @@ impl NetworkState {
         })
     }
 
-    /// Removes a port that passes `check`. Its addresses cool down.
+    /// Removes a port for which `check` returns `true`. Its addresses cool down.
     fn remove_port(
         &mut self,
         id: &VifId,
@@ -280,7 +289,7 @@ impl NetworkState {
     }
 }
 
-/// Returns the VIF of the port with this number.
+/// Returns the VIF of the port with this number, which determines its id and MAC address.
 fn vif(number: u32, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverError> {
     let network = match request.subnets.first() {
         Some(subnet) => subnet.network.clone(),

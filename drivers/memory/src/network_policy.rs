@@ -1,4 +1,4 @@
-//! The driver of security groups of the simulated network.
+//! The driver `memory` of network policies.
 
 use async_trait::async_trait;
 
@@ -8,40 +8,40 @@ use staffetta_driver::{
     SecurityGroupId, VifId, VifSecurityGroups,
 };
 
-/// The driver `memory` of network policies: one cluster's access to the security groups of a [`MemoryNetwork`].
+/// The driver `memory` of network policies, for one cluster on the security groups of a [`MemoryNetwork`].
 pub type MemoryNetworkPolicyDriver = MemoryDriver<MemoryNetwork, NetworkPolicyMethod, NetworkPolicyCall>;
 
-/// A method of a driver of network policies.
+/// A method of a driver of network policies, for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetworkPolicyMethod {
-    /// [`NetworkPolicyDriver::groups`].
+    /// The method [`NetworkPolicyDriver::groups`].
     Groups,
-    /// [`NetworkPolicyDriver::create_group`].
+    /// The method [`NetworkPolicyDriver::create_group`].
     Make,
-    /// [`NetworkPolicyDriver::update_rules`].
+    /// The method [`NetworkPolicyDriver::update_rules`].
     Change,
-    /// [`NetworkPolicyDriver::delete_group`].
+    /// The method [`NetworkPolicyDriver::delete_group`].
     Remove,
-    /// [`NetworkPolicyDriver::vif_groups`].
+    /// The method [`NetworkPolicyDriver::vif_groups`].
     Guards,
-    /// [`NetworkPolicyDriver::set_vif_groups`].
+    /// The method [`NetworkPolicyDriver::set_vif_groups`].
     Guard,
 }
 
-/// A call of a driver of network policies.
+/// A logged call of a driver of network policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkPolicyCall {
-    /// The groups were listed.
+    /// A call that listed the security groups.
     Groups,
-    /// This group was created.
+    /// A call that was to create the security group with this name.
     Make(GroupName),
-    /// These numbers of rules of the group were removed and added.
+    /// A call that was to remove and add these numbers of rules of the security group, in this order.
     Change(SecurityGroupId, usize, usize),
-    /// This group was deleted.
+    /// A call that was to delete this security group.
     Remove(SecurityGroupId),
-    /// The security groups of VIFs were listed.
+    /// A call that listed the security groups of VIFs.
     Guards,
-    /// This VIF got other groups.
+    /// A call that was to set the security groups of this VIF.
     Guard(VifId),
 }
 

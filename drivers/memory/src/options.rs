@@ -13,38 +13,39 @@ use staffetta_driver::{ProjectId, SecurityGroupId};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryOptions {
-    /// The project to which everything belongs.
+    /// The project of all pods, namespaces and services.
     pub project: ProjectId,
     /// The subnets of pods, at most one per address family. A pod gets an address in each.
     pub pod_subnets: Vec<IpNet>,
     /// Other subnets for the pods of single namespaces, by the name of the namespace.
     pub namespace_subnets: BTreeMap<String, Vec<IpNet>>,
-    /// The maximum number of addresses of each subnet in use; all of them if absent.
+    /// The maximum number of addresses of each subnet that are in use. If absent, there is no limit.
     #[schemars(example = 250_u32)]
     pub addresses_per_subnet: Option<u32>,
     /// The security groups of pods.
     pub pod_security_groups: Vec<SecurityGroupId>,
-    /// The largest packet of the network, in bytes.
+    /// The MTU of the network, in bytes.
     #[schemars(range(min = 68, max = 65535))]
     pub mtu: u32,
-    /// The maximum number of ports at a time; unlimited if absent.
+    /// The maximum number of existing ports. If absent, there is no limit.
     #[schemars(example = 500_u32)]
     pub port_quota: Option<u32>,
     /// The time for which a new port is DOWN before it becomes ACTIVE, in milliseconds.
     pub activation_delay_ms: u64,
     /// The time before a released address is used again, in milliseconds.
     pub cool_down_ms: u64,
-    /// The subnet in which cluster IPs must lie; any cluster IP is taken if absent.
+    /// The subnet that must contain the cluster IPs of services. If absent, any cluster IP is accepted.
     #[schemars(example = "10.96.0.0/12")]
     pub service_subnet: Option<IpNet>,
     /// The security groups of load balancers.
     pub service_security_groups: Vec<SecurityGroupId>,
-    /// The maximum number of load balancers at a time; unlimited if absent.
+    /// The maximum number of existing load balancers. If absent, there is no limit.
     #[schemars(example = 50_u32)]
     pub load_balancer_quota: Option<u32>,
-    /// The time for which a load balancer takes no change after each change, in milliseconds.
+    /// The time after each change for which a load balancer accepts no other change, in milliseconds.
     pub load_balancer_delay_ms: u64,
-    /// The public addresses that services of type `LoadBalancer` get, less those that no subnet hands out.
+    /// The subnet of the public addresses that services of type `LoadBalancer` get. Its network address, its first host address and its
+    /// broadcast address are not used.
     pub public_ips: IpNet,
 }
 
@@ -70,7 +71,7 @@ impl Default for MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// The subnets of pods, those of single namespaces included.
+    /// Returns the subnets of all pods, including those of single namespaces.
     pub(crate) fn subnets(&self) -> impl Iterator<Item = IpNet> {
         self.pod_subnets.iter().chain(self.namespace_subnets.values().flatten()).copied()
     }

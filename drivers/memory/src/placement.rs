@@ -1,4 +1,4 @@
-//! The projects, subnets and security groups of pods, namespaces and services in the simulated cloud, from the options.
+//! The drivers `memory` of projects, subnets and security groups, which return values of the options.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
@@ -18,7 +18,7 @@ impl PodProjectDriver for MemoryNetwork {
     }
 }
 
-/// A pod belongs to the subnets that the options name for its namespace, or else to those for all pods.
+/// A pod belongs to the subnets that the options name for its namespace. Without any, it belongs to the subnets for all pods.
 #[async_trait]
 impl PodSubnetsDriver for MemoryNetwork {
     async fn subnets(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {

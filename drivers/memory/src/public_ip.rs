@@ -1,4 +1,4 @@
-//! The public address driver of the simulated world.
+//! The driver `memory` of public addresses.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -10,36 +10,36 @@ use staffetta_driver::{
     Uid,
 };
 
-/// The public address driver `memory`: one cluster's access to [`MemoryServices`], with a small pool that can run empty.
+/// The driver `memory` of public addresses, for one cluster on [`MemoryServices`]. Its pool of addresses is small and can be exhausted.
 pub type MemoryPublicIpDriver = MemoryDriver<MemoryServices, PublicIpMethod, PublicIpCall>;
 
-/// A method of a public address driver.
+/// A method of a public address driver, for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PublicIpMethod {
-    /// [`ServicePublicIpDriver::public_ips`].
+    /// The method [`ServicePublicIpDriver::public_ips`].
     List,
-    /// [`ServicePublicIpDriver::acquire`].
+    /// The method [`ServicePublicIpDriver::acquire`].
     Acquire,
-    /// [`ServicePublicIpDriver::associate`].
+    /// The method [`ServicePublicIpDriver::associate`].
     Associate,
-    /// [`ServicePublicIpDriver::disassociate`].
+    /// The method [`ServicePublicIpDriver::disassociate`].
     Disassociate,
-    /// [`ServicePublicIpDriver::release`].
+    /// The method [`ServicePublicIpDriver::release`].
     Release,
 }
 
-/// A call of a public address driver.
+/// A logged call of a public address driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublicIpCall {
-    /// The addresses of this owner, or of all, were listed.
+    /// A call that listed the addresses of this owner, or all of them.
     List(Option<Uid>),
-    /// This owner was to have an address.
+    /// A call that was to allocate or find an address for this owner.
     Acquire(Uid),
-    /// The address was to be associated with this port.
+    /// A call that was to associate the address with this port.
     Associate(PublicIpId, PortId),
-    /// The address was to be disassociated from this port.
+    /// A call that was to disassociate the address from this port.
     Disassociate(PublicIpId, PortId),
-    /// The address of this owner was released.
+    /// A call that was to release this address of this owner.
     Release(Uid, PublicIpId),
 }
 

@@ -1,4 +1,4 @@
-//! The simulated public addresses, without a lock and with the clock passed in.
+//! The simulated public addresses, without a lock. The current time is an argument of their methods.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,23 +10,27 @@ use staffetta_driver::{
     Allocation, ClusterId, DriverError, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason,
 };
 
-/// A pool of public addresses, and those that users created.
+/// A pool of public addresses, and the addresses that users created.
 #[derive(Debug)]
 pub(super) struct PublicIps {
     pool: AddressPool,
+    /// The addresses that were allocated from the pool, and those that users created.
     held: BTreeMap<PublicIpId, MemoryPublicIp>,
     made: u32,
 }
 
-/// A public address with its mark.
+/// A public address with its ownership mark.
 #[derive(Debug)]
 pub(super) struct MemoryPublicIp {
+    /// The cluster in the ownership mark; `None` for an address that a user created.
     pub(super) cluster: Option<ClusterId>,
+    /// The owner in the ownership mark; `None` for an address that a user created.
     pub(super) owner: Option<Owner>,
     pub(super) public_ip: PublicIp,
 }
 
 impl MemoryPublicIp {
+    /// Returns `true` if the ownership mark names the cluster and, if one is given, the owner.
     pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
         let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
         self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
@@ -47,10 +51,13 @@ impl PublicIps {
         self.held.get(id)
     }
 
-    pub(super) fn insert_users(&mut self, ip: IpAddr) -> PublicIpId {
+    /// Inserts an address that a user created, and returns its id.
+    pub(super) fn insert_user_address(&mut self, ip: IpAddr) -> PublicIpId {
         self.insert(None, None, ip, Allocation::User).id
     }
 
+    /// Returns the address that the user named, the address of the owner, the one to be adopted, or a new one from the pool. If the pool is
+    /// empty, the error is [`Reason::NoAddress`].
     pub(super) fn acquire(
         &mut self,
         cluster: &ClusterId,
@@ -83,7 +90,8 @@ impl PublicIps {
         })
     }
 
-    /// Returns the address that the user named. It must exist, and not be associated with another port.
+    /// Returns the address that the user named. If it does not exist, the error is [`Reason::NotFound`]. If it is associated with another
+    /// port, or has another owner, the error is [`Reason::Conflict`].
     fn named(
         &self,
         cluster: &ClusterId,
@@ -101,6 +109,8 @@ impl PublicIps {
         Ok(held.public_ip.clone())
     }
 
+    /// Associates the address with the port. If it does not exist, the error is [`Reason::NotFound`]; if it is associated with another
+    /// port, the error is [`Reason::Conflict`].
     pub(super) fn associate(&mut self, id: &PublicIpId, port: &PortId) -> Result<(), DriverError> {
         let failed =
             |reason| DriverError::new(reason, "associate a public address").detail(format!("address {id}"));
@@ -120,12 +130,14 @@ impl PublicIps {
         }
     }
 
+    /// Disassociates all addresses from a port, which is being removed.
     pub(super) fn forget_port(&mut self, port: &PortId) {
         for held in self.held.values_mut().filter(|held| held.public_ip.port.as_ref() == Some(port)) {
             held.public_ip.port = None;
         }
     }
 
+    /// Releases the address if its ownership mark names the cluster and the owner.
     pub(super) fn release(&mut self, cluster: &ClusterId, owner: &Owner, id: &PublicIpId, now: Instant) {
         if self.held.get(id).is_some_and(|held| held.is_of(cluster, Some(owner)))
             && let Some(held) = self.held.remove(id)

@@ -7,24 +7,24 @@ use staffetta_driver::{
     SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
 };
 
-/// The existing security groups.
+/// The existing security groups, each with the cluster in its ownership mark.
 #[derive(Debug, Default)]
 pub(super) struct SecurityGroups {
     groups: BTreeMap<SecurityGroupId, (ClusterId, SecurityGroup)>,
-    /// The maximum numbers of groups and of rules.
+    /// The maximum number of groups, and the maximum total number of their rules.
     pub(super) quota: (Option<usize>, Option<usize>),
-    /// The number of ids so far.
+    /// The number of ids that were used.
     made: usize,
 }
 
 impl SecurityGroups {
-    /// The groups with the mark of `cluster`, or all.
+    /// Returns the groups with the ownership mark of `cluster`, or all groups.
     pub(super) fn all(&self, cluster: Option<&ClusterId>) -> Vec<SecurityGroup> {
         let wanted = |marked: &ClusterId| cluster.is_none_or(|cluster| cluster == marked);
         self.groups.values().filter(|(marked, _)| wanted(marked)).map(|(_, group)| group.clone()).collect()
     }
 
-    /// A new group. As with Neutron, it lets everything out at first.
+    /// Creates a group with rules that allow all egress traffic, as Neutron does. If the quota is exceeded, the error is [`Reason::Quota`].
     pub(super) fn make(
         &mut self,
         cluster: &ClusterId,
@@ -44,6 +44,8 @@ impl SecurityGroups {
         Ok(group)
     }
 
+    /// Removes and adds rules of a group, and returns the added ones with their ids. A rule that exists already keeps its id. The error is
+    /// [`Reason::NotFound`] if a group does not exist, and [`Reason::Quota`] if there are too many rules; removed rules stay removed.
     pub(super) fn change(
         &mut self,
         id: &SecurityGroupId,
@@ -80,7 +82,8 @@ impl SecurityGroups {
         Ok(added)
     }
 
-    /// Removes a group that no port uses, and the rules that name it.
+    /// Removes a group, and the rules of other groups that name it. If it is among `used`, the groups of ports, the error is
+    /// [`Reason::Conflict`].
     pub(super) fn remove(
         &mut self,
         id: &SecurityGroupId,
@@ -98,8 +101,8 @@ impl SecurityGroups {
         Ok(())
     }
 
-    /// Removes a rule, without a call of a driver.
-    pub(super) fn take_rule(&mut self, id: &SecurityRuleId) {
+    /// Removes a rule of any group.
+    pub(super) fn remove_rule(&mut self, id: &SecurityRuleId) {
         for (_, group) in self.groups.values_mut() {
             group.rules.retain(|held| held.id != *id);
         }

@@ -12,13 +12,14 @@ use staffetta_driver::{LoadBalancer, LoadBalancerId, Owned, Owner, Protocol, Pub
 
 use tokio::time::Instant;
 
-/// The simulated load balancers and public addresses. Several drivers, of several clusters even, may share one.
+/// The simulated load balancers and public addresses. They may be shared by several drivers, even by those of several clusters.
 #[derive(Debug)]
 pub struct MemoryServices {
     options: MemoryOptions,
     state: Mutex<ServicesState>,
 }
 
+/// The changeable state of [`MemoryServices`].
 #[derive(Debug)]
 pub(super) struct ServicesState {
     pub(super) load_balancers: LoadBalancers,
@@ -26,7 +27,7 @@ pub(super) struct ServicesState {
 }
 
 impl MemoryServices {
-    /// Creates services without load balancers, whose public addresses are all free.
+    /// Creates services without load balancers and with a pool of free public addresses.
     pub fn new(options: MemoryOptions) -> Self {
         let state = ServicesState {
             load_balancers: LoadBalancers::new(&options),
@@ -35,87 +36,87 @@ impl MemoryServices {
         Self { options, state: Mutex::new(state) }
     }
 
-    /// Returns the initial options.
+    /// Returns the options with which the services were created.
     pub fn options(&self) -> &MemoryOptions {
         &self.options
     }
 
-    /// Returns the load balancers of all clusters, with their owners.
+    /// Returns the existing load balancers of all clusters, with their owners.
     pub fn load_balancers(&self) -> Vec<(Option<Owner>, LoadBalancer)> {
         let state = self.state();
         let now = Instant::now();
         state.load_balancers.all().map(|balancer| (balancer.owner.clone(), balancer.at(now))).collect()
     }
 
-    /// Returns the load balancer with that id, of any cluster.
+    /// Returns the load balancer with this id, of any cluster, or `None` if it does not exist.
     pub fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<LoadBalancer>> {
         let state = self.state();
         let found = state.load_balancers.get(id)?;
         Some(Owned { owner: found.owner.clone(), thing: found.at(Instant::now()) })
     }
 
-    /// Limits the number of load balancers, or removes the limit.
+    /// Limits the number of load balancers from now on, or removes the limit (`None`). Existing load balancers stay.
     pub fn set_load_balancer_quota(&self, quota: Option<u32>) {
         self.state().load_balancers.quota = quota;
     }
 
-    /// Makes a load balancer fail: it is in the state ERROR from now on.
+    /// Puts a load balancer into the state ERROR, in which it accepts no change.
     pub fn break_load_balancer(&self, id: &LoadBalancerId) {
         if let Some(balancer) = self.state().load_balancers.get_mut(id) {
             (balancer.failed, balancer.busy_until) = (true, Instant::now());
         }
     }
 
-    /// Lets the creation of the next `number` load balancers fail.
+    /// Makes the next `number` load balancers end in the state ERROR after their creation.
     pub fn fail_next_load_balancers(&self, number: u32) {
         self.state().load_balancers.failing_next = number;
     }
 
-    /// Makes a load balancer PENDING for another `time`, as after a change from outside.
+    /// Makes a load balancer PENDING for `time` from now on, as if another program had changed it.
     pub fn hold_load_balancer(&self, id: &LoadBalancerId, time: Duration) {
         if let Some(balancer) = self.state().load_balancers.get_mut(id) {
             balancer.busy_until = Instant::now() + time;
         }
     }
 
-    /// Changes a load balancer, without a call of a driver.
+    /// Changes a load balancer, as an administrator could. No driver is called.
     pub fn change_load_balancer(&self, id: &LoadBalancerId, change: impl FnOnce(&mut LoadBalancer)) {
         if let Some(balancer) = self.state().load_balancers.get_mut(id) {
             change(&mut balancer.tree);
         }
     }
 
-    /// Supports this protocol no more; existing listeners go on.
+    /// Makes the creation of listeners with this protocol fail from now on. Existing listeners stay.
     pub fn disable_protocol(&self, protocol: Protocol) {
         self.state().load_balancers.disabled_protocols.insert(protocol);
     }
 
-    /// Removes a load balancer, without a call of a driver.
+    /// Removes a load balancer, as an administrator could. No driver is called.
     pub fn remove_load_balancer(&self, id: &LoadBalancerId) {
         self.state().remove_load_balancer(id);
     }
 
-    /// Inserts a load balancer without a mark, as from another controller.
+    /// Inserts a load balancer without an ownership mark, as another controller would create it.
     pub fn insert_load_balancer(&self, load_balancer: LoadBalancer) {
         self.state().load_balancers.insert_unmarked(load_balancer, Instant::now());
     }
 
-    /// Returns the public addresses that are in use or belong to a user, with their owners.
+    /// Returns the public addresses that are in use or belong to a user, of all clusters, with their owners.
     pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
         let state = self.state();
         state.public_ips.all().map(|held| (held.owner.clone(), held.public_ip.clone())).collect()
     }
 
-    /// Returns the public address with that id, of any cluster.
+    /// Returns the public address with this id, of any cluster, or `None` if it is neither in use nor that of a user.
     pub fn public_ip(&self, id: &PublicIpId) -> Option<Owned<PublicIp>> {
         let state = self.state();
         let held = state.public_ips.get(id)?;
         Some(Owned { owner: held.owner.clone(), thing: held.public_ip.clone() })
     }
 
-    /// Inserts a public address of a user, for `spec.loadBalancerIP`.
+    /// Inserts a public address that a user created, which a service may name in `spec.loadBalancerIP`. Returns the id of the address.
     pub fn insert_public_ip(&self, ip: IpAddr) -> PublicIpId {
-        self.state().public_ips.insert_users(ip)
+        self.state().public_ips.insert_user_address(ip)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ServicesState> {
@@ -124,7 +125,7 @@ impl MemoryServices {
 }
 
 impl ServicesState {
-    /// A port that is gone has no public address.
+    /// Removes a load balancer, and disassociates the public addresses of its port.
     pub(super) fn remove_load_balancer(&mut self, id: &LoadBalancerId) {
         if let Some(removed) = self.load_balancers.remove(id) {
             self.public_ips.forget_port(&removed.port);

@@ -1,4 +1,4 @@
-//! The VIF driver of the simulated network.
+//! The driver `memory` of VIFs.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -6,32 +6,32 @@ use tokio::time::Instant;
 use super::{MemoryDriver, MemoryNetwork};
 use staffetta_driver::{Activation, DriverError, Owned, Owner, PodVifDriver, Uid, Vif, VifId, VifRequest};
 
-/// The VIF driver `memory`: one cluster's access to a [`MemoryNetwork`].
+/// The driver `memory` of VIFs, for one cluster on a [`MemoryNetwork`].
 pub type MemoryVifDriver = MemoryDriver<MemoryNetwork, VifMethod, VifCall>;
 
-/// A method of a VIF driver.
+/// A method of a VIF driver, for planned faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VifMethod {
-    /// [`PodVifDriver::request_vif`].
+    /// The method [`PodVifDriver::request_vif`].
     Request,
-    /// [`PodVifDriver::release_vif`].
+    /// The method [`PodVifDriver::release_vif`].
     Release,
-    /// [`PodVifDriver::activate_vif`].
+    /// The method [`PodVifDriver::activate_vif`].
     Activate,
-    /// [`PodVifDriver::vifs`].
+    /// The method [`PodVifDriver::vifs`].
     List,
 }
 
-/// A call of a VIF driver.
+/// A logged call of a VIF driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VifCall {
-    /// A VIF was requested for this owner.
+    /// A call that was to create a VIF for this owner.
     Request(Uid),
-    /// The VIF of this owner was released.
+    /// A call that was to release this VIF of this owner.
     Release(Uid, VifId),
-    /// The VIF was to be activated.
+    /// A call that read the activation of this VIF.
     Activate(VifId),
-    /// The VIFs of this owner, or of all, were listed.
+    /// A call that listed the VIFs of this owner, or all of them.
     List(Option<Uid>),
 }
 
@@ -50,9 +50,9 @@ impl PodVifDriver for MemoryVifDriver {
         self.calls.call(VifMethod::Release, VifCall::Release(owner.uid.clone(), vif.id.clone()), work).await
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
         let call = VifCall::Activate(vif.id.clone());
-        let work = || self.world.activation(&vif.id, Instant::now());
+        let work = || self.world.activation(&self.cluster, owner, &vif.id, Instant::now());
         self.calls.call(VifMethod::Activate, call, work).await
     }
 
@@ -68,6 +68,14 @@ impl PodVifDriver for MemoryVifDriver {
             Ok(wanted.map(|port| Owned { thing: port.vif_at(now), owner: port.owner }).collect())
         };
         self.calls.call(VifMethod::List, VifCall::List(owner.map(|owner| owner.uid.clone())), work).await
+    }
+
+    /// Lists the ports without a cluster that name a pod, which stand for those of Kuryr.
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let ports = self.world.ports().into_iter();
+        let unmarked = ports.filter(|port| port.cluster.is_none() && port.owner.is_some());
+        let now = Instant::now();
+        Ok(unmarked.map(|port| Owned { thing: port.vif_at(now), owner: port.owner }).collect())
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -124,10 +132,13 @@ mod tests {
         assert!(!vif.active);
         assert_eq!(vif.address.to_string(), "fa:16:3e:00:00:01");
         let wait = Duration::from_millis(700);
-        assert_eq!(driver.activate_vif(&vif).await.unwrap(), Activation::NotYet { poll_after: wait });
+        assert_eq!(
+            driver.activate_vif(&owner("web"), &vif).await.unwrap(),
+            Activation::NotYet { poll_after: wait }
+        );
         tokio::time::advance(wait).await;
         let active = Vif { active: true, ..vif.clone() };
-        assert_eq!(driver.activate_vif(&vif).await.unwrap(), Activation::Active(active));
+        assert_eq!(driver.activate_vif(&owner("web"), &vif).await.unwrap(), Activation::Active(active));
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,6 +250,6 @@ mod tests {
         let driver = world(MemoryOptions::default());
         let vif = driver.request_vif(&request(&driver, "a")).await.unwrap();
         driver.network().remove_port(&vif.id);
-        assert_eq!(driver.activate_vif(&vif).await.unwrap_err().reason(), Reason::NotFound);
+        assert_eq!(driver.activate_vif(&owner("web"), &vif).await.unwrap_err().reason(), Reason::NotFound);
     }
 }

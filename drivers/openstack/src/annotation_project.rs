@@ -1,4 +1,4 @@
-//! The driver `annotation`: the annotation of a namespace names the project of its pods and services.
+//! The driver `annotation` of projects: an annotation of a namespace names the project of its pods and services.
 
 use std::sync::Arc;
 
@@ -11,18 +11,23 @@ use staffetta_driver::{
 
 use crate::error::DriverResult;
 use crate::namespaces::{Namespaces, PROJECT, project_of};
+use crate::projects::Projects;
 
-/// The driver `annotation`: `openstack.org/kuryr-project` of a namespace is the project of its pods and services; without it, they
-/// belong to the default project.
+const STEP: &str = "find the project of a namespace";
+
+/// The driver `annotation` of projects. The annotation `openstack.org/kuryr-project` of a namespace names the project of its pods and
+/// services. Without the annotation, they belong to the default project.
 pub struct AnnotationProject {
     namespaces: Arc<Namespaces>,
     default: Option<ProjectId>,
+    projects: Projects,
 }
 
 impl AnnotationProject {
-    /// Reads the annotations of `namespaces`.
-    pub fn new(namespaces: Arc<Namespaces>, default: Option<ProjectId>) -> Self {
-        Self { namespaces, default }
+    /// Creates the driver, which reads the annotations of `namespaces`. Without a `default` project, a namespace without the annotation is
+    /// an error ([`Reason::Refused`]), as is a namespace that names a project which is not among `projects`.
+    pub fn new(namespaces: Arc<Namespaces>, default: Option<ProjectId>, projects: Projects) -> Self {
+        Self { namespaces, default, projects }
     }
 
     fn of_namespace(&self, name: Option<&str>) -> DriverResult<ProjectId> {
@@ -31,11 +36,19 @@ impl AnnotationProject {
     }
 
     fn or_default(&self, project: Option<ProjectId>, name: &str) -> DriverResult<ProjectId> {
+        if let Some(foreign) = project.as_ref().filter(|project| !self.projects.contains(project)) {
+            let shortened: String = foreign.as_str().chars().take(60).collect();
+            let detail = format!(
+                "the annotation {PROJECT} of the namespace {name} names the project {shortened:?}, which is neither \
+                 `neutron_defaults.project` nor one of `neutron_defaults.projects`"
+            );
+            return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
+        }
         project.or_else(|| self.default.clone()).ok_or_else(|| {
             let detail = format!(
                 "the namespace {name} has no annotation {PROJECT}, and `neutron_defaults.project` is not set"
             );
-            DriverError::new(Reason::Refused, "find the project of a namespace").detail(detail)
+            DriverError::new(Reason::Refused, STEP).detail(detail)
         })
     }
 }
@@ -76,10 +89,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_namespace_names_the_project_of_what_is_in_it() {
+    async fn a_namespace_names_the_project_of_what_is_in_it_among_those_of_the_cluster() {
         let namespaces = Arc::new(Namespaces::default());
         let driver = |default: Option<&str>| {
-            AnnotationProject::new(Arc::clone(&namespaces), default.map(ProjectId::from))
+            let projects = Projects::new(["p1".into(), "d".into()]);
+            AnnotationProject::new(Arc::clone(&namespaces), default.map(ProjectId::from), projects)
         };
         let shop: Namespace = serde_json::from_value(json!({ "metadata": { "name": "shop", "uid": "u1",
             "annotations": { PROJECT: "p1" } } }))
@@ -100,6 +114,15 @@ mod tests {
         assert_eq!(project(Some("d"), "unknown").await.unwrap_err().reason(), Reason::Unavailable);
         let error = project(None, "plain").await.unwrap_err();
         assert!(error.to_string().contains("openstack.org/kuryr-project"), "{error}");
+        let greedy =
+            json!({ "metadata": { "name": "shop", "uid": "u1", "annotations": { PROJECT: "../theirs" } } });
+        let greedy: Namespace = serde_json::from_value(greedy).unwrap();
+        observer.present(&greedy);
+        let of_itself = NamespaceProjectDriver::project(&driver(Some("d")), &greedy).await;
+        for error in [project(Some("d"), "shop").await.unwrap_err(), of_itself.unwrap_err()] {
+            assert_eq!(error.reason(), Reason::Refused);
+            assert!(error.to_string().contains("neutron_defaults.projects"), "{error}");
+        }
         let of_itself = NamespaceProjectDriver::project(&driver(None), &shop).await;
         assert_eq!(of_itself.unwrap(), "p1".into());
     }

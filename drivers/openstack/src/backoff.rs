@@ -1,4 +1,4 @@
-//! Exponential back-off without jitter: the crate `backoff`, driven by failures alone.
+//! Exponential back-off without jitter, by the crate `backoff`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use backoff::{ExponentialBackoff, ExponentialBackoffBuilder};
 pub(crate) struct DoublingDelay(ExponentialBackoff);
 
 impl DoublingDelay {
-    /// Starts at `initial`; no delay is longer than `max`.
+    /// Creates delays of which the first is `initial` and none is longer than `max`.
     pub(crate) fn new(initial: Duration, max: Duration) -> Self {
         let backoff = ExponentialBackoffBuilder::new()
             .with_initial_interval(initial)

@@ -1,4 +1,4 @@
-//! Responses that are cached for a while.
+//! A cache of responses whose entries expire.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Caches values by key for a fixed time. Simultaneous calls for one key share one request.
+/// Caches values by key, each for the same fixed time. Simultaneous calls for the same key share one request.
 #[derive(Debug)]
 pub(crate) struct Cached<K, T> {
     ttl: Duration,
     slots: Mutex<HashMap<K, CacheSlot<T>>>,
 }
 
-/// A value and the end of its validity, locked during a request.
+/// The value of one key and the time at which it expires, or `None` without a value. The slot is locked while a request reads the value.
 type CacheSlot<T> = Arc<tokio::sync::Mutex<Option<(T, Instant)>>>;
 
 impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
-    /// Caches values for `ttl`.
+    /// Creates an empty cache in which each value is valid for `ttl`.
     pub(crate) fn new(ttl: Duration) -> Self {
         Self { ttl, slots: Mutex::default() }
     }
 
-    /// Returns the cached value of `key`, or the result of `request`. Errors are not cached.
+    /// Returns the cached value of `key` or, if there is no valid one, the result of `request`. Errors are not cached.
     pub(crate) async fn get<E, F>(&self, key: &K, request: impl FnOnce() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<T, E>>,
@@ -45,7 +45,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         value
     }
 
-    /// Returns the slot of `key`. A new slot removes those whose values have expired, except those in use.
+    /// Returns the slot of `key`. If the slot is new, slots whose values have expired are removed first, except those that a call uses.
     fn slot(&self, key: &K) -> CacheSlot<T> {
         let (mut slots, now) = (lock(&self.slots), Instant::now());
         if !slots.contains_key(key) {

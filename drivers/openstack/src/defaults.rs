@@ -1,6 +1,7 @@
 //! The sections `[neutron_defaults]` and `[namespace_subnet]`, and the drivers that return their values.
 
 use crate::error::DriverResult;
+use crate::projects::Projects;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use schemars::JsonSchema;
@@ -17,6 +18,10 @@ pub struct NeutronDefaults {
     /// The id of the project of ports, networks and load balancers.
     #[schemars(length(min = 1), example = "0c9f2bd1c2a14f3e9b4d5c0f8f0e9a77")]
     pub project: Option<ProjectId>,
+    /// The ids of further projects in which this cluster creates and releases resources. The annotation `openstack.org/kuryr-project` of
+    /// a namespace may name one of these or `project`. Resources in other projects never count as those of this cluster, whatever their
+    /// descriptions and tags say.
+    pub projects: Vec<ProjectId>,
     /// The id of the subnet of pods.
     #[schemars(length(min = 1), example = "5d1a9a2f-8a55-4b51-a1f0-1c2b8f6a1d10")]
     pub pod_subnet: Option<SubnetId>,
@@ -40,7 +45,14 @@ pub struct NeutronDefaults {
     pub external_svc_subnet: Option<SubnetId>,
 }
 
-/// The networks of namespaces: the driver `namespace`.
+impl NeutronDefaults {
+    /// Returns the projects in which resources may belong to this cluster.
+    pub fn all_projects(&self) -> Projects {
+        Projects::new(self.project.iter().chain(&self.projects).cloned())
+    }
+}
+
+/// Options of the driver `namespace` of namespace networks, which creates a network for each namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NamespaceSubnetOptions {
@@ -52,7 +64,7 @@ pub struct NamespaceSubnetOptions {
     pub pod_router: Option<String>,
 }
 
-/// The driver `default`: one project for all.
+/// The driver `default` of projects: this project for all pods, services and namespaces.
 #[derive(Clone, Debug)]
 pub struct DefaultProject(pub ProjectId);
 
@@ -77,7 +89,7 @@ impl NamespaceProjectDriver for DefaultProject {
     }
 }
 
-/// The driver `default`: one subnet for all cluster IPs.
+/// The driver `default` of service subnets: the subnet of the cluster IPs of all services.
 #[derive(Clone, Debug)]
 pub struct DefaultServiceSubnets(pub SubnetId);
 
@@ -88,7 +100,7 @@ impl ServiceSubnetsDriver for DefaultServiceSubnets {
     }
 }
 
-/// The driver `default`: the same security groups for all.
+/// The driver `default` of security groups: these groups for all pods or for all services.
 #[derive(Clone, Debug)]
 pub struct DefaultSecurityGroups(pub Vec<SecurityGroupId>);
 

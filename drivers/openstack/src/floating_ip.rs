@@ -1,7 +1,7 @@
-//! The driver `neutron_floating_ip` of public addresses: floating IPs of the ports of load balancers.
+//! The driver `neutron_floating_ip` of public addresses: floating IPs that are associated with the ports of load balancers.
 //!
-//! A floating IP of the pool is found by the mark in its description. One of the user has no mark, and only its association is
-//! changed.
+//! A floating IP that the driver allocated has the ownership mark of the cluster in its description, by which it is found. A floating IP
+//! that a user created has no mark. The driver changes only its association with a port.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,10 @@ use crate::mark;
 use crate::text::{is_well_formed, or_default, without_nulls};
 
 const LIST: &str = "list the public addresses of this cluster";
+const ALLOCATE: &str = "allocate a public address";
 const NAMED: &str = "find the public address that the user named";
 
-/// A floating IP.
+/// A floating IP, with the fields of Neutron's API.
 #[derive(Clone, Debug, Deserialize)]
 struct FloatingIp {
     id: PublicIpId,
@@ -35,7 +36,8 @@ struct FloatingIp {
 }
 
 impl FloatingIp {
-    /// Returns `true` if it belongs to the project. Administrators see those of all projects.
+    /// Returns `true` if the floating IP belongs to `project`. A list that an administrator requests contains the floating IPs of all
+    /// projects.
     fn is_of(&self, project: &ProjectId) -> bool {
         self.project_id.as_ref() == Some(project)
     }
@@ -43,18 +45,19 @@ impl FloatingIp {
 
 const FIELDS: &str = "id floating_ip_address port_id description project_id revision_number";
 
-/// The driver `neutron_floating_ip`.
+/// The driver `neutron_floating_ip` of public addresses.
 #[derive(Clone, Debug)]
 pub struct NeutronFloatingIps {
     network: Service,
     cluster: ClusterId,
-    pool: NetworkId,
+    pool: Option<NetworkId>,
     subnet: Option<SubnetId>,
 }
 
 impl NeutronFloatingIps {
-    /// Allocates floating IPs in the external network `pool`, in `subnet` if there is one, with the mark of `cluster`.
-    pub fn new(cloud: &Cloud, cluster: ClusterId, pool: NetworkId, subnet: Option<SubnetId>) -> Self {
+    /// Allocates floating IPs in the external network `pool`, in `subnet` if there is one, with the mark of `cluster`. Without `pool`, a
+    /// service can only use a floating IP that its user names.
+    pub fn new(cloud: &Cloud, cluster: ClusterId, pool: Option<NetworkId>, subnet: Option<SubnetId>) -> Self {
         Self { network: cloud.network(), cluster, pool, subnet }
     }
 
@@ -62,7 +65,7 @@ impl NeutronFloatingIps {
         self.network.get(step, "floatingips").fields(FIELDS).filter(filter).list("floatingips").await
     }
 
-    /// Reads a floating IP; an id that cannot be one does not exist.
+    /// Reads a floating IP. Returns `None` if it does not exist or `id` does not have the form of an id.
     async fn read(&self, step: Step, id: &PublicIpId) -> Result<Option<FloatingIp>> {
         if !is_well_formed(id.as_str()) {
             return Ok(None);
@@ -71,13 +74,14 @@ impl NeutronFloatingIps {
         existing(call.answer_in("floatingip").await)
     }
 
-    /// Updates a floating IP, unless it was changed since it was read.
+    /// Updates a floating IP with the fields of `change`. Neutron rejects the update if the floating IP was changed since it was read.
     async fn change(&self, step: Step, read: &FloatingIp, change: Value) -> Result<FloatingIp> {
         let call = self.network.put(step, format!("floatingips/{}", read.id));
         let call = call.json(&json!({ "floatingip": change }));
         read.revision_number.into_iter().fold(call, ApiCall::revision).answer_in("floatingip").await
     }
 
+    /// Lists the floating IPs whose ownership mark names `owner`.
     async fn marked(&self, owner: &Owner) -> Result<Vec<FloatingIp>> {
         let description = ("description", mark::description(&self.cluster, owner));
         let mut listed = self.list(LIST, &[description]).await?;
@@ -85,9 +89,10 @@ impl NeutronFloatingIps {
         Ok(listed)
     }
 
-    /// The owner in the mark of a floating IP, or `None` without a mark of this cluster.
+    /// Returns the owner that the ownership mark of a floating IP names, or `None` if the description is not a mark of this cluster.
     fn owner_of(&self, found: &FloatingIp) -> Option<Owner> {
-        mark::owner_in(&found.description, &self.cluster)
+        let is_in_project = found.project_id.as_ref().is_some_and(|project| self.network.owns(project));
+        mark::owner_in(&found.description, &self.cluster).filter(|_| is_in_project)
     }
 
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
@@ -96,7 +101,8 @@ impl NeutronFloatingIps {
         PublicIp { id: found.id, ip: found.address, allocation, port: found.port_id }
     }
 
-    /// The address that the user named: it must exist, have no other owner, and be associated with no other port.
+    /// Returns the floating IP with the address `ip`, which the user named. It must belong to the project (otherwise [`Reason::NotFound`]),
+    /// have no ownership mark of another owner, and be associated with no other port (otherwise [`Reason::Conflict`]).
     async fn named(&self, owner: &Owner, request: &PublicIpRequest, ip: String) -> DriverResult<PublicIp> {
         let failed = |reason, why: &str| DriverError::new(reason, NAMED).detail(format!("{ip} {why}"));
         let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
@@ -117,8 +123,9 @@ impl NeutronFloatingIps {
         Ok(self.public_ip(found))
     }
 
-    /// Adopts the floating IP that a predecessor allocated and marks it for `owner`. Returns `None` if it does not exist, has a mark, or is
-    /// associated with another port: an annotation may name any floating IP.
+    /// Adopts the floating IP that an earlier controller allocated for the same service: writes the ownership mark of `owner` into its
+    /// description. Returns `None` and changes nothing if the floating IP does not exist, has an ownership mark, is associated with another
+    /// port, or belongs to another project, because an annotation may name any floating IP.
     async fn adopted(
         &self,
         owner: &Owner,
@@ -164,13 +171,17 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
         {
             return Ok(adopted);
         }
+        let pool = self.pool.as_ref().ok_or_else(|| {
+            DriverError::new(Reason::Refused, ALLOCATE)
+                .detail("`neutron_defaults.external_svc_net` is not set")
+        })?;
         let new = without_nulls(json!({
-            "floating_network_id": self.pool,
+            "floating_network_id": pool,
             "subnet_id": self.subnet,
             "project_id": request.project,
             "description": mark::description(&self.cluster, owner),
         }));
-        let call = self.network.post("allocate a public address", "floatingips");
+        let call = self.network.post(ALLOCATE, "floatingips");
         let made = call.json(&json!({ "floatingip": new })).answer_in("floatingip").await?;
         Ok(self.public_ip(made))
     }

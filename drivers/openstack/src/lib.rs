@@ -1,8 +1,8 @@
-//! OpenStack: one client of Keystone, Neutron and Octavia, and the drivers on it.
+//! Drivers for OpenStack, and the client of Keystone, Neutron and Octavia that they share.
 //!
-//! A [`Cloud`] is reached as its [`Access`] says, which comes from the section `[neutron]` ([`NeutronOptions`]) or from
-//! clouds.yaml. It has a [`Service`] each for networks and load balancers. A service makes [`ApiCall`]s; their errors are
-//! [`OpenStackError`]s, which convert to driver errors.
+//! An [`Access`] contains the login and the endpoints of a cloud. It is made from the section `[neutron]` ([`NeutronOptions`]) or from
+//! clouds.yaml. A [`Cloud`] is the client. It has one [`Service`] for Neutron and one for Octavia. A service creates [`ApiCall`]s, whose
+//! errors are [`OpenStackError`]s. These convert to driver errors.
 //!
 //! | module | content |
 //! |---|---|
@@ -34,6 +34,7 @@ mod namespaces;
 mod neutron;
 mod octavia;
 mod poll;
+mod projects;
 mod service_kind;
 mod subnets;
 mod text;
@@ -57,4 +58,5 @@ pub use neutron::{
     PortOptions,
 };
 pub use octavia::{LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
+pub use projects::Projects;
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

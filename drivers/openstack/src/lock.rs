@@ -1,4 +1,4 @@
-//! Locking without poisoning.
+//! A lock function that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

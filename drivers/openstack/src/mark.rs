@@ -1,60 +1,73 @@
-//! Ownership marks: the descriptions and tags by which the resources of a cluster are recognized.
+//! Ownership marks: the descriptions and tags on resources of the cloud by which a cluster recognizes the resources that it created.
 //!
-//! The mark is the description, which every release of Neutron and Octavia accepts in the request that creates a resource. It is a
-//! list of words `key=value`, of which the first names the cluster. Tags, where they are accepted in that request, repeat the
-//! cluster and the UID for filters: at most 60 characters each, which every release allows.
+//! The description of a resource is its mark, because every release of Neutron and Octavia accepts a description in the request that
+//! creates the resource. The mark is a list of words `key=value`, separated by spaces. The first word names the cluster. If the release
+//! also accepts tags in that request, two tags repeat the cluster and the UID of the owner, so that lists can be filtered by them. A tag
+//! has at most 60 characters, which every release allows.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use staffetta_driver::{ClusterId, GroupName, Owner, PortId, Uid};
 
+use crate::text::is_well_formed;
+
 const CLUSTER: &str = "staffetta:cluster";
 const UID: &str = "staffetta:uid";
 const NAME: &str = "staffetta:name";
 const GROUP: &str = "staffetta:group";
 
-/// The longest description that every release accepts, in characters.
+/// The longest description that every release of Neutron and Octavia accepts, in characters.
 const MAX_DESCRIPTION: usize = 255;
 
-/// The tag of all resources of a cluster. A cluster id has at most 32 characters.
+/// Returns the tag of all resources of a cluster. A cluster id has at most 32 characters.
 pub(crate) fn cluster_tag(cluster: &ClusterId) -> String {
     format!("{CLUSTER}={cluster}")
 }
 
-/// The tag of the resources of one owner.
+/// Returns the tag of the resources of the owner with this UID.
 pub(crate) fn uid_tag(uid: &Uid) -> String {
     format!("{UID}={uid}")
 }
 
-/// The tags of the resources of a cluster, or of one owner. Joined by commas, they are the filter for these resources.
+/// Returns the tags of the resources of a cluster or, if `owner` is given, of one owner. Joined by commas, the tags are also the value of
+/// the filter that lists these resources.
 pub(crate) fn tags(cluster: &ClusterId, owner: Option<&Owner>) -> Vec<String> {
     [cluster_tag(cluster)].into_iter().chain(owner.map(|owner| uid_tag(&owner.uid))).collect()
 }
 
-/// The UID in a tag of [`uid_tag`].
+/// Parses a tag that [`uid_tag`] made and returns its UID, or `None` for any other tag.
 pub(crate) fn uid_of(tag: &str) -> Option<Uid> {
-    Some(tag.strip_prefix(UID)?.strip_prefix('=')?.into())
+    let uid = tag.strip_prefix(UID)?.strip_prefix('=')?;
+    is_uid(uid).then(|| uid.into())
 }
 
-/// Returns `true` if the description or a tag is the mark of any cluster.
+/// Returns `true` if `uid` has the form of a UID: 1 to 63 letters, digits, hyphens, underscores and dots. A UID from a mark is checked with
+/// this function before it becomes part of a URL, because other users can write descriptions and tags.
+pub(crate) fn is_uid(uid: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=63).contains(&uid.len()) && uid.bytes().all(is_allowed)
+}
+
+/// Returns `true` if the description or one of the tags is the ownership mark of any cluster.
 pub(crate) fn is_marked(description: &str, tags: &[String]) -> bool {
     let is_mark = |text: &str| text.strip_prefix(CLUSTER).is_some_and(|rest| rest.starts_with('='));
     is_mark(description) || tags.iter().any(|tag| is_mark(tag))
 }
 
-/// The mark of a resource of `owner`, as a description.
+/// Returns the ownership mark of a resource of `owner`, as the description of the resource.
 pub(crate) fn description(cluster: &ClusterId, owner: &Owner) -> String {
     ResourceMark { cluster: cluster.clone(), group: None, owner: Some(owner.clone()) }.to_string()
 }
 
-/// The owner in a description, or `None` if it is not a mark of `cluster`.
+/// Returns the owner that the ownership mark in a description names. Returns `None` if the description is not a mark of `cluster`, or if
+/// the mark has no UID or no name.
 pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> {
     let mark = ResourceMark::parse(description).filter(|mark| mark.cluster == *cluster)?;
     mark.owner.filter(|owner| !owner.name.is_empty())
 }
 
-/// The words of a description: its cluster, and the others as keys and values.
+/// The parsed words of a description: the cluster that the first word names, and the keys and values of all other words.
 struct Words<'a>(&'a str, Vec<(&'a str, &'a str)>);
 
 impl<'a> Words<'a> {
@@ -68,9 +81,10 @@ impl<'a> Words<'a> {
         self.1.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
-    /// The owner by the keys of its UID and its name. The name may be truncated.
+    /// Returns the owner whose UID is the value of the key `uid` and whose name is the value of the key `name`, or `None` without a UID.
+    /// The name may be truncated.
     fn owner(&self, uid: &str, name: &str) -> Option<Owner> {
-        let uid = self.get(uid)?.into();
+        let uid = self.get(uid).filter(|uid| is_uid(uid))?.into();
         let name = self.get(name).unwrap_or_default();
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         Some(Owner { namespace: namespace.to_owned(), name: name.to_owned(), uid })
@@ -81,16 +95,19 @@ fn write(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
     f.write_str(&words.join(" ").chars().take(MAX_DESCRIPTION).collect::<String>())
 }
 
-/// The mark of a network, a load balancer, a floating IP or a security group. Its description may truncate the name of the owner.
+/// The ownership mark of a network, a load balancer, a floating IP or a security group. `Display` writes it as a description, which may
+/// truncate the name of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceMark {
     pub(crate) cluster: ClusterId,
-    /// The name of a security group within the cluster.
+    /// The name of a security group within the cluster; `None` for other resources.
     pub(crate) group: Option<GroupName>,
+    /// The object for which the resource was created, if there is one.
     pub(crate) owner: Option<Owner>,
 }
 
 impl ResourceMark {
+    /// Parses a description, or returns `None` if it is not an ownership mark.
     pub(crate) fn parse(description: &str) -> Option<Self> {
         let words = Words::parse(description)?;
         let group = words.get(GROUP).map(GroupName::from);
@@ -110,49 +127,50 @@ impl fmt::Display for ResourceMark {
     }
 }
 
-/// The mark of a port: its purpose, and the port or trunk that it is nested in. It never changes: a port for a pod is never used by
-/// another pod, and a pooled port never names a pod.
+/// The ownership mark of a port for pods: its purpose, and its parent if it is nested. The mark never changes: a port that was created for
+/// a pod is never used by another pod, and the mark of a pooled port never names a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortMark {
     pub(crate) cluster: ClusterId,
     pub(crate) purpose: Purpose,
-    /// The parent of a nested port.
+    /// The parent if the port is nested, otherwise `None`.
     pub(crate) nesting: Option<Nesting>,
 }
 
-/// The purpose of a port.
+/// The purpose for which a port was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A pod. Its name may be truncated.
+    /// The port of this pod. The pod's name may be truncated.
     Pod(Owner),
-    /// A pool; the value is the name of the bulk request that created the port.
+    /// A port of a VIF pool. The value is the name of the bulk request that created the port.
     Pool(String),
 }
 
-/// The parent of a nested port.
+/// The node of a nested port, and the node's port or trunk that carries the traffic of the nested port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nesting {
-    /// The address of the node.
+    /// The address of the node in Kubernetes.
     pub(crate) host: IpAddr,
     pub(crate) parent: Parent,
 }
 
-/// The resource of the node that contains a nested port.
+/// The resource of the node that carries the traffic of a nested port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
-    /// A trunk, with the VLAN that was reserved for the port; a pooled port gets its VLAN later.
+    /// A trunk, and the VLAN id that was reserved on it for the port. The VLAN is `None` for a pooled port, which gets its VLAN when it is
+    /// added to the trunk.
     Trunk { id: String, vlan: Option<u16> },
-    /// A port whose address pairs include those of the nested port.
+    /// The port of the node, whose allowed address pairs include the addresses of the nested port.
     Port(PortId),
 }
 
 impl PortMark {
-    /// The tags for filters.
+    /// Returns the tags of the port, by which lists are filtered.
     pub(crate) fn tags(&self) -> Vec<String> {
         tags(&self.cluster, self.owner())
     }
 
-    /// The pod, or `None` for a pooled port.
+    /// Returns the pod that owns the port, or `None` for a pooled port.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         match &self.purpose {
             Purpose::Pod(owner) => Some(owner),
@@ -160,7 +178,8 @@ impl PortMark {
         }
     }
 
-    /// The trunk of a subport, with the VLAN that was reserved for it.
+    /// Returns the trunk of a subport, with the VLAN id that was reserved for it (`None` for a pooled port). Returns `None` if the port is
+    /// not to be a subport.
     pub(crate) fn trunk(&self) -> Option<(&str, Option<u16>)> {
         match &self.nesting.as_ref()?.parent {
             Parent::Trunk { id, vlan } => Some((id, *vlan)),
@@ -168,7 +187,8 @@ impl PortMark {
         }
     }
 
-    /// The port whose address pairs include those of a nested port.
+    /// Returns the port of the node whose allowed address pairs include the addresses of this nested port, or `None` if the port is not
+    /// nested in this way.
     pub(crate) fn parent_port(&self) -> Option<&PortId> {
         match &self.nesting.as_ref()?.parent {
             Parent::Trunk { .. } => None,
@@ -176,12 +196,15 @@ impl PortMark {
         }
     }
 
-    /// Parses a description, or returns `None` if it is not a mark.
+    /// Parses the description of a port, or returns `None` if it is not an ownership mark, or if an id in it does not have the form of one.
     pub(crate) fn parse(description: &str) -> Option<Self> {
         let words = Words::parse(description)?;
         let pod = words.owner("uid", "pod").map(Purpose::Pod);
         let purpose = pod.or_else(|| Some(Purpose::Pool(words.get("batch")?.to_owned())))?;
         let vlan = words.get("vlan").and_then(|vlan| vlan.parse().ok());
+        if ["trunk", "port"].iter().any(|key| words.get(key).is_some_and(|id| !is_well_formed(id))) {
+            return None;
+        }
         let trunk = words.get("trunk").map(|id| Parent::Trunk { id: id.to_owned(), vlan });
         let parent = trunk.or_else(|| Some(Parent::Port(words.get("port")?.into())));
         let host = words.get("host").and_then(|host| host.parse().ok());
@@ -190,7 +213,7 @@ impl PortMark {
     }
 }
 
-/// Writes the description. The name of the pod comes last, since a description that is too long is truncated.
+/// Writes the mark as a description. The name of the pod comes last, because a description of more than 255 characters is truncated.
 impl fmt::Display for PortMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = vec![cluster_tag(&self.cluster)];
@@ -291,8 +314,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_id_in_a_mark_is_never_taken_for_a_path() {
+        let port = |words: &str| PortMark::parse(&format!("staffetta:cluster=east host=10.0.0.7 {words}"));
+        assert!(port("trunk=7b vlan=7 uid=u-1 pod=shop/web").is_some());
+        for words in [
+            "trunk=../networks/7b vlan=7 uid=u-1 pod=shop/web",
+            "port=7b/../../networks uid=u-1 pod=shop/web",
+            "port=7b?x=y batch=1",
+            "trunk=7b uid=../u-1 pod=shop/web",
+        ] {
+            assert_eq!(port(words), None, "{words}");
+        }
+        assert_eq!(uid_of("staffetta:uid=../u-1"), None);
+        assert_eq!(
+            owner_in("staffetta:cluster=east staffetta:uid=a/b staffetta:name=shop/web", &"east".into()),
+            None
+        );
+    }
+
+    #[test]
     fn the_mark_of_a_port_is_read_back() {
-        let port = Nesting { host: "10.0.0.7".parse().unwrap(), parent: Parent::Port("p-1".into()) };
+        let port = Nesting { host: "10.0.0.7".parse().unwrap(), parent: Parent::Port("b-1".into()) };
         for purpose in [Purpose::Pod(owner("shop", "web-1")), Purpose::Pool("00ff-1".into())] {
             for nesting in [None, Some(trunk(None)), Some(trunk(Some(7))), Some(port.clone())] {
                 let mark = PortMark { cluster: "east".into(), purpose: purpose.clone(), nesting };

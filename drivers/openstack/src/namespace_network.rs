@@ -1,6 +1,7 @@
-//! The driver `namespace` of namespace networks: a network, a subnet from a pool, and a router interface.
+//! The driver `namespace` of namespace networks: each namespace has a network, a subnet from a subnet pool, and an interface of a router in
+//! that subnet.
 //!
-//! The network is found by the mark in its description, and the other resources by the network.
+//! The network is found by the ownership mark in its description. The subnet and the router interface are found by the network.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,14 +33,16 @@ pub struct NamespaceNetworks {
     subnet_pool: String,
     router: Option<String>,
     ip_version: Cached<(), u8>,
-    /// The VIF pool whose ports may be in the networks.
+    /// The VIF pool that may have ports in the networks.
     pool: Option<Arc<dyn VifPoolDriver>>,
 }
 
-/// A network, or a subnet.
+/// The id and the description of a network or a subnet.
 #[derive(Deserialize)]
 struct DescribedBody {
     id: String,
+    #[serde(default)]
+    project_id: ProjectId,
     #[serde(default)]
     description: String,
 }
@@ -50,7 +53,8 @@ struct SubnetPoolBody {
 }
 
 impl NamespaceNetworks {
-    /// Creates networks with the mark of `cluster`, each with a subnet of the pool and an interface of the router.
+    /// Creates the driver. It creates networks with the ownership mark of `cluster`. Each has a subnet from the subnet pool with the id
+    /// `subnet_pool` and, if `router` is given, an interface of that router.
     pub fn new(network: Service, cluster: ClusterId, subnet_pool: String, router: Option<String>) -> Self {
         let (neutron, ip_version) = (NeutronApi::new(network), Cached::new(IP_VERSION_TTL));
         Self { neutron, cluster, subnet_pool, router, ip_version, pool: None }
@@ -63,13 +67,15 @@ impl NamespaceNetworks {
         self
     }
 
-    /// The ids of the networks of `owner`, sorted.
+    /// Returns the sorted ids of the networks whose ownership mark names `owner`.
     async fn marked_for(&self, owner: &Owner) -> Result<Vec<String>> {
         let description = mark::description(&self.cluster, owner);
         let call = self.neutron.service.get("find the network of a namespace", "networks");
-        let call = call.query("description", description.clone()).fields("id description");
+        let call = call.query("description", description.clone()).fields("id project_id description");
         let mut found: Vec<DescribedBody> = call.list("networks").await?;
-        found.retain(|network| network.description == description);
+        found.retain(|network| {
+            network.description == description && self.neutron.service.owns(&network.project_id)
+        });
         Ok(sorted_ids(found))
     }
 
@@ -78,7 +84,8 @@ impl NamespaceNetworks {
         Ok(sorted_ids(call.query("network_id", network).fields("id").list("subnets").await?))
     }
 
-    /// Creates a network or a subnet with these fields beside its name, its mark and its project.
+    /// Creates a network or a subnet and returns its id. `body` contains the fields other than the name, the ownership mark and the
+    /// project.
     async fn create(
         &self,
         (step, kind): (Step, &str),
@@ -108,7 +115,8 @@ impl NamespaceNetworks {
         self.create(("create the subnet of a namespace", "subnet"), owner, project, body).await
     }
 
-    /// Adds the subnet to the router. Neutron rejects an existing interface with 400, like all other errors.
+    /// Adds the subnet to the router, unless it has been added already. Neutron rejects that case with status 400, like most other errors,
+    /// so the ports of the network show if it is the case.
     async fn join(&self, router: &str, network: &str, subnet: &str) -> Result<()> {
         let path = format!("routers/{router}/add_router_interface");
         let call = self.neutron.service.put("add the subnet of a namespace to the router", path);
@@ -124,13 +132,13 @@ impl NamespaceNetworks {
     }
 
     async fn ports(&self, network: &str) -> Result<Vec<PortBody>> {
-        let fields = "id device_id device_owner fixed_ips description";
+        let fields = "id project_id device_id device_owner fixed_ips description";
         let filter = [("network_id", network.to_owned())];
         self.neutron.ports("list the ports of a namespace's network", &filter, fields).await
     }
 
-    /// Deletes the network with its subnets, its router interfaces and the pooled ports of this cluster. Ports of pods remain, and
-    /// Neutron's rejection names them.
+    /// Deletes the network with its subnets, its router interfaces and the pooled ports of this cluster. If ports of pods remain in the
+    /// network, Neutron rejects the deletion and names them.
     async fn delete(&self, network: &str) -> Result<()> {
         let ports = self.ports(network).await?;
         let interfaces = ports.iter().filter(|port| is_router_interface(port));
@@ -144,7 +152,8 @@ impl NamespaceNetworks {
         }
         for port in &ports {
             // The ports of this cluster without a pod.
-            let Some(mark) = port.mark_of(&self.cluster).filter(|mark| mark.owner().is_none()) else {
+            let mark = port.mark_of(&self.cluster).filter(|_| self.neutron.service.owns(&port.project_id));
+            let Some(mark) = mark.filter(|mark| mark.owner().is_none()) else {
                 continue;
             };
             let step = "delete a port that a namespace left";
@@ -185,8 +194,9 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
 
     async fn networks(&self) -> DriverResult<Vec<Owned<()>>> {
         let call = self.neutron.service.get("list the networks of namespaces", "networks");
-        let found: Vec<DescribedBody> = call.fields("id description").list("networks").await?;
-        let owners = found.iter().filter_map(|network| mark::owner_in(&network.description, &self.cluster));
+        let found: Vec<DescribedBody> = call.fields("id project_id description").list("networks").await?;
+        let ours = found.iter().filter(|network| self.neutron.service.owns(&network.project_id));
+        let owners = ours.filter_map(|network| mark::owner_in(&network.description, &self.cluster));
         Ok(owners.map(|owner| Owned { owner: Some(owner), thing: () }).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! The projects and networks of namespaces, from their annotations.
+//! The projects and networks of namespaces, read from the annotations of the namespaces.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,16 +13,17 @@ use tokio::time::Instant;
 use crate::error::{DriverResult, Step};
 use crate::lock::lock;
 
-/// The annotation of a namespace with the id of its project.
+/// The annotation of a namespace that contains the id of the OpenStack project of its pods and services, with the name that Kuryr uses.
 pub const PROJECT: &str = "openstack.org/kuryr-project";
 
-/// The shortest and the longest retry delay for a namespace without a network.
+/// The shortest and the longest retry delay while a namespace has no network.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The existing namespaces with the fields that drivers need, kept up to date by the watch.
+/// The existing namespaces with the fields that drivers need, updated from the watch of the API server.
 #[derive(Debug, Default)]
 pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 
+/// The fields of one namespace, and the time at which it was first seen.
 #[derive(Clone, Debug)]
 struct NamespaceRecord {
     uid: Uid,
@@ -32,13 +33,15 @@ struct NamespaceRecord {
 }
 
 impl Namespaces {
-    /// The project of the namespace, if its annotation names one.
+    /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace names, or `None` without that annotation.
+    /// While the namespace is not known, the error is [`Reason::Unavailable`].
     pub fn project(&self, name: &str) -> DriverResult<Option<ProjectId>> {
         Ok(self.known("find the project of a namespace", name)?.project)
     }
 
-    /// The subnet of the namespace's network. Until there is one, the error has a retry delay of a quarter of the time since the
-    /// namespace was first seen.
+    /// Returns the subnet of the namespace's network, from the annotation of the namespace. While the namespace is not known or has no
+    /// network, the error is [`Reason::Unavailable`]; while it has no network, the retry delay is a quarter of the time since the namespace
+    /// was first seen, from 100 ms to 5 s. If the annotation cannot be parsed, the error is [`Reason::Refused`].
     pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
         const STEP: &str = "find the subnet of a namespace";
         let known = self.known(STEP, name)?;
@@ -63,7 +66,7 @@ impl Namespaces {
     }
 }
 
-/// The project in the annotation of a namespace, unless it is empty.
+/// Returns the project in the annotation `openstack.org/kuryr-project`, or `None` if the annotation is missing or empty.
 pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
     annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
 }

@@ -1,19 +1,19 @@
-//! The services of a cloud that the drivers call.
+//! The OpenStack services that the drivers call.
 
-/// A service of a cloud.
+/// An OpenStack service that the drivers call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceKind {
-    /// Neutron, API version 2.0.
+    /// Neutron, with the API version 2.0.
     Network,
-    /// Octavia, API version 2; all paths are below `lbaas`.
+    /// Octavia, with the API version 2, whose paths all begin with `lbaas/`.
     LoadBalancer,
 }
 
 impl ServiceKind {
-    /// The number of services; `kind as usize` is an index below it.
+    /// The number of service kinds. `kind as usize` is less than it and serves as an index.
     pub(crate) const COUNT: usize = 2;
 
-    /// The service type in the catalogue.
+    /// Returns the service type by which Keystone's catalogue lists the service.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Network => "network",
@@ -21,7 +21,8 @@ impl ServiceKind {
         }
     }
 
-    /// The version segment of URLs, where the endpoint does not end with one, and the path between it and the collections.
+    /// Returns two parts of each URL: the version, which follows an endpoint that does not end with a version, and the path between the
+    /// version and the name of a collection.
     pub(crate) fn path(self) -> (&'static str, &'static str) {
         match self {
             Self::Network => ("v2.0", ""),

@@ -1,4 +1,4 @@
-//! The drivers `default` and `namespace` of the subnets of pods.
+//! The drivers `default` and `namespace` of pod subnets, and the subnets as Neutron describes them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,13 +22,13 @@ use crate::text::is_well_formed;
 
 const READ: &str = "read a subnet";
 
-/// The time for which a subnet is cached. Its addresses never change; its name servers and routes may.
+/// The time for which a subnet is cached. Its CIDR never changes; its name servers and routes may.
 const FRESH: Duration = Duration::from_secs(300);
 
-/// Subnets by id.
+/// Subnets of Neutron by their ids.
 pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
 
-/// Reads subnets with their networks, and caches them.
+/// Reads subnets and their networks from Neutron, and caches each for five minutes.
 #[derive(Debug)]
 pub struct Subnets {
     network: Service,
@@ -61,13 +61,15 @@ struct NetworkBody {
 }
 
 impl Subnets {
-    /// Reads subnets from Neutron, with the bridge and the MTU of the options.
+    /// Creates the reader of subnets. The Open vSwitch bridge of `defaults` is used for every network. A `network_device_mtu` above zero
+    /// replaces the MTU of the network.
     pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
         let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
         Self { network, bridge: defaults.ovs_bridge.clone(), mtu, cached: Cached::new(FRESH) }
     }
 
-    /// The subnet with this id. Ids may come from users; an invalid one does not exist.
+    /// Returns the subnet with this id. The id may come from a user: if it does not have the form of an id, the error is
+    /// [`Reason::NotFound`], as for a subnet that does not exist.
     pub async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
         if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
@@ -103,9 +105,9 @@ impl Subnets {
     }
 }
 
-/// The driver `default`: one subnet for all pods.
+/// The driver `default` of pod subnets: one subnet for all pods.
 pub struct DefaultPodSubnets {
-    /// The subnets.
+    /// Reads the subnet from Neutron.
     pub subnets: Arc<Subnets>,
     /// The subnet of all pods.
     pub subnet: SubnetId,
@@ -122,11 +124,11 @@ impl PodSubnetsDriver for DefaultPodSubnets {
     }
 }
 
-/// The driver `namespace`: pods are in the subnet of their namespace, which the handler `namespace` creates.
+/// The driver `namespace` of pod subnets: each pod is in the subnet of its namespace, which the handler `namespace` creates.
 pub struct NamespacePodSubnets {
-    /// The subnets.
+    /// Reads the subnets from Neutron.
     pub subnets: Arc<Subnets>,
-    /// The namespaces.
+    /// The known namespaces, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,
 }
 

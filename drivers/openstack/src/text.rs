@@ -1,10 +1,10 @@
-//! Ids and fields that occur in the paths and bodies of every service.
+//! Checks and conversions of ids and JSON fields that are the same for all services.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Returns `true` if `id` may be the id of a resource: at most 36 hexadecimal digits and hyphens. Ids from annotations are checked
-/// before they become part of a URL.
+/// Returns `true` if `id` has the form of a resource id: 1 to 36 hexadecimal digits and hyphens. An id from an annotation is checked with
+/// this function before it becomes part of a URL.
 pub(crate) fn is_well_formed(id: &str) -> bool {
     !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
@@ -12,19 +12,19 @@ pub(crate) fn is_well_formed(id: &str) -> bool {
 /// The longest name that Neutron and Octavia accept, in characters.
 const MAX_NAME: usize = 255;
 
-/// Returns `text` as the name of a resource, truncated to the longest one that Neutron and Octavia accept.
+/// Returns `text` as the name of a resource, truncated to 255 characters, the most that Neutron and Octavia accept.
 pub(crate) fn name(text: &str) -> String {
     text.chars().take(MAX_NAME).collect()
 }
 
-/// Deserializes a field whose `null` means the default value.
+/// Deserializes a field, with `null` as the default value of its type.
 pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Removes the members of an object that are null.
+/// Removes the members of a JSON object whose value is null.
 pub(crate) fn without_nulls(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         members.retain(|_, value| !value.is_null());

@@ -1,4 +1,4 @@
-//! A VIF driver of one's own: a switch of the vendor Acme, whose ports work at once.
+//! A custom VIF driver, for a switch of the vendor Acme whose ports work at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,8 +73,11 @@ impl PodVifDriver for Acme {
         Ok(())
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        Ok(Activation::Active(vif.clone()))
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        match self.ports().get(owner).filter(|port| port.id == vif.id) {
+            Some(port) => Ok(Activation::Active(port.clone())),
+            None => Err(DriverError::new(Reason::NotFound, "find the port of the pod")),
+        }
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {

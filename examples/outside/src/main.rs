@@ -1,4 +1,4 @@
-//! A controller with a handler of one's own: it greets each pod.
+//! A controller with a custom handler, which greets each pod.
 
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_handler::{MetadataPatch, Registration, ResourceEventHandler, WriteError, Writer};

@@ -1,9 +1,18 @@
-//! The contract of a staffetta handler: events, the chain of wrappers they pass through, and the registry.
+//! The API for handlers of staffetta: events, the chain of wrappers that passes events to a handler, and the registry of handlers and
+//! drivers.
 //!
-//! An outside author needs [`ResourceEventHandler`] (reacts to the events of one kind), [`Failure`] (an error that says
-//! whether a retry may help), [`Registration`] and [`Registry`] (make the handler known to the program), and [`testing`]
-//! (feeds events to a handler without a cluster). Events from outside the cluster come from a [`Source`], as a [`Trigger`],
-//! through the same chain.
+//! To write a handler in your own crate, you need [`ResourceEventHandler`] (reacts to the events of one kind), [`Failure`] (an error
+//! that states whether a retry may help), and [`Registration`] and [`Registry`] (make the handler known to the program). [`testing`]
+//! delivers test events to a handler, without a cluster.
+//!
+//! For events that do not come from Kubernetes, implement a [`Source`]. It sends [`Trigger`]s, which pass through the same chain.
+//!
+//! Optional parts of a handler:
+//!
+//! - [`Index`]: keeps data of other objects that the handler needs, fed by their watch.
+//! - [`GarbageCollector`]: finds resources in external systems whose Kubernetes object was deleted, so that the handler releases them.
+//! - [`Writer`]: patches annotations, finalizers and the status of an object.
+//! - [`DryRunPlan`]: records the calls that a driver would make, for `staffetta run --dry-run`.
 //!
 //! | module | holds |
 //! |---|---|
@@ -28,9 +37,9 @@ pub use event::{
     Undecodable, WatchItem, WatchResult, truncated,
 };
 pub use registry::{
-    Check, CheckFn, DriverEntry, DriverTrait, DryRunPlan, ErasedHandler, EventNote, EventRecorder,
-    GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait, PlannedCall, Recorder,
-    Registration, Registry, ResourceEventHandler, Section, SectionError, Setup, SetupError, Source,
-    TriggerHandler, TriggerSender, deliver,
+    ApplyIndex, Check, CheckFn, DriverEntry, DriverTrait, DryRunPlan, ErasedHandler, EventNote,
+    EventRecorder, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait,
+    PlannedCall, Recorder, Registration, Registry, ResourceEventHandler, Section, SectionError, Setup,
+    SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};

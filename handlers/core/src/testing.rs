@@ -1,4 +1,4 @@
-//! Feeds events to a handler without a cluster.
+//! Delivers test events to a handler, without a cluster.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -37,51 +37,53 @@ use crate::chain::{Context, EventHandler, Failure, HandlerError, Pending};
 use crate::event::{AnyEvent, Change, Event, Identity, Message, ObjectRef, Tombstone, Trigger};
 use crate::registry::{ErasedHandler, KindIndex, Registration};
 
-/// Feeds events to one handler, indexes first, as the pipeline does; each call returns the result of the handler.
+/// Delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the handler.
+///
+/// There are no queues, retries or time limits.
 pub struct Feed {
     handler: ErasedHandler,
     indexes: Vec<KindIndex>,
 }
 
 impl Feed {
-    /// Feeds the handler of `registration`.
+    /// Creates a feed for the handler of `registration`.
     pub fn new<H: Send + Sync + 'static>(registration: Registration<H>) -> Self {
         let (handler, indexes, _) = registration.erase().into_parts();
         Self { handler, indexes }
     }
 
-    /// Feeds an `Added`.
+    /// Delivers an `Added` event of `object`.
     pub async fn added<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Added(Arc::new(object))).await
     }
 
-    /// Feeds a `Modified`.
+    /// Delivers a `Modified` event of `object`.
     pub async fn modified<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Modified(Arc::new(object))).await
     }
 
-    /// Feeds a `Deleted` with the last state.
+    /// Delivers a `Deleted` event with `object` as the last state.
     pub async fn deleted<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Deleted(Tombstone::Last(Arc::new(object)))).await
     }
 
-    /// Feeds a `Deleted` whose last state was missed.
+    /// Delivers a `Deleted` event of `object` that carries only its identity ([`Tombstone::Missed`]).
     pub async fn missed<K: Kinded>(&self, object: &K) -> Result<(), HandlerError> {
         let identity =
             Identity::of::<K>(object.namespace(), object.name_any(), object.uid().unwrap_or_default());
         self.event(Event::<K>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
     }
 
-    /// Feeds a trigger.
+    /// Delivers a trigger.
     pub async fn trigger(&self, trigger: impl Trigger) -> Result<(), HandlerError> {
         self.handler.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
     }
 
-    /// Feeds an event, unless the handler does not want it.
+    /// Delivers an event to the indexes, and to the handler if it [wants](crate::ResourceEventHandler::wants) the event.
     pub async fn event<K: Kinded>(&self, event: Event<K>) -> Result<(), HandlerError> {
         let event = event.erase();
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
-            (index.apply)(&event);
+            (index.apply)(&event)?;
         }
         if self.handler.wants(&event) {
             self.handler.handle(&event, &Context::detached()).await
@@ -91,12 +93,12 @@ impl Feed {
     }
 }
 
-/// A kind of object that can be fed.
+/// A type of Kubernetes object that a [`Feed`] accepts: every typed resource.
 pub trait Kinded: Resource<DynamicType = ()> + Send + Sync + 'static {}
 
 impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Kinded for K {}
 
-/// A pod with a UID made of its names.
+/// Returns a pod with the UID `uid-NAMESPACE-NAME` and the resourceVersion 1, and otherwise empty.
 pub fn pod(namespace: &str, name: &str) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.namespace = Some(namespace.to_owned());
@@ -106,39 +108,65 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// A message about the object called `uid`, for tests of wrappers.
+/// A message about an object with a given UID, for tests of the wrappers of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestMessage {
     uid: String,
     change: Change,
-    is_trigger: bool,
-    /// The version of the object.
+    form: Form,
+    /// A number that distinguishes messages of one object; the wrappers ignore it.
     pub version: u64,
 }
 
+/// The origin and state of a [`TestMessage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A watch event with the state of the object.
+    Watched,
+    /// A watch event of an object whose deletion was requested.
+    Finalizing,
+    /// A deletion without the last state of the object.
+    Missed,
+    Trigger,
+}
+
 impl TestMessage {
-    /// An `Added`.
+    fn new(uid: &str, change: Change, form: Form, version: u64) -> Self {
+        Self { uid: uid.to_owned(), change, form, version }
+    }
+
+    /// Returns an `Added` message of version 0.
     pub fn added(uid: &str) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Added, is_trigger: false, version: 0 }
+        Self::new(uid, Change::Added, Form::Watched, 0)
     }
 
-    /// A `Modified`.
+    /// Returns a `Modified` message.
     pub fn modified(uid: &str, version: u64) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Modified, is_trigger: false, version }
+        Self::new(uid, Change::Modified, Form::Watched, version)
     }
 
-    /// A trigger about the object.
+    /// Returns a `Modified` message of an object whose deletion was requested.
+    pub fn terminating(uid: &str, version: u64) -> Self {
+        Self::new(uid, Change::Modified, Form::Finalizing, version)
+    }
+
+    /// Returns a trigger about the object with this UID.
     pub fn trigger(uid: &str, version: u64) -> Self {
-        Self { is_trigger: true, ..Self::modified(uid, version) }
+        Self::new(uid, Change::Modified, Form::Trigger, version)
     }
 
-    /// A `Deleted`.
+    /// Returns a `Deleted` message of version 0.
     pub fn deleted(uid: &str) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Deleted, is_trigger: false, version: 0 }
+        Self::new(uid, Change::Deleted, Form::Watched, 0)
+    }
+
+    /// Returns a `Deleted` message of version 0 without the last state of the object, as garbage collection sends it.
+    pub fn missed(uid: &str) -> Self {
+        Self::new(uid, Change::Deleted, Form::Missed, 0)
     }
 }
 
-/// The route of the triggers among the [`TestMessage`]s.
+/// The [route](Message::route) of [`TestMessage`]s that are triggers.
 struct Triggered;
 
 impl Message for TestMessage {
@@ -155,16 +183,22 @@ impl Message for TestMessage {
     }
 
     fn route(&self) -> TypeId {
-        if self.is_trigger { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
+        if self.is_trigger() { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
+    }
+
+    fn finalizing(&self) -> bool {
+        self.change == Change::Deleted || self.form == Form::Finalizing
     }
 
     fn is_trigger(&self) -> bool {
-        self.is_trigger
+        self.form == Form::Trigger
     }
 
-    fn into_added(mut self) -> Self {
-        if self.change == Change::Modified && !self.is_trigger {
+    fn replacing(mut self, older: &Self) -> Self {
+        if self.change == Change::Modified && older.change == Change::Added {
             self.change = Change::Added;
+        } else if self.form == Form::Missed && older.change == Change::Deleted {
+            self.form = older.form;
         }
         self
     }
@@ -174,7 +208,7 @@ impl fmt::Display for TestMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let change = match self.change {
             Change::Added => "added",
-            Change::Modified if self.is_trigger => "trigger",
+            Change::Modified if self.is_trigger() => "trigger",
             Change::Modified => "modified",
             Change::Deleted => "deleted",
         };
@@ -205,24 +239,24 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A transient error.
+    /// Returns a transient error with the message `text`.
     pub fn transient(text: &str) -> Self {
         Self { text: text.to_owned(), transient: true, pending: None, after: None }
     }
 
-    /// A permanent error.
+    /// Returns a permanent error with the message `text`.
     pub fn permanent(text: &str) -> Self {
         Self { transient: false, ..Self::transient(text) }
     }
 
-    /// Makes the work [pending](Failure::pending).
+    /// Makes the error report work in progress; see [`Failure::pending`].
     #[must_use]
     pub fn pending(mut self, pending: Pending) -> Self {
         self.pending = Some(pending);
         self
     }
 
-    /// Sets the time after which to retry.
+    /// Sets [`Failure::retry_after`]: the time after which to retry.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.after = Some(delay);

@@ -1,12 +1,12 @@
-//! Parsing of annotations, and the error for a malformed one.
+//! Parsing of JSON annotations, and the error for a malformed annotation.
 
 use serde::de::DeserializeOwned;
 
 /// The number of characters of a malformed annotation that its error quotes.
 const QUOTED: usize = 60;
 
-/// An annotation is not in the format that this program and Kuryr write. It is never overwritten,
-/// because it may still be needed.
+/// The error for an annotation that is not in the format that this program and Kuryr write. Such an
+/// annotation is never overwritten, because its content may still be needed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \
@@ -19,7 +19,8 @@ pub struct AnnotationError {
     source: serde_json::Error,
 }
 
-/// Parses `text`, the value of the annotation `key`.
+/// Parses `text`, the JSON value of the annotation `key`. Returns an error that quotes the first 60
+/// characters of `text` if `text` is not valid JSON or does not have the form of `T`.
 pub fn read<T: DeserializeOwned>(key: &'static str, text: &str) -> Result<T, AnnotationError> {
     serde_json::from_str(text).map_err(|source| AnnotationError {
         key,

@@ -1,5 +1,5 @@
-//! Handlers that give pods VIFs, services load balancers, namespaces networks and network policies
-//! security groups.
+//! Handlers that create network resources for Kubernetes objects: VIFs for pods, load balancers for
+//! services, networks for namespaces, and security groups for network policies.
 //!
 //! | handler | kind | result |
 //! |---|---|---|

@@ -4,26 +4,29 @@
 use dashmap::DashMap;
 use staffetta_handler::{EventNote, Identity, Recorder};
 
-/// Records Events of one handler, without repeating a condition that persists.
+/// Records the Kubernetes Events of one handler. An Event about a lasting condition of an object is
+/// recorded once, and again only when the text of the condition changes.
 pub(crate) struct Notices {
     handler: &'static str,
     recorder: Recorder,
-    /// The text of each object's persistent condition, by UID.
+    /// The text of each object's lasting condition, by the UID of the object.
     conditions: DashMap<String, String>,
 }
 
 impl Notices {
-    /// Records the Events of `handler` through `recorder`.
+    /// Creates the notices of the handler named `handler`. Its Events are recorded through
+    /// `recorder`.
     pub(crate) fn new(handler: &'static str, recorder: Recorder) -> Self {
         Self { handler, recorder, conditions: DashMap::new() }
     }
 
-    /// Records a warning on `regarding`.
+    /// Records a warning Event on the object `regarding`.
     pub(crate) fn warn(&self, regarding: Identity, reason: &'static str, text: String) {
         self.recorder.record(EventNote { handler: self.handler, regarding, warning: true, reason, text });
     }
 
-    /// Records a warning on `regarding` if its condition became `text`; `None` ends the condition.
+    /// Sets the lasting condition of the object `regarding`, and records a warning Event if the
+    /// text of the condition changed. `None` ends the condition without an Event.
     pub(crate) fn set_condition(&self, regarding: Identity, reason: &'static str, text: Option<String>) {
         let Some(text) = text else { return self.forget(&regarding.uid) };
         let previous = self.conditions.insert(regarding.uid.clone(), text.clone());
@@ -32,7 +35,7 @@ impl Notices {
         }
     }
 
-    /// Drops the condition of an object that was deleted or is no longer handled.
+    /// Drops the condition of an object that was deleted or is no longer handled, by its UID.
     pub(crate) fn forget(&self, uid: &str) {
         self.conditions.remove(uid);
     }

@@ -1,4 +1,5 @@
-//! Indexes that pass namespaces and network policies on to the drivers that observe them.
+//! Indexes that forward namespaces and network policies from the watches to the drivers that
+//! observe them.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::{NamespaceObserver, NetworkPolicyObserver};
 use staffetta_handler::{Event, Index, Registration};
 
-/// Passes the events of one kind on to an observer.
+/// An index that forwards the events of one kind to a driver's observer.
 struct ObserverIndex<O: ?Sized>(Arc<O>);
 
 impl Index<Namespace> for ObserverIndex<dyn NamespaceObserver> {
@@ -31,8 +32,8 @@ impl Index<NetworkPolicy> for ObserverIndex<dyn NetworkPolicyObserver> {
     }
 }
 
-/// Adds an index of namespaces for each distinct observer. Without observers, namespaces are not
-/// watched.
+/// Adds an index of namespaces for each observer. An observer that several drivers share is added
+/// once, and `None` entries are skipped. Without observers, namespaces are not watched.
 pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
     registration: Registration<H>,
     observers: impl IntoIterator<Item = Option<Arc<dyn NamespaceObserver>>>,
@@ -48,7 +49,7 @@ pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
     })
 }
 
-/// Adds an index of network policies for the observer. Without an observer, network policies are
+/// Adds an index of network policies for `observer`. If `observer` is `None`, network policies are
 /// not watched.
 pub(crate) fn observe_policies<H: Send + Sync + 'static>(
     registration: Registration<H>,

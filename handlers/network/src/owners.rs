@@ -1,5 +1,5 @@
-//! Conversions between an [`Owner`], as drivers mark resources, and an [`Identity`], as the chain
-//! names objects.
+//! Conversions between an [`Owner`], which the ownership mark (tag or label) of a resource names,
+//! and an [`Identity`], which identifies a Kubernetes object in the handler chain.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use kube::Resource;
 use staffetta_driver::Owner;
 use staffetta_handler::{Identity, Tombstone};
 
-/// The owner mark of a deleted object.
+/// Returns the [`Owner`] that the resources of a deleted object have in their ownership marks.
 pub(crate) fn owner_of<K>(tombstone: &Tombstone<K>) -> Owner
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -20,14 +20,15 @@ where
     }
 }
 
-/// The identity of an object of kind `K`. The namespace of a cluster-scoped object is empty in its
-/// owner mark.
+/// Returns the identity of the object of kind `K` that `owner` names. The namespace of a
+/// cluster-scoped object is empty in `owner` and `None` in the identity.
 pub(crate) fn identity<K: Resource<DynamicType = ()> + 'static>(owner: Owner) -> Identity {
     let namespace = Some(owner.namespace).filter(|namespace| !namespace.is_empty());
     Identity::of::<K>(namespace, owner.name, owner.uid.to_string())
 }
 
-/// The identities of these owners, each UID once.
+/// Returns the identities of the objects of kind `K` that `owners` name: one for each UID, in no
+/// particular order.
 pub(crate) fn identities<K>(owners: impl IntoIterator<Item = Owner>) -> Vec<Identity>
 where
     K: Resource<DynamicType = ()> + 'static,

@@ -3,8 +3,8 @@
 use dashmap::DashMap;
 use staffetta_driver::Uid;
 
-/// Records of all objects of a kind, by UID. An object whose annotation shows the full state has no
-/// record.
+/// The in-memory records of all objects of one kind, by UID. An object whose annotation shows the
+/// full state has no record.
 pub(crate) struct RecordMap<R>(DashMap<Uid, R>);
 
 impl<R> Default for RecordMap<R> {
@@ -14,7 +14,7 @@ impl<R> Default for RecordMap<R> {
 }
 
 impl<R: Clone> RecordMap<R> {
-    /// A copy of the object's record.
+    /// Returns a copy of the object's record, or `None` if the object has no record.
     pub(crate) fn get(&self, uid: &Uid) -> Option<R> {
         self.0.get(uid).map(|record| record.clone())
     }
@@ -29,7 +29,7 @@ impl<R: Clone> RecordMap<R> {
         self.0.insert(uid.clone(), record);
     }
 
-    /// Adds `record` unless the object has one already.
+    /// Adds `record` unless the object already has a record.
     pub(crate) fn set_if_absent(&self, uid: &Uid, record: R) {
         self.0.entry(uid.clone()).or_insert(record);
     }
@@ -39,7 +39,7 @@ impl<R: Clone> RecordMap<R> {
         self.0.remove(uid);
     }
 
-    /// Replaces all records.
+    /// Removes all records, and then adds `records`.
     pub(crate) fn replace_all(&self, records: impl IntoIterator<Item = (Uid, R)>) {
         self.0.clear();
         for (uid, record) in records {

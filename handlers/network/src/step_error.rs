@@ -1,4 +1,4 @@
-//! Failed steps of the handlers, each with its cause.
+//! The error for a failed step of a handler, with its cause.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use staffetta_handler::{Failure, Pending, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
 
-/// The step of waiting until an event shows the handler's last write.
+/// The name of the step in which a handler waits until an event shows its own last write.
 pub(crate) const AWAIT_OWN_WRITE: &str = "await the event of the last write";
 
-/// A failed step of a handler: `find the project of the pod`.
+/// The error for a failed step of a handler. Its text names the step, such as `find the project of
+/// the pod`, and its source is the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}")]
 pub struct StepError {
@@ -29,13 +30,14 @@ pub enum StepCause {
     /// An annotation is malformed.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
-    /// The event is older than the handler's last write.
+    /// The event is older than the handler's last write. A newer event, which shows the write, will
+    /// follow.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The object could not be written.
+    /// The object could not be written to the Kubernetes API.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Objects could not be read.
+    /// Objects could not be read from the Kubernetes API.
     #[error(transparent)]
     Read(Box<kube::Error>),
 }
@@ -53,7 +55,7 @@ impl From<kube::Error> for StepCause {
 }
 
 impl StepError {
-    /// The reason that a driver gave.
+    /// Returns the reason of the driver's error, or `None` if the cause is not a failed driver.
     pub fn driver_reason(&self) -> Option<Reason> {
         match &self.cause {
             StepCause::Driver(error) => Some(error.reason()),
@@ -61,12 +63,14 @@ impl StepError {
         }
     }
 
-    /// Returns `true` if the event is older than the handler's last write, whose event follows.
+    /// Returns `true` if the cause is an event that is older than the handler's last write. The
+    /// event of that write will follow.
     pub fn is_stale(&self) -> bool {
         matches!(self.cause, StepCause::Stale(_))
     }
 
-    /// The failed call of the Kubernetes API.
+    /// Returns the cause if it concerns the Kubernetes API: a stale event, or a failed write or
+    /// read. Returns `None` for a failed driver and for a malformed annotation.
     fn call(&self) -> Option<&dyn Failure> {
         match &self.cause {
             StepCause::Driver(_) | StepCause::Annotation(_) => None,
@@ -104,9 +108,10 @@ impl Failure for StepError {
     }
 }
 
-/// Adds the handler's step to a result.
+/// Converts the error of a result into a [`StepError`], which names the failed step of the handler.
 pub(crate) trait StepContext<T> {
-    /// Describes the step in the imperative, without a full stop.
+    /// Names the step that failed: in the imperative, without a full stop, such as `list the
+    /// existing networks`.
     fn step(self, step: impl Into<Cow<'static, str>>) -> Result<T, StepError>;
 }
 

@@ -1,5 +1,6 @@
 //! The envelope that OpenStack's library oslo.versionedobjects puts around an object and every
-//! object inside it.
+//! object inside it: a JSON object with the keys `versioned_object.name`,
+//! `versioned_object.namespace`, `versioned_object.version` and `versioned_object.data`.
 
 use std::fmt::Display;
 
@@ -7,7 +8,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A class of objects that are serialized in envelopes.
+/// A class of the library oslo.versionedobjects. Its objects are serialized in an envelope that names
+/// the class.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -30,16 +32,17 @@ use serde_json::Value;
 /// assert_eq!(read.address, "10.0.0.7");
 /// ```
 pub trait VersionedObject: Serialize + DeserializeOwned {
-    /// The project that defines the class.
+    /// The project that defines the class, such as `os_vif` or `kuryr_kubernetes`.
     const NAMESPACE: &'static str;
-    /// The name of the class.
+    /// The name of the class in its project, such as `FixedIP`.
     const NAME: &'static str;
-    /// The version that is written. Any version with the same major number is read.
+    /// The version that is written, such as `1.0`. When an object is read, any version with the
+    /// same major number is accepted.
     const VERSION: &'static str;
 }
 
-/// Implements [`VersionedObject`] for types of one namespace, each with the name and version of its
-/// class.
+/// Implements [`VersionedObject`] for several types, whose classes have the same namespace. Each
+/// type is followed by the name and the version of its class.
 macro_rules! versioned_objects {
     ($namespace:literal: $($type:ty, $name:literal, $version:literal;)+) => {$(
         impl $crate::versioned_object::VersionedObject for $type {
@@ -51,11 +54,13 @@ macro_rules! versioned_objects {
 }
 pub(crate) use versioned_objects;
 
-/// Serializes and deserializes an object in its envelope.
+/// A wrapper that serializes an object together with its envelope. Deserialization removes the
+/// envelope, and fails if the envelope has another class, namespace or major version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versioned<T>(pub T);
 
-/// The envelope. The list of changed fields that some writers add is ignored.
+/// The envelope of an object, with texts of the type `S`. When an envelope is read, its key
+/// `versioned_object.changes` is ignored: a list of changed fields, which some programs write.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Envelope<T, S = String> {
     #[serde(rename = "versioned_object.data")]
@@ -69,7 +74,8 @@ pub(crate) struct Envelope<T, S = String> {
 }
 
 impl<T> Envelope<T> {
-    /// Fails unless the class `fits` and its namespace and major version are the given ones.
+    /// Returns an error that names the `expected` class, unless `fits` is `true` and the envelope
+    /// has this namespace and the major number of this version.
     pub(crate) fn check<E: Error>(
         &self,
         namespace: &str,
@@ -96,8 +102,8 @@ impl<T: VersionedObject> Serialize for Versioned<T> {
 }
 
 impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
-    /// Fails for another class, namespace or major version. An error about the content names the
-    /// class.
+    /// Removes the envelope and parses the object in it. Returns an error for another class,
+    /// namespace or major version. An error about the content names the class.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let envelope = Envelope::<Value>::deserialize(deserializer)?;
         let expected = format_args!("{} {}", T::NAME, T::VERSION);
@@ -107,8 +113,8 @@ impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
     }
 }
 
-/// Formats an annotation: JSON in one line with sorted keys, so that equal objects give equal
-/// texts.
+/// Formats `object` as the value of an annotation: JSON in one line with sorted keys, so that equal
+/// objects give equal texts. Panics if `object` has no JSON form.
 pub fn to_text(object: &impl Serialize) -> String {
     let mut value =
         serde_json::to_value(object).expect("keys are strings and no number is without a JSON form");

@@ -8,32 +8,36 @@ use tokio::time::Instant;
 
 use crate::node::NodeHealth;
 
-/// An answer, or the promise of one.
+/// The result of a request to a back end: available now, or reported later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<T> {
-    /// The answer.
+    /// The result.
     Now(T),
-    /// The request was sent; the source reports the answer to the [`NodeStore`](crate::NodeStore) when it comes.
+    /// The request was sent. The [`NodeSource`](crate::NodeSource) reports the result to the
+    /// [`NodeStore`](crate::NodeStore) when it arrives.
     Later,
 }
 
-/// The machine behind a node: reads its state and runs pods on it.
+/// A connection to the machine behind a node: reads its state and runs pods on it.
 ///
-/// It is level-triggered. [`apply`](Self::apply) and [`remove`](Self::remove) take one step and return the progress; they are
-/// called again until it is done, and may be called when it is done already. None of them waits for anything but its own
-/// requests. A machine that cannot be reached is [`Reason::Unavailable`], and never an empty inventory.
+/// The interface is level-triggered. [`apply`](Self::apply), [`update`](Self::update) and [`remove`](Self::remove) take
+/// one step and return the progress. The handler calls them again until they return [`PodProgress::Done`], and may call
+/// them after that too. No method waits for anything but its own requests. If the machine cannot be reached, a method
+/// returns an error with [`Reason::Unavailable`], never an empty result.
 #[async_trait]
 pub trait NodeBackEnd: Send + Sync + 'static {
-    /// Reads the machine's capacity and information.
+    /// Reads the capacity, the free resources and the properties of the machine.
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError>;
 
-    /// Reads the workloads on the machine that are ours, all at once.
+    /// Reads all workloads on the machine that belong to this cluster or may be adopted
+    /// ([`HostedPod::marked`](staffetta_driver::app_hosting::HostedPod::marked)).
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError>;
 
-    /// Takes one step towards a pod that runs as `request` says.
+    /// Takes one step towards a workload that runs as `request` specifies.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 
-    /// Does the same for a pod that has changed since it was brought there: its old workload is removed.
+    /// Takes one step towards the new specification of a pod that was deployed before: the workload of the old
+    /// specification is removed, and the new one is created. The default implementation calls [`apply`](Self::apply).
     async fn update(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.apply(request).await
     }
@@ -41,13 +45,15 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// Takes one step towards a machine without any workload of `owner`.
     async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError>;
 
-    /// The time of the machine's last answer to any request; `None` if unknown. A machine that answers other requests
-    /// is reachable, even if a read waits behind them.
+    /// Returns the time of the last response of the machine to any request; `None` if the back end does not track it. A
+    /// read whose time limit passes is not a failure while this time is recent: the read may be queued behind other
+    /// requests.
     fn last_answer(&self) -> Option<Instant> {
         None
     }
 
-    /// Reads what the pods use now. Called on demand only.
+    /// Reads the current resource usage of the pods on the machine. Called only for requests to the kubelet API. The
+    /// default implementation returns an error with [`Reason::Unsupported`].
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods")
             .detail("this machine does not report it"))

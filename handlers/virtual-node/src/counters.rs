@@ -1,45 +1,45 @@
-//! Counters of virtual nodes and their label values.
+//! Counters of virtual nodes, and the values of their labels.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The result of a read of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// It answered.
+    /// The machine answered, and the response was decoded.
     Success,
-    /// It did not answer, or the answer cannot be read.
+    /// The machine did not answer, or its response could not be decoded.
     Failure,
-    /// It answered, and refused.
+    /// The machine answered and refused the read.
     Refused,
 }
 
 /// The kind of a request to the kubelet API of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// The log of a container.
+    /// Read the log of a container (`/containerLogs`).
     Logs,
-    /// A program in a container.
+    /// Run a program in a container (`/exec`, `/run`).
     Exec,
-    /// Attach to a container's input and output.
+    /// Attach to the input and output of a container (`/attach`).
     Attach,
-    /// A port of a pod.
+    /// Connect to a port of a pod (`/portForward`).
     PortForward,
-    /// List the pods.
+    /// List the pods (`/pods`, `/runningpods`).
     Pods,
-    /// Read their resource usage.
+    /// Read the resource usage of the node and its pods (`/stats/summary`).
     Stats,
 }
 
 /// The result of a request to a kubelet API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestResult {
-    /// Served.
+    /// The request was served.
     Success,
     /// The machine does not support the operation.
     Unsupported,
-    /// The client is not authorized.
+    /// The client presented no certificate that the configured CA signed.
     Denied,
-    /// The machine did not answer.
+    /// The data could not be read from the machine.
     Failure,
 }
 
@@ -47,10 +47,10 @@ const READS: [&str; 3] = ["success", "failure", "refused"];
 const REQUESTS: [&str; 6] = ["logs", "exec", "attach", "port_forward", "pods", "stats"];
 const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
 
-/// The states of machines, as label values.
+/// The states of a machine, as label values: ready, reachable but not accepting pods, not read yet, unreachable.
 pub(crate) const STATES: [&str; 4] = ["ready", "troubled", "untried", "unreachable"];
 
-/// Reads of machines and requests to kubelet APIs, since the process began.
+/// Counters of reads of machines and of requests to kubelet APIs, since the start of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     reads: [AtomicU64; READS.len()],
@@ -68,12 +68,12 @@ impl Counts {
         self.requests[request as usize][result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of reads of machines, by result.
+    /// Returns the number of reads of machines, by result.
     pub(crate) fn reads(&self) -> Vec<(&'static str, u64)> {
         READS.into_iter().zip(self.reads.iter().map(load)).collect()
     }
 
-    /// The number of requests to kubelet APIs, by kind and result.
+    /// Returns the number of requests to kubelet APIs, by kind and result.
     pub(crate) fn requests(&self) -> Vec<(&'static str, &'static str, u64)> {
         let requests = REQUESTS.into_iter().zip(&self.requests);
         let each = requests.flat_map(|(request, answers)| {

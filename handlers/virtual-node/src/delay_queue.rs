@@ -1,4 +1,4 @@
-//! A delay queue of pods that are due for another reconciliation.
+//! A queue of pods that are to be reconciled after a delay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::triggers::PodDue;
 
-/// Pods that are due later, each once, at the soonest requested time.
+/// Pods that are to be reconciled later, each once, at the earliest requested time.
 #[derive(Default)]
 pub(crate) struct DelayQueue {
     times: Mutex<Times>,
@@ -25,7 +25,7 @@ struct Times {
 }
 
 impl DelayQueue {
-    /// Makes the pod due after `delay`, unless it is due sooner.
+    /// Schedules a reconciliation of the pod after `delay`, unless an earlier one is scheduled.
     pub(crate) fn wake(&self, pod: PodDue, delay: Duration) {
         let (uid, at) = (pod.owner().uid, Instant::now() + delay);
         let mut times = lock(&self.times);
@@ -40,7 +40,7 @@ impl DelayQueue {
         self.sooner.notify_one();
     }
 
-    /// Removes a pod.
+    /// Cancels the scheduled reconciliation of a pod.
     pub(crate) fn forget(&self, uid: &Uid) {
         let mut times = lock(&self.times);
         if let Some(at) = times.due.remove(uid) {
@@ -48,7 +48,7 @@ impl DelayQueue {
         }
     }
 
-    /// Waits for the next pod that is due, and removes it.
+    /// Waits until a pod is due, then removes the pod from the queue and returns it.
     pub(crate) async fn next(&self) -> PodDue {
         loop {
             let first = lock(&self.times).order.first_key_value().map(|((at, _), _)| *at);

@@ -1,4 +1,4 @@
-//! Errors of virtual nodes and their pods.
+//! Errors of reconciling virtual nodes and their pods.
 
 use std::time::Duration;
 
@@ -7,69 +7,70 @@ use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
 
-/// The step that failed for a virtual node or one of its pods.
+/// An error of reconciling a virtual node or one of its pods: the step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualNodeError {
-    /// A node of that name has a kubelet, or belongs to another handler.
+    /// A node of this name has a kubelet, or belongs to another handler or installation.
     #[error("the node {0} is managed by another controller or a kubelet; rename the machine")]
     NameTaken(String),
-    /// The node could not be written.
+    /// A Node object, its lease or the list of its pods could not be read or written.
     #[error("{step} of the node {name}")]
     Node {
-        /// The step that failed.
+        /// The step that failed, as an imperative.
         step: &'static str,
-        /// The node.
+        /// The name of the node.
         name: String,
         /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
-    /// A status could not be written.
+    /// The status of a node or a pod could not be written.
     #[error("write the status")]
     Status(#[source] WriteError),
-    /// The event is older than our last write.
+    /// The object from the watch is older than the last write of this process to that object.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The environment of a container could not be built.
+    /// The environment variables of a container could not be determined.
     #[error("build the environment of the pod")]
     Environment(#[source] EnvironmentError),
-    /// The machine refused or failed the step.
+    /// The machine refused or failed a step of the deployment.
     #[error("deploy the pod")]
     Apply(#[source] DriverError),
-    /// The machine tried and failed, and is called again later.
+    /// The machine reported that the deployment of a pod fails
+    /// ([`PodProgress::Failing`](staffetta_driver::virtual_node::PodProgress::Failing)).
     #[error("deploy the pod: {reason}: {message}")]
     Failing {
-        /// The reason, in CamelCase.
+        /// The reason, one word in CamelCase.
         reason: String,
-        /// The machine's message.
+        /// The message of the machine.
         message: String,
-        /// The delay before the machine is called again.
+        /// The delay before the next step.
         poll_after: Duration,
     },
-    /// A pod could not be removed from its machine.
+    /// A step of the removal of a pod from its machine failed.
     #[error("remove the pod from its machine")]
     Remove(#[source] DriverError),
-    /// The existence of a pod could not be read.
+    /// The API server did not answer the request that checks whether the pod of a workload exists.
     #[error("check whether the pod of a workload exists")]
     Owner(#[source] Box<kube::Error>),
-    /// Machines could not be read for a dry run.
+    /// Machines could not be read in a dry run. The text contains the name of each node with the error.
     #[error("read the workloads of the machines: {0}")]
     Unread(String),
-    /// The API server did not delete the pod object.
+    /// The API server did not delete a pod object whose workload was removed.
     #[error("delete the pod object")]
     Delete(#[source] Box<kube::Error>),
 }
 
 impl VirtualNodeError {
-    /// The properties of the failure: `true` if it is transient, the delay before the next attempt, and its reason.
+    /// Returns `true` if the failure is transient, the delay before the next attempt (`None` for the default back-off),
+    /// and the reason, one word in CamelCase.
     fn class(&self) -> (bool, Option<Duration>, &'static str) {
         let of = |error: &dyn Failure| (error.transient(), error.retry_after(), error.reason());
         match self {
             Self::NameTaken(_) => (false, None, "NodeNameTaken"),
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => of(&**source),
             Self::Status(error) => of(error),
-            // The next attempt looks at the newest state, so it need not wait until the event is given up.
-            Self::Stale(error) => (true, None, error.reason()),
+            Self::Stale(error) => of(error),
             Self::Environment(error) => of(error),
             Self::Apply(error) | Self::Remove(error) => {
                 (error.transient(), error.retry_after(), error.reason().name())

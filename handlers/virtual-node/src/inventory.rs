@@ -1,4 +1,4 @@
-//! The workloads observed on a machine.
+//! The workloads on a machine, as of the last reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::{Owner, Uid};
 use tokio::time::Instant;
 
-/// The number of consecutive successful reads that must lack a known workload before it counts as gone.
+/// The number of consecutive successful reads without a known workload after which the workload counts as gone.
 const ABSENCES: u8 = 2;
 
-/// The workloads observed on a machine, by owner.
+/// The workloads on a machine, by the UID of their pod.
 #[derive(Default)]
 pub(crate) struct Inventory(HashMap<Uid, Entry>);
 
 struct Entry {
     workload: Arc<HostedPod>,
-    /// The number of consecutive reads that lacked it.
+    /// The number of consecutive reads that did not contain the workload.
     absences: u8,
-    /// The time since which a workload with our mark has had no owner.
+    /// The time since which the workload has had no pod in the cluster; `None` if there is a pod, or the workload does
+    /// not carry the ownership mark of this cluster.
     unowned_since: Option<Instant>,
 }
 
@@ -30,22 +31,25 @@ impl Entry {
 }
 
 impl Inventory {
-    /// The workload of a pod.
+    /// Returns the workload of the pod with this UID.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<HostedPod>> {
         self.0.get(uid).map(|entry| &entry.workload)
     }
 
-    /// All workloads.
+    /// Returns all workloads.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Arc<HostedPod>> {
         self.0.values().map(|entry| &entry.workload)
     }
 
-    /// Returns `true` if the workload carries our mark and has had no owner for `grace`.
+    /// Returns `true` if the workload of the pod with this UID carries the ownership mark of this cluster and has had
+    /// no pod for `grace`.
     pub(crate) fn has_orphan(&self, uid: &Uid, now: Instant, grace: Duration) -> bool {
         self.0.get(uid).is_some_and(|entry| entry.is_orphan(now, grace))
     }
 
-    /// Takes in a read of the machine. Returns the owners of changed workloads and of orphans; the latter at each read.
+    /// Records a successful read of the machine. `has_owner` returns `true` for the UID of a pod that exists. Returns
+    /// the owners of workloads that changed or disappeared, and, at each read, of those without a pod for at least
+    /// `grace`.
     pub(crate) fn record_read(
         &mut self,
         answer: &HostedPods,
@@ -88,7 +92,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A pod of one container.
+    /// Returns a workload with one container.
     pub(crate) fn workload(uid: &str, running: bool) -> HostedPod {
         let state = if running {
             HostedContainerState::Running

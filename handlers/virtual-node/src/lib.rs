@@ -1,22 +1,27 @@
-//! Virtual nodes: nodes backed by a machine that runs pods and has no kubelet, such as a router or a Java process.
+//! Virtual nodes: Node objects whose pods run on a machine without a kubelet, such as a router or a Java process.
 //!
-//! One implementation, [`VirtualNodes`], keeps the Node objects, their leases and the status of their pods. It is made of a
-//! [`NodeSource`] (which nodes exist, at run time too) and one [`NodeBackEnd`] per node (what that machine can do):
+//! In this crate, *machine* means the device or process behind a virtual node, and *workload* means everything that
+//! runs on a machine for one pod.
+//!
+//! The handler [`VirtualNodes`] writes the Node objects, their leases and the status of their pods. It uses a
+//! [`NodeSource`], which lists the nodes and connects to their machines, and one [`NodeBackEnd`] per node, which reads
+//! the machine and runs pods on it:
 //!
 //! ```text
-//! NodeSource -- which nodes exist --> NodeStore -- one reader per node: health, inventory --> triggers
-//! watch of Pods and Nodes -----------------------------------------------------------------> events
-//! triggers and events -- the chain, a queue per node and per pod --> reconcile a node, reconcile a pod
+//! NodeSource -- adds and removes nodes --> NodeStore -- one reader task per node: health, workloads --> triggers
+//! watch of Pods and Nodes -----------------------------------------------------------------------> events
+//! triggers and events -- handler chain, one queue per node and per pod --> reconcile the node or the pod
 //! ```
 //!
-//! A reader only reads, and triggers what changed. What is written, in Kubernetes and on the machine, is decided by pure functions
-//! of the pod, what was read and the time (`pod::decide`, `pod::status`, `node::object`), each time from scratch: nothing depends on the
-//! number or the order of triggers.
+//! A reader task only reads its machine, and triggers a reconciliation of each node or pod whose state on the machine
+//! changed. Pure functions (`pod::decide`, `pod::status`, `node::object`) decide each write to Kubernetes and each step
+//! on the machine. They start from the newest objects and the last read of the machine each time, so the result does
+//! not depend on the number or the order of triggers.
 //!
-//! | module | what it adds |
+//! | module | content |
 //! |---|---|
-//! | [`app_hosting`] | devices as nodes: from files and custom resources, through the drivers of devices |
-//! | [`environment`] | the environment of containers, from `ConfigMap`s, Secrets and fields |
+//! | [`app_hosting`] | devices as nodes: from the configuration, files and custom resources, through the device drivers |
+//! | [`environment`] | the environment variables of containers, from `ConfigMap`s, Secrets and fields of the pod |
 
 pub mod app_hosting;
 mod back_end;

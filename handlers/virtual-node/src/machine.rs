@@ -1,4 +1,4 @@
-//! A node, the connection to the machine behind it and what was read there.
+//! A virtual node, the connection to the machine behind it, and the result of the last reads of that machine.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,14 +17,15 @@ use crate::policy::Policy;
 use crate::reach::{Reachability, Transition};
 use crate::triggers::Notifier;
 
-/// A node and what was read of the machine behind it. What changes causes triggers for the node and its pods.
+/// A virtual node and the last known state of the machine behind it. A change of that state triggers a reconciliation
+/// of the node or of its pods.
 pub(crate) struct Machine {
     /// The name of the node.
     pub(crate) name: Arc<str>,
     state: Mutex<State>,
-    /// Notified when the machine is to be read at once.
+    /// Notified when the reader task should read the machine at once.
     pub(crate) wake: Notify,
-    /// Notified when the machine has a new connection that was not tried yet.
+    /// Notified when the parameters of the connection changed, so that the reader task opens a new connection at once.
     pub(crate) reconnect: Notify,
     notifier: Arc<Notifier>,
     pods: Arc<ClusterIndex>,
@@ -51,46 +52,49 @@ impl Machine {
         Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
-    /// The current state of the node and its machine.
+    /// Returns a copy of the current state of the node and its machine.
     pub(crate) fn view(&self) -> MachineView {
         lock(&self.state).view.clone()
     }
 
-    /// The open connection to the machine, if any.
+    /// Returns the open connection to the machine; `None` while there is none.
     pub(crate) fn back_end(&self) -> Option<Arc<dyn NodeBackEnd>> {
         lock(&self.state).back_end.clone()
     }
 
-    /// The workload of a pod, as of the last read.
+    /// Returns the workload of the pod with this UID, as of the last read; `None` if the machine has none.
     pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<HostedPod>> {
         lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
 
-    /// The owners of workloads that carry our mark.
-    pub(crate) fn ours(&self) -> Vec<Owner> {
+    /// Returns the owners of all workloads that carry the ownership mark of this cluster.
+    pub(crate) fn marked_owners(&self) -> Vec<Owner> {
         let state = lock(&self.state);
         let ours = state.inventory.workloads().filter(|workload| workload.marked);
         ours.map(|workload| workload.owner.clone()).collect()
     }
 
-    /// Returns `true` if the owner's workload carries our mark and has had no pod for the grace period.
+    /// Returns `true` if the workload of the pod with this UID carries the ownership mark of this cluster and has had
+    /// no pod for the grace period (`Policy::orphan_grace`).
     pub(crate) fn has_orphan(&self, uid: &Uid) -> bool {
         lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
     }
 
-    /// Makes the reader read the machine at once.
+    /// Makes the reader task read the machine at once.
     pub(crate) fn wake_reader(&self) {
         self.wake.notify_one();
     }
 
-    /// Records the endpoint at which this process serves the node's kubelet API.
+    /// Records the address and port at which this process serves the node's kubelet API, and triggers a reconciliation
+    /// of the node.
     pub(crate) fn set_kubelet_endpoint(&self, endpoint: Option<SocketAddr>) {
         lock(&self.state).view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
     }
 
-    /// Records the state of the Node object. When it becomes ours, all its pods are due.
-    pub(crate) fn has_object(&self, object: NodeObject) {
+    /// Records the state of the Node object. When the object becomes owned by this handler, a reconciliation of each of
+    /// its pods is triggered.
+    pub(crate) fn set_object(&self, object: NodeObject) {
         let ours = object == NodeObject::Ours;
         let before = std::mem::replace(&mut lock(&self.state).view.object, object);
         if ours && before != NodeObject::Ours {
@@ -98,12 +102,14 @@ impl Machine {
         }
     }
 
-    /// Records that the node is being removed from the cluster, or was taken over by another description.
+    /// Records `true` while the node is being removed from the cluster, which stops all work for its pods; `false` when
+    /// another device specification takes over the node.
     pub(crate) fn retire(&self, retired: bool) {
         Arc::make_mut(&mut lock(&self.state).view.spec).retired = retired;
     }
 
-    /// Stores an opened connection, and returns `true`, unless it belongs to another `session` than the current one.
+    /// Stores an opened connection and returns `true`. Returns `false`, and stores nothing, if `session` is not the
+    /// current one: the connection parameters changed meanwhile.
     pub(crate) fn set_connection(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
         let mut state = lock(&self.state);
         let current = state.view.spec.session == session;
@@ -113,13 +119,13 @@ impl Machine {
         current
     }
 
-    /// Drops the connection, so that it is opened again.
+    /// Drops the connection. The next read opens a new one.
     pub(crate) fn drop_connection(&self) {
         lock(&self.state).back_end = None;
     }
 
-    /// Replaces the specification of the node; its machine is the same.
-    pub(crate) fn describe(&self, spec: NodeSpec) {
+    /// Replaces the specification of the node, whose machine stays the same. A new `session` drops the connection.
+    pub(crate) fn update_spec(&self, spec: NodeSpec) {
         let mut state = lock(&self.state);
         if *state.view.spec == spec {
             return;
@@ -134,21 +140,27 @@ impl Machine {
         if moved { self.reconnect.notify_one() } else { self.wake_reader() }
     }
 
-    /// Records a read that succeeded. Returns `true` if that ends an outage.
+    /// Records a successful read. Returns `true` if that read ends an outage.
     pub(crate) fn read_succeeded(&self) -> bool {
         let transition = lock(&self.state).view.reach.succeeded();
         self.notify(transition);
         transition == Transition::Up
     }
 
-    /// Records a read that failed. Returns `true` if the machine is unreachable from now on, or so for another reason.
+    /// Records a failed read. Returns `true` if the machine becomes unreachable with that read, or was unreachable for
+    /// another reason before. `refused` is `true` if the machine refused the request.
     pub(crate) fn read_failed(&self, reason: &'static str, message: String, refused: bool) -> bool {
-        let transition = lock(&self.state).view.reach.failed(reason, message, refused, &self.policy);
+        let transition = {
+            let mut state = lock(&self.state);
+            let answered = state.back_end.as_ref().and_then(|back_end| back_end.last_answer());
+            state.view.reach.failed(reason, message, refused, answered, &self.policy)
+        };
         self.notify(transition);
         matches!(transition, Transition::Down | Transition::Otherwise)
     }
 
-    /// A change of the reachability concerns the node and all its pods; another reason of an outage, the node only.
+    /// Triggers reconciliations after a change of the reachability: of the node and all its pods, or of the node only
+    /// if merely the reason of an outage changed.
     fn notify(&self, transition: Transition) {
         if transition != Transition::Nothing {
             self.notifier.node_due(&self.name);
@@ -158,12 +170,12 @@ impl Machine {
         }
     }
 
-    /// Triggers a reconciliation of each of its pods.
+    /// Triggers a reconciliation of each pod on the node.
     pub(crate) fn pods_due(&self) {
         self.notifier.pods_due(&self.pods.owners_on(&self.name), &self.name);
     }
 
-    /// Records the health of the machine.
+    /// Records the health of the machine. A change triggers a reconciliation of the node.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
         let mut state = lock(&self.state);
         if state.view.health.as_deref() != Some(&health) {
@@ -173,7 +185,8 @@ impl Machine {
         }
     }
 
-    /// Records the workloads of the machine. The owners of changed workloads and of orphans are due.
+    /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that changed, and of
+    /// each workload without a pod whose grace period is over.
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);

@@ -10,21 +10,21 @@ use crate::node_store::NodeStore;
 /// The phases of pods.
 const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
 
-/// The current values of the virtual nodes of one handler, each with the values of its labels.
+/// The current metrics of the virtual nodes of one handler. Each entry consists of the label values and the number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualNodeMetrics {
-    /// Nodes, by the state of their machines.
+    /// The number of nodes, by the state of their machines.
     pub nodes: Vec<(&'static str, u64)>,
-    /// Pods on them, by their phase.
+    /// The number of pods on virtual nodes, by phase in lower case.
     pub pods: Vec<(&'static str, u64)>,
-    /// Reads of machines, by result.
+    /// The number of reads of machines, by result.
     pub reads: Vec<(&'static str, u64)>,
-    /// Requests to the kubelet APIs, by kind and result.
+    /// The number of requests to the kubelet APIs, by kind of request and result.
     pub kubelet_requests: Vec<(&'static str, &'static str, u64)>,
 }
 
-/// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that counters continue when a
-/// process leads again. Clones share the registry.
+/// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that the counters continue when
+/// this process is elected leader again. Clones share the registry.
 #[derive(Clone, Default)]
 pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, Shown>>>);
 
@@ -35,17 +35,18 @@ struct Shown {
 }
 
 impl VirtualNodeMetricsRegistry {
-    /// The counters of a handler, which its predecessors of the same name have counted too.
+    /// Returns the counters of the handler with this name. A handler that is created again under the same name
+    /// continues them.
     pub(crate) fn counts(&self, handler: &'static str) -> Arc<Counts> {
         Arc::clone(&lock(&self.0).entry(handler).or_default().counts)
     }
 
-    /// Publishes these nodes, instead of those of the handler's predecessor.
+    /// Publishes the metrics of `nodes` for the handler with this name, instead of those of its previous instance.
     pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
         lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
-    /// The values of each handler.
+    /// Returns the current metrics of each handler, with its name.
     pub fn values(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
         lock(&self.0).iter().map(|(handler, shown)| (*handler, shown.values())).collect()
     }

@@ -1,4 +1,4 @@
-//! The nodes that exist.
+//! The virtual nodes that exist, and the data that their machines publish.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,16 @@ use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::triggers::Notifier;
 
-/// The nodes that exist. A [`NodeSource`](crate::NodeSource) fills it, and the handler reads it. No method blocks.
+/// The virtual nodes that exist. The [`NodeSource`](crate::NodeSource) adds and removes nodes, and the handler reads
+/// them. No method blocks.
 pub struct NodeStore {
     nodes: Mutex<Nodes>,
-    /// Notified when a node appears or disappears.
+    /// Notified when a node is added or removed, when the list becomes complete, or when the set of unreadable nodes
+    /// changes.
     pub(crate) turnover: Notify,
+    /// Triggers reconciliations of nodes and pods.
     pub(crate) notifier: Arc<Notifier>,
+    /// The index of the virtual nodes and their pods in Kubernetes.
     pub(crate) pods: Arc<ClusterIndex>,
     policy: Policy,
 }
@@ -26,11 +30,11 @@ pub struct NodeStore {
 #[derive(Default)]
 struct Nodes {
     machines: HashMap<String, Arc<Machine>>,
-    /// `true` once all nodes that existed at the start are known.
+    /// `true` once all nodes that existed at the start were added.
     complete: bool,
-    /// Nodes that were removed in the life of this process, until their objects are gone.
+    /// The names of nodes that were removed while this process ran, until their Node objects are deleted.
     departed: HashSet<String>,
-    /// Nodes that exist and whose descriptions cannot be read.
+    /// The names of nodes that exist but have no readable specification.
     unread: HashSet<String>,
 }
 
@@ -40,7 +44,8 @@ impl NodeStore {
         Self { nodes: Mutex::default(), turnover, notifier, pods, policy }
     }
 
-    /// Adds a node, or replaces its specification.
+    /// Adds a node, or replaces its specification. With another [`NodeSpec::address`] than before, the node has another
+    /// machine: the connection and the data of the former machine are dropped.
     pub fn exists(&self, spec: NodeSpec) {
         let name = spec.name.clone();
         let mut nodes = lock(&self.nodes);
@@ -48,7 +53,7 @@ impl NodeStore {
         let known = nodes.machines.get(&name).filter(|machine| machine.view().spec.address == spec.address);
         if let Some(machine) = known.cloned() {
             drop(nodes);
-            machine.describe(spec);
+            machine.update_spec(spec);
         } else {
             let (notifier, pods) = (Arc::clone(&self.notifier), Arc::clone(&self.pods));
             let machine = Machine::new(spec, notifier, pods, self.policy.clone());
@@ -59,7 +64,7 @@ impl NodeStore {
         self.notifier.node_due(&name);
     }
 
-    /// Removes a node: its object goes, and its pods with it.
+    /// Removes a node. The handler deletes its Node object, whereupon the cluster deletes its pods.
     pub fn gone(&self, name: &str) {
         let mut nodes = lock(&self.nodes);
         if nodes.machines.remove(name).is_some() {
@@ -70,8 +75,8 @@ impl NodeStore {
         }
     }
 
-    /// Sets the nodes that exist and whose descriptions cannot be read: their objects and pods stay as they are. Nodes
-    /// that are no longer listed are treated like others again.
+    /// Replaces the set of nodes that exist but have no readable specification. The Node objects and pods of these
+    /// nodes stay as they are. A node that is not in `names` any more is treated as usual again.
     pub fn unread(&self, names: Vec<String>) {
         let names = names.into_iter().collect();
         let before = std::mem::replace(&mut lock(&self.nodes).unread, names);
@@ -80,64 +85,67 @@ impl NodeStore {
         }
     }
 
-    /// Declares that all nodes that exist at the start are known. No Node object is removed before.
+    /// Declares that all nodes that exist at the start were added. Before this call, no Node object is deleted.
     pub fn complete(&self) {
         lock(&self.nodes).complete = true;
         self.turnover.notify_one();
     }
 
-    /// Reports the health of a machine that publishes it by itself.
+    /// Reports the health of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data unasked or
+    /// later than requested. An unknown node is ignored.
     pub fn health(&self, name: &str, health: NodeHealth) {
         if let Some(machine) = self.get(name) {
             machine.reported_health(health);
         }
     }
 
-    /// Reports what runs on a machine that publishes it by itself.
+    /// Reports all workloads on a machine, for a [`NodeSource`](crate::NodeSource) that receives such data unasked or
+    /// later than requested. An unknown node is ignored.
     pub fn inventory(&self, name: &str, workloads: &HostedPods) {
         if let Some(machine) = self.get(name) {
             machine.reported_inventory(workloads);
         }
     }
 
-    /// Has a machine read at once, because something changed there.
+    /// Makes the reader task of a node read its machine at once, because its state changed. An unknown node is ignored.
     pub fn changed(&self, name: &str) {
         if let Some(machine) = self.get(name) {
             machine.wake_reader();
         }
     }
 
-    /// The node of that name.
+    /// Returns the node with this name, with the state of its machine.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Machine>> {
         lock(&self.nodes).machines.get(name).cloned()
     }
 
-    /// All nodes.
+    /// Returns all nodes, with the state of their machines.
     pub(crate) fn all(&self) -> Vec<Arc<Machine>> {
         lock(&self.nodes).machines.values().cloned().collect()
     }
 
-    /// Returns `true` if all nodes that existed at the start are known.
+    /// Returns `true` if all nodes that existed at the start were added.
     pub(crate) fn is_complete(&self) -> bool {
         lock(&self.nodes).complete
     }
 
-    /// Returns `true` if the node was removed in the life of this process, so that nothing waits for it.
+    /// Returns `true` if the node was removed while this process ran. Its Node object is then deleted without a grace
+    /// period.
     pub(crate) fn has_departed(&self, name: &str) -> bool {
         lock(&self.nodes).departed.contains(name)
     }
 
-    /// Returns `true` if the node exists but its description could not be read.
+    /// Returns `true` if the node exists but has no readable specification.
     pub(crate) fn is_unread(&self, name: &str) -> bool {
         lock(&self.nodes).unread.contains(name)
     }
 
-    /// Forgets a removed node, of which nothing is left.
+    /// Forgets that a node was removed, once its Node object is deleted.
     pub(crate) fn forget(&self, name: &str) {
         lock(&self.nodes).departed.remove(name);
     }
 
-    /// Waits until all nodes that exist at the start are known.
+    /// Waits until all nodes that exist at the start were added.
     pub(crate) async fn completed(&self) {
         while !self.is_complete() {
             self.turnover.notified().await;

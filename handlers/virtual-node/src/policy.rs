@@ -1,23 +1,26 @@
-//! Intervals, time limits and bounds.
+//! Intervals and time limits of virtual nodes.
 
 use std::time::Duration;
 
-/// Intervals, time limits and bounds of virtual nodes.
+/// Intervals and time limits of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The interval at which the workloads of a machine are read.
+    /// The interval between reads of the workloads of a machine, varied by up to a tenth. Default: 5 s.
     pub poll_interval: Duration,
-    /// The interval at which the health of a machine is read.
+    /// The interval between reads of the health of a machine. Default: 60 s.
     pub health_interval: Duration,
-    /// The time limit of a read.
+    /// The time limit of a read, extended while the machine answers other requests. Default: 30 s.
     pub read_timeout: Duration,
-    /// The time for which reads must fail before a reachable node becomes unreachable.
+    /// The time since the last answer of a reachable machine after which its node becomes not ready, if at least two
+    /// reads have failed. A machine that refuses the credentials becomes unreachable at once. Default: 15 s.
     pub unreachable_after: Duration,
-    /// The longest time between two attempts to reach a machine that is unreachable.
+    /// The longest delay between two reads of an unreachable machine; for a machine that refuses the credentials, ten
+    /// times as long. Default: 60 s.
     pub max_retry_interval: Duration,
-    /// The time for which a workload must have no owner, or a Node object no machine, before it is removed.
+    /// The time for which a workload must have had no pod, or a Node object no machine, before it is removed. Default:
+    /// 60 s.
     pub orphan_grace: Duration,
-    /// The time between two renewals of a node's lease.
+    /// The interval between two renewals of a node's lease. Default: 10 s.
     pub lease_interval: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reachability of a machine: a function of the results of its reads.
+//! The reachability of a machine, computed from the results of its reads.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use crate::policy::Policy;
 /// The reachability of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reachability {
-    /// It was not tried yet.
+    /// The machine was not read yet.
     Untried,
-    /// Its last read succeeded, or the reads have not failed for long enough to count.
+    /// The last read succeeded, or the reads have failed for less than `Policy::unreachable_after`.
     Up {
-        /// The time of the first of the current consecutive failures; `None` if the last read succeeded.
+        /// The time of the last answer before the current consecutive failures; `None` if the last read succeeded.
         failing: Option<Instant>,
     },
-    /// It cannot be reached.
-    Down(Outage),
+    /// The machine cannot be reached.
+    Down(MachineOutage),
 }
 
-/// An outage of a machine.
+/// An outage of a machine: the last failed read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outage {
-    /// The reason, in CamelCase.
+pub(crate) struct MachineOutage {
+    /// The reason, one word in CamelCase.
     pub(crate) reason: &'static str,
-    /// The message.
+    /// The error message.
     pub(crate) message: String,
-    /// `true` if the machine answered and refused the credentials.
+    /// `true` if the machine answered and refused the request, for example its credentials.
     refused: bool,
-    /// `true` if the machine was reached before in the life of this process.
+    /// `true` if this process reached the machine before the outage.
     pub(crate) was_up: bool,
 }
 
-/// The transition caused by a read.
+/// The change of the reachability by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
-    /// Nothing.
+    /// No change.
     Nothing,
-    /// It was reached for the first time.
+    /// The machine was reached for the first time.
     Found,
-    /// It can be reached again.
+    /// The machine can be reached again after an outage.
     Up,
-    /// It cannot be reached any more.
+    /// The machine cannot be reached from now on.
     Down,
-    /// It still cannot be reached, for another reason.
+    /// The machine still cannot be reached, for another reason than before.
     Otherwise,
 }
 
 impl Reachability {
-    /// Records a successful read.
+    /// Records a successful read. Returns the change of the reachability.
     pub(crate) fn succeeded(&mut self) -> Transition {
         let transition = match self {
             Self::Untried => Transition::Found,
@@ -60,20 +60,25 @@ impl Reachability {
         transition
     }
 
-    /// Records a failed read. A refusal of the credentials counts at once.
+    /// Records a failed read. Returns the change of the reachability. A reachable machine becomes unreachable with a
+    /// further failure, `Policy::unreachable_after` after `answered`, the time of its last answer at the first failure;
+    /// with `refused` (the machine answered and refused), at once.
     pub(crate) fn failed(
         &mut self,
         reason: &'static str,
         message: String,
         refused: bool,
+        answered: Option<Instant>,
         policy: &Policy,
     ) -> Transition {
         let now = Instant::now();
-        let outage = |was_up| Outage { reason, message, refused, was_up };
+        let outage = |was_up| MachineOutage { reason, message, refused, was_up };
         match self {
             Self::Up { failing } => {
-                let since = *failing.get_or_insert(now);
-                if !refused && now.saturating_duration_since(since) < policy.unreachable_after {
+                let is_first = failing.is_none();
+                let since = *failing.get_or_insert(answered.unwrap_or(now));
+                let lasts = now.saturating_duration_since(since) >= policy.unreachable_after;
+                if !refused && (is_first || !lasts) {
                     return Transition::Nothing;
                 }
                 *self = Self::Down(outage(true));
@@ -96,15 +101,16 @@ impl Reachability {
         matches!(self, Self::Up { failing: None })
     }
 
-    /// Returns `true` if the machine may receive other requests than reads.
+    /// Returns `true` if requests other than reads may be sent to the machine.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })
     }
 }
 
-/// The delay before the `attempt`th next read of an unreachable machine: it doubles from the poll interval up to the
-/// policy's maximum, and is ten times that for a machine that refuses the credentials, because each attempt may count
-/// against an account.
+/// Returns the delay before the next read of an unreachable machine, after `attempt` consecutive failures (from 1). It
+/// starts at the poll interval and doubles with each failure, up to the policy's maximum. For a machine that refuses
+/// the credentials it starts at 30 s (less if the maximum is shorter) and doubles up to ten times the maximum, because
+/// each attempt may count against the account.
 pub(crate) fn retry_delay(attempt: u32, refused: bool, policy: &Policy) -> Duration {
     let most = if refused { policy.max_retry_interval * 10 } else { policy.max_retry_interval };
     let first =
@@ -117,7 +123,7 @@ mod tests {
     use super::*;
 
     fn fails(reach: &mut Reachability, refused: bool) -> Transition {
-        reach.failed("DriverUnavailable", "no answer".into(), refused, &Policy::default())
+        reach.failed("DriverUnavailable", "no answer".into(), refused, None, &Policy::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,6 +142,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_machine_that_hangs_is_out_of_reach_with_the_second_failure_counted_from_its_last_answer() {
+        let mut reach = Reachability::Up { failing: None };
+        let answered = Some(Instant::now());
+        tokio::time::advance(Duration::from_secs(15)).await;
+        let mut fails = || {
+            let policy = Policy::default();
+            reach.failed("DriverUnavailable", "no answer".into(), false, answered, &policy)
+        };
+        assert_eq!(fails(), Transition::Nothing, "one read that takes long is no outage");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(fails(), Transition::Down);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_refusal_counts_at_once_and_so_does_a_machine_that_never_answered() {
         let mut reach = Reachability::Up { failing: None };
         assert_eq!(fails(&mut reach, true), Transition::Down);
@@ -146,7 +166,7 @@ mod tests {
     fn another_reason_of_an_outage_is_news_and_another_text_is_none() {
         let mut reach = Reachability::Untried;
         let mut fails = |reason, message: &str, refused| {
-            reach.failed(reason, message.to_owned(), refused, &Policy::default())
+            reach.failed(reason, message.to_owned(), refused, None, &Policy::default())
         };
         assert_eq!(fails("DriverUnavailable", "no answer", false), Transition::Down);
         assert_eq!(fails("DriverUnavailable", "no route", false), Transition::Nothing);

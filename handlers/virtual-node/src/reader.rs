@@ -1,4 +1,4 @@
-//! Reads the machines: one task per node, so that one that hangs delays no other.
+//! Reads the machines: one task per node, so that a machine that hangs does not delay the others.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -21,8 +21,9 @@ use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
 
-/// The source of all triggers of a handler: nodes that appear and disappear, what is read of their machines, leases that are
-/// due, and pods whose delay is over.
+/// The trigger source of the handler. It runs the [`NodeSource`](crate::NodeSource) and one task per node, and sends a
+/// trigger when a node is added or removed, when the state of a machine changes, when a lease is due, and when the
+/// delay of a pod is over.
 pub(crate) struct MachineReaders(pub(crate) Arc<Shared>);
 
 #[async_trait]
@@ -54,14 +55,14 @@ impl Source for MachineReaders {
 }
 
 impl MachineReaders {
-    /// Sends the triggers of pods whose delay is over.
+    /// Sends a trigger for each pod whose delay in the delay queue is over.
     async fn send_due_pods(&self, sender: &TriggerSender) {
         loop {
             sender.send(self.0.delay_queue.next().await);
         }
     }
 
-    /// Runs one task per node.
+    /// Runs one task per node, which serves its kubelet API, triggers the renewals of its lease, and reads its machine.
     async fn run_tasks(&self, sender: &TriggerSender) {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();
@@ -101,7 +102,7 @@ impl MachineReaders {
         }
     }
 
-    /// Triggers the Node objects of ours that no source lists.
+    /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list.
     fn orphaned_nodes(&self) {
         for name in self.0.cluster.nodes_of(self.0.node_owner()) {
             if self.0.node_store.get(&name).is_none() {
@@ -111,7 +112,7 @@ impl MachineReaders {
     }
 }
 
-/// Reads a machine. Returns the error, if there was one.
+/// Reads a machine once. Returns the error message; `None` if the read succeeded.
 async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
     if let Some(kubelets) = &shared.config.kubelets {
         machine.set_kubelet_endpoint(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
@@ -130,7 +131,8 @@ async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -
     }
 }
 
-/// Triggers each renewal of a node's lease; nodes that came together are spread over the interval.
+/// Triggers a reconciliation of the node for each renewal of its lease. The times vary by up to a tenth of the
+/// interval, so that nodes that were added together do not renew their leases together.
 async fn renew_leases(shared: &Shared, machine: &Machine, sender: &TriggerSender) {
     let interval = shared.config.policy.lease_interval;
     sender.send(NodeDue::new(&machine.name));
@@ -142,14 +144,14 @@ async fn renew_leases(shared: &Shared, machine: &Machine, sender: &TriggerSender
     }
 }
 
-/// Serves the kubelet API of a node, if this process does.
+/// Serves the kubelet API of a node, if kubelet APIs are enabled.
 async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     if let Some(kubelets) = &shared.config.kubelets {
         kubelets.serve(machine, &shared.cluster, &shared.counts).await;
     }
 }
 
-/// Reads one machine at intervals.
+/// Reads a machine at intervals, and reports the start and the end of an outage as Events.
 async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
@@ -167,15 +169,23 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 failed += 1;
                 health_due = Instant::now();
                 let refused = refuses(&error);
+                // Without a connection, it was not the machine that refused.
+                let misdescribed = refused && machine.back_end().is_none();
                 shared.counts.read(if refused { Read::Refused } else { Read::Failure });
                 if refused {
                     machine.drop_connection();
                 }
                 let message = causes(&error);
                 if machine.read_failed(error.reason().name(), message.clone(), refused) {
-                    let text =
-                        "the machine behind this node cannot be reached; its pods are left as they are";
-                    shared.note_node(&machine.name, EventReason::Unreachable, format!("{text}: {message}"));
+                    let (reason, state) = if misdescribed {
+                        (EventReason::Misdescribed, "has no usable description")
+                    } else {
+                        (EventReason::Unreachable, "cannot be reached")
+                    };
+                    let text = format!(
+                        "the machine behind this node {state}; its pods are left as they are: {message}"
+                    );
+                    shared.note_node(&machine.name, reason, text);
                 }
                 let wait = retry_delay(failed, refused, &shared.config.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
@@ -193,7 +203,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
     }
 }
 
-/// Returns `true` if the machine answered and a retry would give the same answer.
+/// Returns `true` if the machine answered and a retry would get the same answer.
 fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
@@ -212,8 +222,9 @@ async fn bounded_read(
     })
 }
 
-/// Runs `work` with a time limit that is extended while the machine answers other requests: waiting behind those is
-/// no silence.
+/// Runs `work` with a time limit. While `answered` returns the time of a recent response to another request, the limit
+/// is extended to `limit` after that response: `work` may be queued behind that request. Returns `None` if the time
+/// limit passes.
 async fn with_extended_limit<T>(
     limit: Duration,
     answered: impl Fn() -> Option<Instant>,
@@ -256,8 +267,8 @@ async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBack
     }
 }
 
-/// A time up to a tenth shorter or longer than `wait`, different for each node and round, so that many that began together do
-/// not go on together.
+/// Returns a duration that is up to a tenth shorter or longer than `wait`, different for each node and `round` (the
+/// number of the repetition), so that tasks that started together do not stay synchronised.
 fn spread(wait: Duration, name: &str, round: u32) -> Duration {
     use std::hash::{Hash, Hasher};
     let mut digest = std::hash::DefaultHasher::new();
@@ -299,7 +310,7 @@ mod tests {
         assert_eq!(shared.environments.kept(), 0, "it expired");
     }
 
-    /// A device in memory is behind the one node.
+    /// A node source with one node, whose machine is a device in memory.
     struct OneDevice(Arc<MemoryDevice>);
 
     #[async_trait]
@@ -316,7 +327,7 @@ mod tests {
         }
     }
 
-    /// The recorded Events.
+    /// A recorder that keeps the Events.
     #[derive(Clone, Default)]
     struct Heard(Arc<Mutex<Vec<EventNote>>>);
 

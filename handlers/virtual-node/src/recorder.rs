@@ -1,36 +1,41 @@
-//! Kubernetes Events on nodes, pods and device descriptions.
+//! Kubernetes Events on nodes, pods and `CiscoDevice` objects.
 
 use staffetta_handler::{EventNote, Identity};
 
 /// The reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventReason {
-    /// The machine behind a node can be reached.
+    /// The machine behind a node can be reached again after an outage.
     Reached,
-    /// The machine behind a node cannot be reached.
+    /// The machine behind a node has become unreachable.
     Unreachable,
+    /// The description of the machine behind a node cannot be used.
+    Misdescribed,
     /// A pod waits because the machine behind its node cannot be reached.
     Waits,
-    /// A pod runs on its machine.
+    /// A pod was deployed on its machine.
     Deployed,
-    /// A pod was changed: its workload is removed and created again.
+    /// A deployed pod was changed: its workload is removed and created again.
     Replaced,
     /// The machine has lost the workload of a pod.
     Lost,
-    /// Nothing of a pod is left on its machine.
+    /// The workload of a deleted pod was removed from its machine.
     Removed,
-    /// A machine is removed while it cannot be reached, or replaced by another one: its workloads stay.
+    /// A machine was removed while it was unreachable, or a node was moved to another machine: workloads remain on the
+    /// former machine.
     Left,
-    /// A pod has a field that its machine does not support, and is left as it is otherwise.
+    /// A pod has a field that its machine does not support. The field is ignored.
     Unsupported,
 }
 
 impl EventReason {
-    /// The Event with this reason on an object.
+    /// Builds the Event with this reason. `regarding` is the object of the Event, `handler` the name of the handler,
+    /// and `text` the message.
     pub(crate) fn note(self, handler: &'static str, regarding: Identity, text: String) -> EventNote {
         let (reason, warning) = match self {
             Self::Reached => ("MachineReached", false),
             Self::Unreachable => ("MachineUnreachable", true),
+            Self::Misdescribed => ("MachineInvalid", true),
             Self::Waits => ("NodeUnreachable", true),
             Self::Deployed => ("Deployed", false),
             Self::Replaced => ("Replaced", false),
@@ -43,7 +48,7 @@ impl EventReason {
     }
 }
 
-/// Describes the leftovers of so many pods, as far as known.
+/// Formats the number of pods whose workloads remain on a machine, for messages. 0 means that the number is unknown.
 pub(crate) fn workload_count(known: usize) -> String {
     match known {
         0 => "workloads of this cluster, if any,".to_owned(),

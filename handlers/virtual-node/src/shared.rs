@@ -1,4 +1,4 @@
-//! The dependencies of the handler, and the state that it shares with its readers.
+//! The dependencies of the handler, and the state that it shares with the tasks that read the machines.
 
 use std::sync::Arc;
 
@@ -22,60 +22,74 @@ use crate::recorder::EventReason;
 use crate::source::NodeSource;
 use crate::triggers::{node_identity, pod_identity};
 
-/// The dependencies and options of virtual nodes.
+/// The dependencies and options of the handler [`VirtualNodes`](crate::VirtualNodes).
 pub struct Dependencies {
-    /// The name of the handler, which its nodes carry as a label.
+    /// The name of the handler. It is the value of a label on its Node objects.
     pub handler: &'static str,
-    /// The name by which this installation marks what it creates, a value of a label: no two that keep nodes in one cluster share it.
+    /// The name of this installation, the value of a label on its Node objects. Two installations that manage nodes of
+    /// one cluster must have different names.
     pub cluster: String,
     /// The client of the Kubernetes API.
     pub client: Client,
-    /// Lists the nodes.
+    /// The source that lists the nodes and connects to their machines.
     pub source: Arc<dyn NodeSource>,
-    /// Publishes Kubernetes Events.
+    /// The recorder that publishes Kubernetes Events.
     pub recorder: Recorder,
-    /// Intervals, time limits and bounds.
+    /// Intervals and time limits.
     pub policy: Policy,
-    /// Serves the kubelet APIs of the nodes, if enabled.
+    /// The servers of the nodes' kubelet APIs; `None` if they are disabled.
     pub kubelets: Option<Kubelets>,
-    /// A label that identifies the nodes of a previous agent, which this handler takes over.
+    /// A label (key and value) of the Node objects of a previous controller, which this handler takes over.
     pub predecessor: Option<Label>,
-    /// Receives the metrics.
+    /// The registry to which the handler's metrics are added.
     pub metrics: VirtualNodeMetricsRegistry,
 }
 
-/// The nodes, indexes and clients of one handler.
+/// The dependencies, indexes, clients and in-memory records of one handler.
 pub(crate) struct Shared {
+    /// The dependencies and options of the handler.
     pub(crate) config: Dependencies,
+    /// The index of the virtual nodes and their pods in Kubernetes.
     pub(crate) cluster: Arc<ClusterIndex>,
+    /// The nodes of the source, with the state of their machines.
     pub(crate) node_store: Arc<NodeStore>,
+    /// The pods that are to be reconciled after a delay.
     pub(crate) delay_queue: DelayQueue,
+    /// The counters of machine reads and kubelet API requests.
     pub(crate) counts: Arc<Counts>,
+    /// Writes the status of pods, and rejects objects that are older than its last write.
     pub(crate) pods: Writer<Pod>,
+    /// Writes the status of Node objects, and rejects objects that are older than its last write.
     pub(crate) nodes: Writer<Node>,
+    /// Renews the leases of the nodes.
     pub(crate) leases: NodeLeases,
+    /// Determines the environment variables of containers.
     pub(crate) environments: Environments,
+    /// The in-memory records of the steps for each pod, by the UID of the pod.
     pub(crate) records: DashMap<Uid, PodRecord>,
-    /// The time since which a Node object of ours has had no machine, by name.
+    /// The times since which Node objects of this handler have had no machine, by node name.
     pub(crate) orphaned_nodes: DashMap<String, Instant>,
 }
 
-/// The actions of this process for a pod.
+/// The in-memory record of the steps that this process has taken for a pod. It is empty after a restart, and costs at
+/// most repeated steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodRecord {
-    /// The form in which it was brought to its machine, once that was done.
+    /// The digest (`pod::form`) of the specification that this process has deployed completely; `None`
+    /// before.
     pub(crate) applied: Option<u64>,
-    /// `true` if the machine has had its workload.
+    /// `true` if this process has seen the pod's workload on the machine.
     pub(crate) was_there: bool,
-    /// The step in progress, as last published.
+    /// The reason of the last Event about the current deployment or outage, so that no Event is repeated.
     pub(crate) reported: Option<EventReason>,
-    /// `true` if the pod is gone and its workload is being removed.
+    /// `true` if the pod is deleted and its workload is being removed.
     pub(crate) clearing: bool,
-    /// `true` if the deleted pod left nothing behind, and only its `Deleted` event is still to come.
+    /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
+    /// outstanding.
     pub(crate) finished: bool,
-    /// The number of consecutive steps that its machine left unanswered.
+    /// The number of consecutive steps for the pod that the machine did not answer.
     pub(crate) unanswered: u8,
-    /// The number of ephemeral containers at the last reconciliation.
+    /// The number of ephemeral containers of the pod at its last reconciliation.
     pub(crate) ephemeral: usize,
 }
 
@@ -100,22 +114,22 @@ impl Shared {
         }
     }
 
-    /// Records an Event on an object.
+    /// Publishes an Event on the object `regarding`.
     pub(crate) fn note(&self, regarding: Identity, reason: EventReason, text: impl Into<String>) {
         self.config.recorder.record(reason.note(self.config.handler, regarding, text.into()));
     }
 
-    /// Records an Event on a node.
+    /// Publishes an Event on a node.
     pub(crate) fn note_node(&self, name: &str, reason: EventReason, text: impl Into<String>) {
         self.note(node_identity(name), reason, text);
     }
 
-    /// Records an Event on a pod.
+    /// Publishes an Event on a pod.
     pub(crate) fn note_pod(&self, owner: &Owner, reason: EventReason, text: impl Into<String>) {
         self.note(pod_identity(owner), reason, text);
     }
 
-    /// The owner of these nodes.
+    /// Returns the owner of the Node objects of this handler.
     pub(crate) fn node_owner(&self) -> NodeOwner<'_> {
         let Dependencies { handler, cluster, predecessor, .. } = &self.config;
         NodeOwner { handler, cluster, predecessor: *predecessor }

@@ -1,4 +1,4 @@
-//! The interface that lists nodes.
+//! The interface that lists virtual nodes and connects to their machines.
 
 use std::sync::Arc;
 
@@ -10,15 +10,20 @@ use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 
-/// Lists nodes, at run time too, and connects to the machine behind each.
+/// Lists virtual nodes, while the program runs too, and connects to the machine behind each node.
 #[async_trait]
 pub trait NodeSource: Send + Sync + 'static {
-    /// Keeps `nodes` up to date, and reports what machines publish by themselves, until it is dropped.
+    /// Keeps `nodes` up to date until the returned future is dropped, and reports the data that machines publish
+    /// unasked.
     ///
-    /// It must call [`NodeStore::complete`] once all nodes that exist at the start were added: until then no Node object is deleted.
+    /// The implementation must call [`NodeStore::complete`] once it has added all nodes that exist at the start: no
+    /// Node object is deleted before.
+    ///
+    /// An error ends the handler's trigger source.
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError>;
 
-    /// Opens the connection to the machine behind a node. It is kept until the machine refuses it, or the node is removed
-    /// or changes; dropping it closes it.
+    /// Opens a connection to the machine behind `node`. The caller keeps the connection until a read is refused, or the
+    /// node is removed or gets another [`NodeSpec::session`] or address, and closes it by dropping it. An error counts
+    /// as a failed read of the machine, and is retried after a delay.
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError>;
 }

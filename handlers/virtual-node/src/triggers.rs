@@ -1,4 +1,4 @@
-//! Triggers: reasons to reconcile a node or a pod that come from no watch.
+//! Triggers: requests to reconcile a node or a pod that do not come from a Kubernetes watch.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,18 +8,19 @@ use staffetta_handler::{Identity, Trigger, TriggerSender};
 
 use crate::lock::lock;
 
-/// The identity of a node. Its UID is the name, because `kubectl describe node` searches Events by this UID.
+/// Returns the identity of a node for triggers and Events. Its UID is the name, because `kubectl describe node`
+/// searches Events by this UID.
 pub(crate) fn node_identity(name: &str) -> Identity {
     Identity::of::<Node>(None, name.to_owned(), name.to_owned())
 }
 
-/// The identity of a pod.
+/// Returns the identity of a pod for triggers and Events.
 pub(crate) fn pod_identity(owner: &Owner) -> Identity {
     let Owner { namespace, name, uid } = owner.clone();
     Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned())
 }
 
-/// Requests a reconciliation of a node: its machine was read and differs, or its lease is due.
+/// A request to reconcile a node: the state of its machine changed, or its lease is due.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeDue(Identity);
 
@@ -28,7 +29,7 @@ impl NodeDue {
         Self(node_identity(name))
     }
 
-    /// The name of the node.
+    /// Returns the name of the node.
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
@@ -40,11 +41,11 @@ impl Trigger for NodeDue {
     }
 }
 
-/// Requests a reconciliation of a pod: its workload on the machine differs, or its delay is over.
+/// A request to reconcile a pod: its workload on the machine changed, or its delay is over.
 #[derive(Clone, Debug)]
 pub(crate) struct PodDue {
     identity: Identity,
-    /// The name of its node.
+    /// The name of the node on which the pod or its workload is.
     pub(crate) node: Arc<str>,
 }
 
@@ -53,7 +54,7 @@ impl PodDue {
         Self { identity: pod_identity(owner), node: Arc::clone(node) }
     }
 
-    /// The pod that is due.
+    /// Returns the namespace, name and UID of the pod.
     pub(crate) fn owner(&self) -> Owner {
         let Identity { namespace, name, uid, .. } = &self.identity;
         Owner {
@@ -70,12 +71,12 @@ impl Trigger for PodDue {
     }
 }
 
-/// Sends triggers once it is connected.
+/// Sends triggers to the handler. Before [`connect`](Self::connect), triggers are dropped.
 #[derive(Default)]
 pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
 
 impl Notifier {
-    /// Sends to `sender` from now on.
+    /// Sets the receiver of all further triggers.
     pub(crate) fn connect(&self, sender: &TriggerSender) {
         *lock(&self.0) = Some(sender.clone());
     }
@@ -88,7 +89,7 @@ impl Notifier {
         }
     }
 
-    /// Triggers a reconciliation of these pods of a node.
+    /// Triggers a reconciliation of each of `owners`, which are pods or workloads on the node.
     pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
         let sender = lock(&self.0).clone();
         let Some(sender) = sender else { return };

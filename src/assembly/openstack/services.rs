@@ -1,4 +1,4 @@
-//! The drivers of OpenStack for services: load balancers in Octavia, and floating IPs.
+//! Registers the drivers of OpenStack for services: load balancers in Octavia, and floating IPs.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::unreachable::Unreachable;
-use super::{UNUSABLE, cloud, defaults, required, shared_namespaces, shared_subnets};
+use super::{UNUSABLE, cloud, defaults, shared_namespaces, shared_subnets};
 use crate::config::KubernetesOptions;
 
-/// The name of the provider that stands for the cloud's default.
+/// The provider name that selects the default provider of the cloud.
 const DEFAULT_PROVIDER: &str = "default";
 
 const FLOATING_IP: &str = "OpenStack: a floating IP of the external_svc_net of [neutron_defaults].";
@@ -22,9 +22,8 @@ pub(super) fn drivers(registry: &mut Registry) {
         dyn LoadBalancerDriver, "lbaasv2", "OpenStack: an Octavia load balancer for each service." => Arc::new(lbaasv2(setup)?);
         dyn ServicePublicIpDriver, "neutron_floating_ip", FLOATING_IP => {
             let defaults = defaults(setup)?;
-            let pool = required(defaults.external_svc_net, "neutron_defaults.external_svc_net")?;
             let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
-            Arc::new(NeutronFloatingIps::new(&cloud, cluster, pool, defaults.external_svc_subnet))
+            Arc::new(NeutronFloatingIps::new(&cloud, cluster, defaults.external_svc_net, defaults.external_svc_subnet))
         };
     }
 }

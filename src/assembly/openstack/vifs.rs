@@ -1,4 +1,4 @@
-//! The VIF drivers of OpenStack and their pools.
+//! Registers the VIF drivers of OpenStack and their pools.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     }
 }
 
-/// The driver `neutron-vif`, shared with its pool.
+/// Returns the driver `neutron-vif`, which its pool shares.
 fn neutron_vif(setup: &Setup) -> Result<Arc<NeutronVifDriver>, SetupError> {
     setup.shared(|| {
         let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
@@ -44,7 +44,7 @@ fn neutron_vif(setup: &Setup) -> Result<Arc<NeutronVifDriver>, SetupError> {
     })
 }
 
-/// The driver `nested-vlan`, shared with its pool.
+/// Returns the driver `nested-vlan`, which its pool shares.
 fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
     setup.shared(|| {
         let (cloud, subnets, nested) = (cloud(setup)?, shared_subnets(setup)?, nested(setup)?);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 
-/// The address of the admin server is wrong or unknown.
+/// The reason why the address of the admin server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum AddressError {
     /// The value of `--admin` is not an address.
@@ -13,12 +13,13 @@ pub(in crate::cli) enum AddressError {
         /// The value.
         given: String,
     },
-    /// With port 0 in the configuration, the system chooses the port.
+    /// The configuration has port 0, so the system chose the port and only the controller knows it.
     #[error("the port of `admin.listen` = {0} is chosen by the system; pass the actual address with --admin")]
     AnyPort(SocketAddr),
 }
 
-/// The URL of `/debug/state` at the admin server `given`: a URL, possibly with a path of a proxy, or a host and a port.
+/// Returns the URL of `/debug/state` at the admin server `given`, which is a URL (possibly with the path of a proxy) or a host and a
+/// port.
 pub(super) fn from_argument(given: &str) -> Result<Url, AddressError> {
     let invalid = || AddressError::Invalid { given: given.to_owned() };
     let text = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
@@ -32,7 +33,8 @@ pub(super) fn from_argument(given: &str) -> Result<Url, AddressError> {
     Ok(url)
 }
 
-/// The URL of `/debug/state` at the listen address `listen`. A server that listens on all addresses is reached on loopback.
+/// Returns the URL of `/debug/state` at the listen address `listen`. If the server listens on all addresses, the URL has the loopback
+/// address.
 pub(super) fn from_listen_address(listen: SocketAddr) -> Result<Url, AddressError> {
     if listen.port() == 0 {
         return Err(AddressError::AnyPort(listen));

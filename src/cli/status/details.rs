@@ -1,4 +1,4 @@
-//! The details of single objects.
+//! The output of `staffetta status` for single objects.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::text::duration;
 use crate::cli::table::single_line;
 use crate::state::{ObjectSummary, StateSnapshot};
 
-/// The controller on one line, followed by each object with all details.
+/// Returns one line about the controller, followed by each object with all details.
 pub(super) fn details(document: &StateSnapshot) -> String {
     let mut text = head(document);
     for object in &document.objects {
@@ -32,6 +32,7 @@ pub(super) fn details(document: &StateSnapshot) -> String {
     text
 }
 
+/// Returns the details of one object.
 fn details_of(object: &ObjectSummary) -> String {
     let name = full_name(object.namespace.as_deref(), &object.name);
     let mut text = single_line(&format!("{} {name} ({})", object.kind, object.uid)) + "\n";
@@ -51,6 +52,7 @@ fn details_of(object: &ObjectSummary) -> String {
     text
 }
 
+/// Appends a line with a name and a value.
 fn row(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "  {name:8}  {}", single_line(value));
 }

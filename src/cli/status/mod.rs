@@ -16,10 +16,10 @@ use crate::state::{MAX_LIMIT, Query, StateSnapshot};
 pub(super) use address::AddressError;
 pub(super) use request::RequestError;
 
-/// The time in one phase, in seconds, after which an object is stuck and shown by default.
+/// The time in one phase, in seconds, after which an object counts as stuck and is shown by default.
 const STUCK_AFTER_SECONDS: f64 = 5.0;
 
-/// Requests and shows the state. The configuration is read only if the command line has no address.
+/// Requests the state and writes it to `output`. `load` reads the configuration; it is called only if the command line has no address.
 pub(super) fn status(
     arguments: StatusArguments,
     load: impl FnOnce() -> Result<Configuration, ConfigurationError>,
@@ -45,14 +45,14 @@ pub(super) fn status(
     Ok(())
 }
 
-/// Removes the objects that neither fail nor are stuck.
+/// Removes all objects except those that fail or are stuck.
 fn retain_failing_and_stuck(document: &mut StateSnapshot) {
     document
         .objects
         .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
 }
 
-/// The width of the terminal. `None` if the output goes to a file or a pipe and is not truncated.
+/// Returns the width of the terminal in characters; `None` if the output goes to a file or a pipe, and lines are not truncated.
 fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
@@ -65,7 +65,7 @@ mod testing {
 
     use crate::state::{ObjectSummary, StateSnapshot};
 
-    /// A healthy controller with these objects.
+    /// Returns the state of a healthy controller with these objects.
     pub(super) fn document(objects: Vec<ObjectSummary>) -> StateSnapshot {
         let mut document: StateSnapshot = serde_json::from_value(json!({
             "version": "0.1.0", "identity": "web-1", "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 3723.0,
@@ -79,7 +79,7 @@ mod testing {
         document
     }
 
-    /// A pod that has been in `phase` for `seconds`.
+    /// Returns a pod that has been in `phase` for `seconds`.
     pub(super) fn object(name: &str, phase: &str, seconds: f64, error: Option<&str>) -> ObjectSummary {
         let since = "2026-11-21T14:00:00.000Z";
         let last_error = error.map(|error| {

@@ -7,7 +7,7 @@ use crate::cli::table::{TextTable, single_line};
 use crate::health::Condition;
 use crate::state::{HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary};
 
-/// The whole overview, each line truncated to `width` characters.
+/// Returns the whole overview, with each line truncated to `width` characters.
 pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
     let text = whole(document);
     match width {
@@ -16,6 +16,7 @@ pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String
     }
 }
 
+/// Returns the overview without truncation.
 fn whole(document: &StateSnapshot) -> String {
     let mut text = head(document);
     if !document.watches.is_empty() {
@@ -46,7 +47,7 @@ fn whole(document: &StateSnapshot) -> String {
     text
 }
 
-/// The identity, role and readiness of the controller, and a line for each unmet condition.
+/// Returns the identity, role and readiness of the controller, and a line for each unmet condition.
 pub(super) fn head(document: &StateSnapshot) -> String {
     let ready = if document.ready { "ready" } else { "not ready" };
     let StateSnapshot { version, identity, leadership, uptime_seconds, .. } = document;
@@ -61,7 +62,7 @@ pub(super) fn head(document: &StateSnapshot) -> String {
     text
 }
 
-/// The name of an object with its namespace.
+/// Returns the name of an object with its namespace: `default/web`.
 pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
@@ -111,7 +112,7 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
     table
 }
 
-/// The reason why the list of objects may be incomplete, if it may be.
+/// Returns the reason why the list of objects may be incomplete; `None` if it is complete.
 pub(super) fn incomplete_reason(document: &StateSnapshot) -> Option<String> {
     let StateSnapshot { leadership, ready, watches, .. } = document;
     if !leadership.leads {
@@ -124,7 +125,7 @@ pub(super) fn incomplete_reason(document: &StateSnapshot) -> Option<String> {
     (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
 }
 
-/// The text that is shown instead of an empty list of objects.
+/// Returns the text that is shown instead of an empty list of objects.
 fn no_objects(document: &StateSnapshot) -> String {
     if let Some(why) = incomplete_reason(document) {
         return why;

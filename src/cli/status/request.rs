@@ -13,13 +13,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for the whole response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that failed.
+/// The reason why the request to the admin server failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum RequestError {
-    /// The operating system or the TLS library refuses to start a client.
+    /// The operating system or the TLS library cannot create a client.
     #[error("cannot create an HTTP client")]
     Client(#[source] BoxError),
-    /// There is no server at the address.
+    /// No server responds at the address.
     #[error("no controller is reachable at {url}; pass --admin, or run this command in the leader's pod")]
     Unreachable {
         /// The URL.
@@ -28,10 +28,10 @@ pub(in crate::cli) enum RequestError {
         #[source]
         source: reqwest::Error,
     },
-    /// The server rejected the query.
+    /// The server rejected the query, with this message.
     #[error("{0}")]
     Rejected(String),
-    /// The status code is unexpected.
+    /// The server returned an unexpected status code.
     #[error("{url} returned {code}; it is not the admin server of this version of staffetta")]
     Code {
         /// The URL.
@@ -39,7 +39,7 @@ pub(in crate::cli) enum RequestError {
         /// The status code.
         code: StatusCode,
     },
-    /// The body is not the expected document.
+    /// The body of the response is not the expected JSON document.
     #[error("cannot decode the response of {url}; the controller may be another version of staffetta")]
     Decode {
         /// The URL.
@@ -50,7 +50,7 @@ pub(in crate::cli) enum RequestError {
     },
 }
 
-/// Requests the state of the controller at `url`, restricted by `query`.
+/// Requests the state of the controller at `url`. `query` selects the objects.
 pub(super) fn request(url: Url, query: &Query) -> Result<StateSnapshot, RequestError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,6 +1,6 @@
 //! Text for the terminal: durations and truncated lines.
 
-/// A duration in its two largest units: `12s`, `3m05s`, `2h10m`, `4d03h`.
+/// Formats a number of seconds in its two largest units: `12s`, `3m05s`, `2h10m`, `4d03h`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -17,7 +17,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// The first `width` characters of a line; the last one is an ellipsis if the line is longer.
+/// Returns the first `width` characters of a line. If the line is longer, the last of them is an ellipsis.
 pub(super) fn truncate(line: &str, width: usize) -> String {
     match line.char_indices().nth(width) {
         None => line.to_owned(),

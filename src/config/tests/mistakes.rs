@@ -1,4 +1,4 @@
-//! Mistakes in the file and in the environment.
+//! Tests of mistakes in the file and in the environment.
 
 use std::path::Path;
 

@@ -67,7 +67,7 @@ fn load(text: &str, variables: &[(&str, &str)]) -> Result<Configuration, Configu
     Configuration::load(&schema(), Some(&path), variables)
 }
 
-/// The mistakes, a line each, with the file's name instead of its path.
+/// Returns the mistakes, one on each line, with the name of the file instead of its path.
 fn mistakes(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let mistakes = match load(text, variables) {
         Err(ConfigurationError::Mistakes(mistakes)) => mistakes,

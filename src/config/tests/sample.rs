@@ -1,4 +1,4 @@
-//! The sample and the JSON Schema.
+//! Tests of the sample file and of the JSON Schema.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn all_set(sample: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Panics unless the sample passes its own check, also with every option set.
+/// Panics unless the sample passes the checks of the configuration, both as it is and with every option set.
 fn check_sample(schema: &FileSchema) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");

@@ -1,4 +1,4 @@
-//! The options of a valid file and a valid environment.
+//! Tests of the options in a valid file and a valid environment.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

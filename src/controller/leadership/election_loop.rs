@@ -1,4 +1,4 @@
-//! Applies the rules of the election: the shell between [`Elector`], the clock and the API server.
+//! Applies the rules of the election: connects [`Elector`], which makes the decisions, with the clock and the API server.
 
 use std::future::pending;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use super::status::{ElectionStatus, LossReason, Role};
 use crate::clock::BootTime;
 use crate::term::Term;
 
-/// The task of one participant.
+/// The task that takes part in the election for this process.
 pub(super) struct ElectionLoop {
     pub(super) leases: LeaseClient,
     pub(super) elector: Elector,
     pub(super) term: Term,
     pub(super) status: watch::Sender<ElectionStatus>,
-    /// Ends the loop, which releases the lease first.
+    /// Ends the loop. Before it ends, the loop releases the lease.
     pub(super) stop: CancellationToken,
-    /// The watch of the lease. Only a candidate has one.
+    /// The watch of the lease; `None` for a leader, and when the watch has ended.
     pub(super) changes: Option<LeaseChanges>,
-    /// `true` if the last write failed, or its outcome is not known.
+    /// `true` if the last write of the lease failed, or its outcome is not known.
     pub(super) unconfirmed: bool,
 }
 
 impl ElectionLoop {
-    /// Runs until `stop` is cancelled, or until the lease is lost: then returns the reason.
+    /// Runs until `stop` is cancelled (`None`), or until the lease is lost (the reason).
     pub(super) async fn run(mut self) -> Option<LossReason> {
         while !self.stop.is_cancelled() {
             match self.elector.next_action(BootTime::now()) {
@@ -49,7 +49,7 @@ impl ElectionLoop {
         None
     }
 
-    /// Waits until then, or until the lease changes.
+    /// Waits until the time `until`, until the lease changes, or until the loop is stopped.
     async fn wait(&mut self, until: BootTime) {
         let changes = &mut self.changes;
         let change = async {
@@ -66,6 +66,7 @@ impl ElectionLoop {
         }
     }
 
+    /// Passes an event of the watch to the elector.
     fn changed(&mut self, change: Option<kube::Result<WatchEvent<Lease>>>) {
         let now = BootTime::now();
         match change {
@@ -86,7 +87,7 @@ impl ElectionLoop {
         }
     }
 
-    /// Reads the lease and watches it from there.
+    /// Reads the lease, and watches it from that version on.
     async fn read(&mut self) {
         let Some(result) = self.stop.run_until_cancelled(self.leases.read()).await else { return };
         let now = BootTime::now();
@@ -108,7 +109,7 @@ impl ElectionLoop {
         self.publish_role();
     }
 
-    /// Takes or renews the lease.
+    /// Sends a write that takes or renews the lease, and extends the term if it succeeds.
     async fn write(&mut self, update: &LeaseUpdate) {
         let sent = BootTime::now();
         let timeout = self.elector.deadline().map_or(Duration::MAX, |deadline| deadline - sent);
@@ -137,7 +138,7 @@ impl ElectionLoop {
         self.publish_role();
     }
 
-    /// Ends the term and releases the lease.
+    /// Ends the term, and releases the lease within the time limit of a request.
     async fn stop_and_release(mut self) {
         self.term.end();
         let released = tokio::time::timeout(self.leases.timeout, self.release()).await;
@@ -147,6 +148,8 @@ impl ElectionLoop {
         self.status.send_modify(|status| status.set_role(Role::Ended(None)));
     }
 
+    /// Removes this process as the holder of the lease. After a conflict, or if the outcome of the last write is not known, reads the
+    /// lease first.
     async fn release(&mut self) -> Result<(), HandlerError> {
         loop {
             if self.unconfirmed {
@@ -164,13 +167,14 @@ impl ElectionLoop {
         }
     }
 
+    /// Ends the term because the lease was lost.
     fn end_term(&self, reason: &LossReason) {
         self.term.end();
         error!(%reason, "this process is no longer the leader");
         self.status.send_modify(|status| status.set_role(Role::Ended(Some(reason.clone()))));
     }
 
-    /// Publishes and logs a change of the role. [`Self::end_term`] does so for the end of the term.
+    /// Publishes and logs a change of the role, except the end of the term, which [`Self::end_term`] publishes.
     fn publish_role(&self) {
         if self.elector.is_lost() {
             return;

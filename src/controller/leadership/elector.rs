@@ -1,6 +1,6 @@
 //! The rules of the election: the next action of a candidate or leader as a function of its observations and the time.
 //!
-//! Nothing here reads a clock or does I/O. Two rules exclude two leaders at a time:
+//! This module neither reads a clock nor does I/O. Two rules make sure that there are never two leaders at the same time:
 //!
 //! * A leader's term ends `renew_deadline` after it **sent** the last renewal that it knows to have succeeded.
 //! * A candidate takes the lease `lease_duration`, which is longer, after it **observed** the last renewal. The server rejects that
@@ -16,55 +16,60 @@ use super::lease::{LeaseOutcome, LeaseUpdate, ObservedLease};
 use super::status::LossReason;
 use crate::clock::BootTime;
 
-/// The three durations of an election.
+/// The three durations of the section `[leader_election]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// The time after the last observed renewal at which a candidate takes the lease.
+    /// The time after the last observed renewal from which a candidate may take the lease.
     pub(super) lease_duration: Duration,
-    /// The time after the last renewal at which a leader stops; less than `lease_duration`.
+    /// The time after its last successful renewal at which a leader stops; less than `lease_duration`.
     pub(super) renew_deadline: Duration,
     /// The longest time between two requests; less than `renew_deadline`.
     pub(super) retry_period: Duration,
 }
 
-/// The state of one participant.
+/// The state of one participant of the election.
 pub(super) struct Elector {
     identity: String,
+    /// The identity of this process in its previous term. That term has ended, and nothing of it is sent any more, so a lease with this
+    /// holder is free.
+    previous: Option<String>,
     timing: Timing,
-    /// The number of pauses so far.
+    /// The number of calls of [`pause`](Self::pause), which makes the pauses differ.
     pauses: u32,
     phase: ElectorPhase,
     observed: Observation,
-    /// `true` if the lease must be read before it is written: its resourceVersion is unknown or outdated.
+    /// `true` if the lease must be read before it can be written, because its current resourceVersion is not known.
     stale: bool,
-    /// `true` if the last write conflicted, and no holder was observed since.
+    /// `true` if the last write was rejected with a conflict, and no holder was observed since then.
     contended: bool,
-    /// The time of the next request: a read of a candidate, a renewal of a leader.
+    /// The time of the next request: a candidate reads the lease, a leader renews it.
     next_request: BootTime,
 }
 
+/// The role of a participant.
 enum ElectorPhase {
+    /// The participant does not hold the lease.
     Candidate,
-    Leader {
-        deadline: BootTime,
-    },
-    /// The lease was lost; final.
+    /// The participant holds the lease until `deadline`.
+    Leader { deadline: BootTime },
+    /// The participant held the lease and lost it. This phase is final.
     Lost(LossReason),
 }
 
+/// The last known state of the lease.
 enum Observation {
     /// The lease was not read yet.
     Unknown,
-    /// There is no lease. If a held lease was deleted, its holder may act until `free_at`.
+    /// The lease does not exist. If it was deleted while a process held it, that process may act until `free_at`.
     Missing { free_at: BootTime },
-    /// The last observed lease, and the time at which this version of it was first observed.
+    /// The lease exists. `since` is the time at which this version of it was first observed.
     Lease { lease: ObservedLease, since: BootTime },
 }
 
-/// The next action of a participant.
+/// The next action that a participant has to take.
 #[derive(Debug)]
 pub(super) enum ElectorAction {
-    /// Wait until then, or until a change of the lease is observed.
+    /// Wait until this time, or until a change of the lease is observed.
     Wait(BootTime),
     /// Read the lease.
     Read,
@@ -75,10 +80,11 @@ pub(super) enum ElectorAction {
 }
 
 impl Elector {
-    /// A candidate that has observed nothing yet.
-    pub(super) fn new(identity: String, timing: Timing) -> Self {
+    /// Creates a candidate that has observed nothing yet.
+    pub(super) fn new(identity: String, previous: Option<String>, timing: Timing) -> Self {
         Self {
             identity,
+            previous,
             timing,
             pauses: 0,
             phase: ElectorPhase::Candidate,
@@ -89,7 +95,7 @@ impl Elector {
         }
     }
 
-    /// The next action at `now`.
+    /// Returns the next action at the time `now`. Ends the term if its deadline has passed.
     pub(super) fn next_action(&mut self, now: BootTime) -> ElectorAction {
         if let ElectorPhase::Leader { deadline } = self.phase
             && now >= deadline
@@ -117,7 +123,7 @@ impl Elector {
         }
     }
 
-    /// Records the lease as it was at `now`; `None` if it did not exist.
+    /// Records the state of the lease at the time `now`; `None` if it did not exist.
     pub(super) fn observe(&mut self, now: BootTime, lease: Option<ObservedLease>) {
         self.stale = false;
         self.contended &= lease.as_ref().is_none_or(|lease| self.is_free(lease));
@@ -149,12 +155,12 @@ impl Elector {
         self.next_request = now + self.pause();
     }
 
-    /// Records that the watch of the lease ended: the next read is due sooner.
+    /// Records that the watch of the lease ended at `now`: the next read follows after one pause at most.
     pub(super) fn watch_ended(&mut self, now: BootTime) {
         self.next_request = self.next_request.min(now + self.pause());
     }
 
-    /// Records the outcome of a write that was sent at `sent` and ended at `now`.
+    /// Records the outcome of a write whose request was sent at `sent` and completed at `now`.
     pub(super) fn write_completed(&mut self, sent: BootTime, now: BootTime, outcome: LeaseOutcome) {
         match outcome {
             LeaseOutcome::Written(lease) => {
@@ -185,7 +191,7 @@ impl Elector {
         }
     }
 
-    /// The deadline of the term; `None` if this participant is not the leader.
+    /// Returns the deadline of the term; `None` if this participant is not the leader.
     pub(super) fn deadline(&self) -> Option<BootTime> {
         match self.phase {
             ElectorPhase::Leader { deadline } => Some(deadline),
@@ -193,12 +199,13 @@ impl Elector {
         }
     }
 
-    /// Returns `true` if this participant lost the lease.
+    /// Returns `true` if this participant was the leader and lost the lease.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.phase, ElectorPhase::Lost(_))
     }
 
-    /// The holder of the lease as last observed; empty if there is none.
+    /// Returns the holder of the lease as last observed: empty if the lease has no holder or does not exist, `None` if it was not read
+    /// yet.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.observed {
             Observation::Unknown => None,
@@ -207,14 +214,14 @@ impl Elector {
         }
     }
 
-    /// The update that releases the lease, if this participant holds it.
+    /// Returns the update that releases the lease; `None` if this participant does not hold it.
     pub(super) fn release(&self) -> Option<LeaseUpdate> {
         let Observation::Lease { lease, .. } = &self.observed else { return None };
         let released = LeaseUpdate { holder: String::new(), duration_seconds: 1, ..self.update() };
         (lease.holder == self.identity).then_some(released)
     }
 
-    /// The update that takes or renews the lease.
+    /// Returns the update that takes or renews the lease.
     fn update(&self) -> LeaseUpdate {
         let duration = self.timing.lease_duration;
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
@@ -234,7 +241,7 @@ impl Elector {
         }
     }
 
-    /// The time from which the lease may be taken.
+    /// Returns the time from which the lease may be taken.
     fn free_at(&self) -> BootTime {
         match &self.observed {
             Observation::Missing { free_at } => *free_at,
@@ -243,18 +250,20 @@ impl Elector {
         }
     }
 
-    /// Returns `true` if the lease has no holder, or this participant holds it without knowing: the response was lost.
+    /// Returns `true` if the lease has no holder, if it is left from the previous term of this process, or if this participant holds it
+    /// without knowing because a response was lost.
     fn is_free(&self, lease: &ObservedLease) -> bool {
-        lease.holder.is_empty() || lease.holder == self.identity
+        let holder = &lease.holder;
+        holder.is_empty() || *holder == self.identity || self.previous.as_ref() == Some(holder)
     }
 
-    /// The duration of `lease`; ours if it has none.
+    /// Returns the duration of `lease`; if it has none, the configured duration of this participant.
     fn duration(&self, lease: &ObservedLease) -> Duration {
         lease.duration.unwrap_or(self.timing.lease_duration)
     }
 
-    /// A retry period shortened by up to a fifth, different for each participant and pause, so that participants do not send
-    /// requests at the same time.
+    /// Returns the retry period, shortened by up to a fifth. The share differs for each participant and each call, so that participants
+    /// do not send requests at the same time.
     fn pause(&mut self) -> Duration {
         self.pauses += 1;
         let mut digest = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! The lease as it is observed and as it is written, and its requests to the API server.
+//! The state of the lease, updates of the lease, and the requests to the API server.
 
 use std::time::Duration;
 
@@ -10,48 +10,48 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use staffetta_handler::{HandlerError, bounded};
 
-/// A lease as it was observed. Missing and invalid fields are treated alike. Timestamps are ignored: they are of another
-/// machine's clock.
+/// The state of the lease as the API server returned it. An invalid field counts as missing. Timestamps are ignored, because they come
+/// from the clock of another computer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ObservedLease {
     /// The resourceVersion.
     pub(super) version: String,
     /// The identity of the holder; empty if there is none.
     pub(super) holder: String,
-    /// The time after its last renewal at which other processes may take it.
+    /// The time after the last renewal from which other processes may take the lease; `None` if the lease does not state it.
     pub(super) duration: Option<Duration>,
-    /// The number of changes of its holder.
+    /// The number of changes of the holder.
     pub(super) transitions: i32,
 }
 
-/// A lease to write.
+/// A write that creates, takes, renews or releases the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseUpdate {
-    /// The resourceVersion that it replaces; `None` creates the lease.
+    /// The resourceVersion that the update replaces; `None` creates the lease.
     pub(super) version: Option<String>,
     /// The identity of the holder; empty releases the lease.
     pub(super) holder: String,
     /// The lease duration in seconds.
     pub(super) duration_seconds: i32,
-    /// The number of changes of the holder including this one; `None` for a renewal.
+    /// The number of changes of the holder, including this one; `None` for a renewal.
     pub(super) transitions: Option<i32>,
 }
 
-/// The outcome of a write.
+/// The outcome of a write of the lease.
 #[derive(Debug)]
 pub(super) enum LeaseOutcome {
-    /// It succeeded; this is the lease now.
+    /// The write succeeded. The field is the new state of the lease.
     Written(ObservedLease),
-    /// The lease has another resourceVersion, or exists already.
+    /// The lease has another resourceVersion than expected, or exists already.
     Conflict,
-    /// The lease does not exist.
+    /// The lease to update does not exist.
     Missing,
-    /// It failed, or its outcome is not known.
+    /// The write failed, or its outcome is not known.
     Failed,
 }
 
 impl ObservedLease {
-    /// The observed state of `lease`.
+    /// Reads the fields that the election needs from `lease`.
     pub(super) fn of(lease: Lease) -> Self {
         let spec = lease.spec.unwrap_or_default();
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -65,8 +65,8 @@ impl ObservedLease {
 }
 
 impl LeaseUpdate {
-    /// The lease called `name` as it is written at the wall-clock time `now`: created, or merged into the version that it replaces.
-    /// A renewal has only the fields that it changes; those of other writers are kept.
+    /// Returns the object that is sent to the server for a lease called `name` at the wall-clock time `now`. The object is created, or
+    /// merged into the version that it replaces. For a renewal, it has only the changed fields; those of other writers are kept.
     pub(super) fn lease(&self, name: &str, now: Timestamp) -> Lease {
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone()),
@@ -81,7 +81,7 @@ impl LeaseUpdate {
     }
 }
 
-/// One lease at the API server.
+/// The requests for one lease at the API server.
 pub(super) struct LeaseClient {
     pub(super) api: Api<Lease>,
     pub(super) name: String,
@@ -89,7 +89,7 @@ pub(super) struct LeaseClient {
     pub(super) timeout: Duration,
 }
 
-/// The changes of the lease, as the server reports them.
+/// The events of the watch of the lease.
 pub(super) type LeaseChanges = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
 impl LeaseClient {
@@ -99,14 +99,14 @@ impl LeaseClient {
         Ok(bounded(self.timeout, read).await?.map(ObservedLease::of))
     }
 
-    /// Watches the lease from `version`. The request is part of the stream.
+    /// Watches the lease from the resourceVersion `version`. The request is sent when the stream is first polled.
     pub(super) fn watch_from(&self, version: &str) -> LeaseChanges {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name));
         let (api, version) = (self.api.clone(), version.to_owned());
         async move { api.watch(&params, &version).await }.into_stream().try_flatten().boxed()
     }
 
-    /// Writes the lease within `timeout` or the usual time limit, whichever is shorter.
+    /// Writes the lease. The time limit is `timeout` or that of the client, whichever is shorter.
     pub(super) async fn write(
         &self,
         update: &LeaseUpdate,

@@ -1,9 +1,9 @@
-//! Leader election by Lease: of several replicas one is the leader, the others are standbys.
+//! Leader election with a Kubernetes `Lease`: one of several replicas is the leader, the others are standbys.
 //!
-//! [`Elector`] holds the rules, free of I/O and with the time passed in; [`ElectionLoop`] applies them to the API server. The
-//! rest of the program sees the [`Term`]: each handler, before each poll, and each write check its deadline. A write that was sent
-//! before the deadline and arrives after it is rejected by the server or is harmless. A process that lost the lease takes part
-//! again under another identity and in a new term.
+//! [`Elector`] contains the rules; it does no I/O and gets the time as an argument. [`ElectionLoop`] applies the rules to the API
+//! server. The other parts of the program use the [`Term`]: each handler checks its deadline before each poll, and each write checks
+//! it, too. A write that was sent before the deadline and arrives after it is rejected by the server or is harmless. A process that
+//! lost the lease takes part again with another identity and in a new term. It need not wait for its own previous lease to expire.
 
 mod election_loop;
 mod elector;
@@ -30,30 +30,32 @@ use lease::LeaseClient;
 
 pub use status::{ElectionStatus, LossReason, Role};
 
-/// The longest time that the API server may take for one request; for a renewal at most half of the renew deadline.
+/// The time limit of one request for the lease. A request takes at most half of the renew deadline, if that is shorter.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// This process's participation in the election for one term. Dropping it leaves the lease to expire.
+/// The participation of this process in the election for one term. If the handle is dropped, the lease is not released and expires.
 pub(super) struct ElectionHandle {
     term: Term,
     status: watch::Sender<ElectionStatus>,
     stop: CancellationToken,
-    /// `None` without leader election, and after the end of the election loop.
+    /// The election loop; `None` without leader election, and after the loop has ended.
     task: Option<AbortOnDropHandle<Option<LossReason>>>,
 }
 
-/// The status of the election before this process takes part.
+/// Returns the status of the election before this process takes part.
 pub(super) fn initial_status(options: &LeaderElectionOptions) -> watch::Sender<ElectionStatus> {
     let role = if options.enabled { Role::Candidate } else { Role::Unopposed };
     watch::Sender::new(ElectionStatus::new(role))
 }
 
 impl ElectionHandle {
-    /// Takes part in the election, if `options` enable it, under `identity`, which no process has used before. `client` must not be
-    /// fenced. Changes are published in `status`.
+    /// Takes part in the election if `options` enable it. `identity` must not have been used by any process before; `previous` is that
+    /// of the previous term of this process, if there was one. `client` must not check the leadership term. Changes are published in
+    /// `status`.
     pub(super) fn start(
         options: &LeaderElectionOptions,
         identity: &str,
+        previous: Option<String>,
         client: Client,
         status: &watch::Sender<ElectionStatus>,
     ) -> Self {
@@ -82,7 +84,7 @@ impl ElectionHandle {
                 name: options.lease_name.clone(),
                 timeout: REQUEST_TIMEOUT.min(timing.renew_deadline / 2),
             },
-            elector: Elector::new(identity.to_owned(), timing),
+            elector: Elector::new(identity.to_owned(), previous, timing),
             term: term.clone(),
             status: status.clone(),
             stop: stop.clone(),
@@ -93,17 +95,17 @@ impl ElectionHandle {
         Self { term, status, stop, task: Some(task) }
     }
 
-    /// The term during which this process may act.
+    /// Returns the term during which this process may write.
     pub(super) fn term(&self) -> &Term {
         &self.term
     }
 
-    /// The status of the election, now and after each change.
+    /// Returns a receiver of the status of the election and of its changes.
     pub(super) fn subscribe(&self) -> watch::Receiver<ElectionStatus> {
         self.status.subscribe()
     }
 
-    /// Completes when this process was the leader and lost the lease. Its term has ended then.
+    /// Completes when this process was the leader and lost the lease. The term has ended then.
     pub(super) async fn lost(&mut self) -> LossReason {
         let Some(task) = &mut self.task else { return pending().await };
         let ended = task.await;
@@ -117,7 +119,7 @@ impl ElectionHandle {
         LossReason::LoopEnded
     }
 
-    /// Releases the lease if this process holds it, so that another one takes over at once. Nothing may act afterwards.
+    /// Releases the lease if this process holds it, so that another process takes over at once. Nothing may be written after that.
     pub(super) async fn release(self) {
         self.stop.cancel();
         if let Some(task) = self.task {

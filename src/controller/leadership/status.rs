@@ -9,9 +9,9 @@ pub struct ElectionStatus {
     pub role: Role,
     /// The number of renewals that needed more than one request.
     pub slow_renewals: u64,
-    /// The number of times that this process lost the lease as its leader.
+    /// The number of times that this process was the leader and lost the lease.
     pub losses: u64,
-    /// The error of the last request for the lease, if it failed.
+    /// The error of the last request for the lease; `None` if that request succeeded.
     pub last_error: Option<String>,
 }
 
@@ -20,23 +20,24 @@ pub struct ElectionStatus {
 pub enum Role {
     /// Leader election is disabled.
     Unopposed,
-    /// It takes part, and has not seen a leader.
+    /// This process takes part in the election, and has not seen a leader yet.
     Candidate,
     /// Another process is the leader.
     Standby {
         /// The identity of the leader.
         holder: String,
     },
-    /// It is the leader.
+    /// This process is the leader.
     Leader,
-    /// It released the lease (`None`) or lost it, and does not take part; after a loss, until its next term.
+    /// This process released the lease (`None`) or lost it (the reason), and does not take part in the election. After a loss, it takes
+    /// part again in a new term.
     Ended(Option<LossReason>),
 }
 
-/// The reason why this process lost the leader lease. Its term has ended; it becomes a standby for a new one.
+/// The reason why this process lost the leader lease. Its term has ended; it then takes part in the election again, for a new term.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LossReason {
-    /// The lease was not renewed by the deadline: the server was not reachable, or the process was stopped.
+    /// The lease was not renewed before the deadline, because the server was not reachable or this process was stopped.
     #[error("the lease could not be renewed in time (`leader_election.renew_deadline`)")]
     Expired,
     /// Another process holds the lease.
@@ -51,11 +52,12 @@ pub enum LossReason {
 }
 
 impl ElectionStatus {
-    /// The initial status of a process with `role`.
+    /// Returns the initial status of a process with `role`.
     pub(super) fn new(role: Role) -> Self {
         Self { role, slow_renewals: 0, losses: 0, last_error: None }
     }
 
+    /// Sets the role, and counts a loss of the lease.
     pub(super) fn set_role(&mut self, role: Role) {
         self.losses += u64::from(matches!(role, Role::Ended(Some(_))));
         self.role = role;

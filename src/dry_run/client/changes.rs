@@ -1,4 +1,4 @@
-//! The fields that a write changes. Pure.
+//! Finds the fields that a write changes. This module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use crate::dry_run::plan::StepDetail;
 
-/// Present and new values by path: the names that lead to the field. A finalizer is `metadata`, `finalizers` and its name.
+/// The current and the new value of each changed field, by the path of the field. The path of a finalizer is `metadata`, `finalizers`
+/// and its name.
 type ChangedFields = BTreeMap<Vec<String>, (Option<Value>, Option<Value>)>;
 
-/// Fields that the server sets, that every object has, or that a renewal of a lease changes every few seconds.
+/// Fields that are not shown, because the server sets them, every object has them, or the renewal of a lease changes them every few
+/// seconds.
 const HIDDEN: [&[&str]; 9] = [
     &["apiVersion"],
     &["kind"],
@@ -22,18 +24,19 @@ const HIDDEN: [&[&str]; 9] = [
     &["spec", "renewTime"],
 ];
 
-/// Prefix of the key under which a strategic merge patch removes entries of a list.
+/// The prefix of a key in a strategic merge patch that removes entries of a list.
 const REMOVED_FROM: &str = "$deleteFromPrimitiveList/";
 
-/// The fields named by `patch` that differ between `before` and `after`. Without `after`, which is the server's answer, the
-/// values of the patch are the new ones. A field that is absent and one that is null are the same. Sorted by path. If the object is
-/// a `secret`, its data is hidden.
+/// Returns the fields in `patch` that differ between `before` and `after`, sorted by path. `after` is the object that the server
+/// returned; if it is `None`, the values in the patch are the new ones. An absent field is equal to a field that is null. If `secret`
+/// is set, the data of the object is hidden.
 pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>, secret: bool) -> Vec<StepDetail> {
     let mut found = ChangedFields::new();
     compare(&mut Vec::new(), patch, before, after, &mut found);
     found.into_iter().map(|(path, values)| detail(&path, values, secret)).collect()
 }
 
+/// Adds the changed fields below `path` to `found`.
 fn compare(
     path: &mut Vec<String>,
     patch: &Value,
@@ -68,7 +71,7 @@ fn compare(
     }
 }
 
-/// Finalizers are a set with many owners: each one is a change of its own.
+/// Adds each changed finalizer as a change of its own, because finalizers are a set with several owners.
 fn compare_finalizers(
     before: &BTreeSet<&str>,
     named: &BTreeSet<&str>,
@@ -88,7 +91,7 @@ fn texts(list: &Value) -> BTreeSet<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A change as a detail of a step.
+/// Converts a changed field to a detail of a step.
 fn detail(path: &[String], (from, to): (Option<Value>, Option<Value>), secret: bool) -> StepDetail {
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     let hidden = secret && matches!(path.first(), Some(&("data" | "stringData")));

@@ -1,8 +1,8 @@
 //! A Kubernetes client that sends every write with `dryRun=All` and records it in the plan.
 //!
-//! The server's answer is the answer: it checks the write, admission included, and returns the object as it would be. The plan
-//! shows the fields that the write names, with their current and new values. Calls that no server makes without effect (`exec`,
-//! `proxy`) are recorded and not sent.
+//! The response of the server is passed on to the handler: the server checks the write, including admission, and returns the object as
+//! the write would leave it. The plan shows the fields that the write names, with their current and new values. Calls that no server
+//! can make without effect (`exec`, `proxy`) are recorded and not sent.
 
 mod changes;
 mod request;
@@ -22,13 +22,13 @@ use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_rea
 use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
 use crate::lock::lock;
 
-/// The name of the Kubernetes API in [`PlannedStep::by`].
+/// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects as accepted writes would leave them, and newer versions found after a conflict, by UID.
+/// Objects in the state that accepted writes would produce, and newer states found after a conflict, by UID.
 pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// Wraps `client`: writes are dry runs and are added to `log`; the objects that they would leave are added to `newer`.
+/// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.
 pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> Client {
     let namespace = client.default_namespace().to_owned();
     let dry_run = DryRunClient { server: client, log: log.clone(), newer: Arc::clone(newer) };
@@ -46,6 +46,7 @@ pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> 
     Client::new(service, namespace)
 }
 
+/// A client that sends writes as dry runs.
 #[derive(Clone)]
 struct DryRunClient {
     server: Client,
@@ -54,6 +55,7 @@ struct DryRunClient {
 }
 
 impl DryRunClient {
+    /// Sends a write as a dry run, and records it according to the response.
     async fn write(&self, target: &WriteTarget, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -97,7 +99,7 @@ impl DryRunClient {
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// The current object; `None` if it does not exist or may not be read.
+    /// Returns the current object; `None` if it does not exist or must not be read.
     async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
@@ -108,7 +110,7 @@ impl DryRunClient {
         Ok(None)
     }
 
-    /// Sends a request and reads the response, which is null if it is not JSON.
+    /// Sends a request and reads the response. The body is null if it is not JSON.
     async fn send(&self, (parts, body): (Parts, Vec<u8>)) -> Result<Response<Value>, BoxError> {
         let request = Request::from_parts(parts, Body::from(body));
         let (mut parts, body) = self.server.send(request).await?.into_parts();
@@ -117,13 +119,14 @@ impl DryRunClient {
         Ok(Response::from_parts(parts, body))
     }
 
+    /// Records the new state of an object, so that the handlers get it once more.
     fn changed(&self, target: &WriteTarget, object: &Value) {
         if let Some(uid) = object["metadata"]["uid"].as_str().filter(|_| target.is_object()) {
             lock(&self.newer).insert(uid.to_owned(), object.clone());
         }
     }
 
-    /// Records a call that cannot be made without effect, and refuses it.
+    /// Records a call that cannot be made without effect, and responds to it with 405.
     fn unsupported(&self, method: &Method, path: &str) -> Response<Body> {
         let detail = StepDetail::Argument { name: "request".into(), value: format!("{method} {path}") };
         let (by, what) = (KUBERNETES.into(), "call".into());
@@ -136,18 +139,18 @@ impl DryRunClient {
     }
 }
 
-/// A write that a handler makes.
+/// A write of a handler.
 struct Write<'a> {
     target: &'a WriteTarget,
     method: &'a Method,
-    /// Null if it is not JSON.
+    /// The body of the request; null if it is not JSON.
     body: Value,
     /// The object before the write.
     present: Option<Value>,
 }
 
 impl Write<'_> {
-    /// The step that shows the write; `after` is the object as the server would leave it.
+    /// Returns the step of the plan for this write. `after` is the object as the write would leave it.
     fn step(&self, after: Option<&Value>) -> PlannedStep {
         let verb = match *self.method {
             Method::POST => "create",
@@ -168,8 +171,8 @@ impl Write<'_> {
         PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
     }
 
-    /// The object that is written, by the path of the request and the first of `answer`, the current object and the body that
-    /// has the field.
+    /// Returns the object that is written. Its fields come from the path of the request, from `answer` (the response), from the current
+    /// object, and from the body of the request, in this order.
     fn object(&self, answer: &Value) -> PlannedObject {
         let WriteTarget { namespace, plural, name, .. } = self.target;
         let text = |pointer: &str| {
@@ -190,21 +193,24 @@ impl Write<'_> {
     }
 }
 
-/// The result of a dry-run write.
+/// The result of a write that was sent as a dry run.
 #[derive(Debug, PartialEq, Eq)]
 enum DryRunOutcome {
+    /// The server would accept the write.
     Accepted,
     /// The object has changed, or exists already.
     Conflict,
-    /// The server refuses the write, for this reason.
+    /// The server would reject the write, for this reason.
     Refused(String),
-    /// An admission webhook does not support dry runs.
+    /// The server could not check the write, because an admission webhook does not support dry runs. The field is the message of the
+    /// server.
     NoDryRun(String),
-    /// The object does not exist, or the server cannot answer now.
+    /// The object does not exist, or the server is not available now.
     NoAnswer,
 }
 
 impl DryRunOutcome {
+    /// Classifies the response of the server.
     fn of(answer: &Response<Value>) -> Self {
         let code = answer.status().as_u16();
         let text = |field: &str| answer.body()[field].as_str().unwrap_or_default();

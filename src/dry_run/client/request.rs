@@ -1,4 +1,4 @@
-//! Kinds of requests, and the form in which a write changes nothing. Pure.
+//! Classifies requests, and converts writes to the form in which they change nothing. This module does no I/O.
 
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
@@ -6,14 +6,14 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
-/// The effect of a request.
+/// The effect of a request on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// Changes nothing, and is sent as it is.
+    /// The request changes nothing, and is sent unchanged.
     Read,
-    /// Writes something; the server can do it as a dry run.
+    /// The request writes something, and the server can process it as a dry run.
     Write(WriteTarget),
-    /// Cannot be made without effect.
+    /// The request cannot be made without effect.
     Unsupported,
 }
 
@@ -21,26 +21,28 @@ pub(super) enum RequestKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteTarget {
     pub(super) namespace: Option<String>,
+    /// The plural name of the resource, such as `pods`.
     pub(super) plural: String,
-    /// `None` for a collection.
+    /// The name of the object; `None` for a collection.
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
 }
 
 impl WriteTarget {
-    /// Returns `true` for an object or its status, `false` for a collection and other subresources.
+    /// Returns `true` for an object or its status, and `false` for a collection and for other subresources.
     pub(super) fn is_object(&self) -> bool {
         self.name.is_some() && matches!(self.subresource.as_deref(), None | Some("status"))
     }
 }
 
-/// Subresources that connect to something behind the server.
+/// The subresources that connect to something behind the server.
 const CONNECTIONS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
-/// API groups whose objects are questions: a POST is answered and nothing is stored.
+/// API groups whose objects are queries: the server responds to a POST and stores nothing.
 const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 impl RequestKind {
+    /// Classifies a request by its method and path.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
         let segments: Vec<_> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let (group, segments) = match segments.as_slice() {
@@ -65,6 +67,7 @@ impl RequestKind {
     }
 }
 
+/// Finds the object or collection in the segments of a path after the API version.
 fn target(segments: &[&str]) -> Option<WriteTarget> {
     let (namespace, segments) = match segments {
         // `namespaces/NAME` and its subresources write the namespace itself.
@@ -82,8 +85,8 @@ fn target(segments: &[&str]) -> Option<WriteTarget> {
     })
 }
 
-/// The request with `dryRun=All`. `None` if its body cannot carry the option: for a DELETE with a body, the server ignores the
-/// query.
+/// Returns the request with `dryRun=All`. For a DELETE with a body, the option is set in the body, because the server ignores the query
+/// then. Returns `None` if that body is not a JSON object.
 pub(super) fn as_dry_run(parts: &Parts, body: &[u8]) -> Option<(Parts, Vec<u8>)> {
     let query = parts.uri.query().unwrap_or_default().split('&');
     let others = query.filter(|pair| !pair.is_empty() && pair.split('=').next() != Some("dryRun"));
@@ -99,7 +102,8 @@ pub(super) fn as_dry_run(parts: &Parts, body: &[u8]) -> Option<(Parts, Vec<u8>)>
     Some((parts, body))
 }
 
-/// For a PATCH, a dry run of an empty patch: it returns the current object, and needs no permission beyond that of the patch.
+/// Returns a dry run of an empty patch in place of a PATCH; `None` for other methods. The empty patch returns the current object, and
+/// needs only the permission that the original patch needs.
 pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     if parts.method != Method::PATCH {
         return None;
@@ -109,7 +113,7 @@ pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, b"{}".to_vec()))
 }
 
-/// A GET of the path.
+/// Returns a GET request for the same path.
 pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     let mut parts = with_query(parts, "")?;
     parts.method = Method::GET;
@@ -117,7 +121,8 @@ pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, Vec::new()))
 }
 
-/// The head of a request for the same path with this query, which accepts JSON and whose body may have another length.
+/// Returns the head of a request for the same path with the query `query`. It accepts JSON, and has no content length, because the body
+/// may have another length.
 fn with_query(parts: &Parts, query: &str) -> Option<Parts> {
     let mut parts = parts.clone();
     let separator = if query.is_empty() { "" } else { "?" };

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::dry_run::plan::ObjectPlan;
 
-/// A server with one pod. It stores nothing.
+/// An API server with one pod. It stores nothing.
 struct Server {
     pod: Mutex<Value>,
-    /// Answers that are given before all others.
+    /// Responses that are sent before all others.
     answers: Mutex<VecDeque<(u16, Value)>>,
     requests: Mutex<Vec<(Method, String, Vec<u8>)>>,
 }
@@ -85,7 +85,7 @@ impl World {
         self.pods().patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await
     }
 
-    /// The steps of the plan, one line each.
+    /// Returns the steps of the plan, one on each line.
     fn steps(&self) -> Vec<String> {
         let steps = self.log.take().into_iter().flat_map(|(object, ObjectPlan { steps, .. })| {
             steps.into_iter().map(move |step| {

@@ -1,4 +1,4 @@
-//! Recording of calls to devices that host pods.
+//! Records calls to drivers of devices that host pods.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl AppHostingDrivers for Recording<dyn AppHostingDrivers> {
     }
 }
 
-/// One device.
+/// The recording driver of one device.
 struct RecordingDevice {
     driver: Recording<dyn AppHostingDriver>,
     address: String,

@@ -1,4 +1,4 @@
-//! Recording of calls to load balancer drivers.
+//! Records calls to load balancer drivers.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
         Ok(planned_load_balancer(owner, spec))
     }
 
-    /// A planned load balancer is ready at once.
+    /// Returns [`LoadBalancerProgress::Active`] for a planned load balancer; passes any other to the real driver.
     async fn progress(&self, load_balancer: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
         if load_balancer.id.as_str().starts_with(PLANNED) {
             return Ok(LoadBalancerProgress::Active);
@@ -116,12 +116,12 @@ impl ListenerDriver for Recording<dyn LoadBalancerDriver> {
     }
 }
 
-/// The addresses and ports of members.
+/// Returns the addresses and ports of members as text.
 fn addresses(members: &[MemberSpec]) -> String {
     list(members.iter().map(|member| format!("{}:{}", member.ip, member.port)))
 }
 
-/// A listener with its settings and members: `TCP:80 (client timeout 5000 ms) to 10.1.0.1:8080`.
+/// Describes a listener with its settings and members: `TCP:80 (client timeout 5000 ms) to 10.1.0.1:8080`.
 fn described(spec: &ListenerSpec) -> String {
     let (settings, members) = (settings(spec), addresses(&spec.pool.members));
     let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
@@ -129,7 +129,7 @@ fn described(spec: &ListenerSpec) -> String {
     format!("{}{settings}{members}", spec.at)
 }
 
-/// The settings that differ from the defaults of the external system.
+/// Lists the settings that differ from the defaults of the external system.
 fn settings(spec: &ListenerSpec) -> String {
     let (listener, pool) = (&spec.settings, &spec.pool.settings);
     let settings = [
@@ -146,6 +146,7 @@ fn settings(spec: &ListenerSpec) -> String {
     list(settings.into_iter().flatten())
 }
 
+/// Returns the load balancer that a real driver would create from `spec`, with planned ids.
 fn planned_load_balancer(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
     let bare = LoadBalancer {
         id: planned(&owner.uid).into(),
@@ -179,7 +180,7 @@ mod tests {
     const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
     const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
 
-    /// The changes of listeners, each with the part of the load balancer that it is about.
+    /// Returns the changes of listeners, each with the part of the load balancer that it changes.
     trait ListenerCalls: ListenerDriver {
         async fn ensure_listener(
             &self,

@@ -1,8 +1,8 @@
 //! Drivers for a dry run: reads go to the real driver, changes are recorded in the plan.
 //!
-//! A recorded change returns the simplest plausible result, so that the handler continues: an id that the external system would choose
-//! begins with [`PLANNED`], such an address is `0.0.0.0` or `::`, and everything is ready at once. Later reads do not show recorded
-//! changes. Where the result cannot be known, the call fails and the plan of the object ends there.
+//! A recorded change returns the simplest plausible result, so that the handler continues. An id that the external system would choose
+//! begins with [`PLANNED`], an address that it would choose is `0.0.0.0` or `::`, and everything is ready at once. Later reads do not
+//! show recorded changes. If the result cannot be known, the call fails and the plan of the object ends there.
 
 mod app_hosting;
 mod load_balancer;
@@ -18,26 +18,26 @@ use std::sync::Arc;
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
-/// Prefix of ids that the external system would choose.
+/// The prefix of ids that the external system would choose in a real run.
 const PLANNED: &str = "planned-";
 
 /// A driver of the trait `D` that reads from the real driver and records changes.
 pub(crate) struct Recording<D: ?Sized> {
     driver: Arc<D>,
     plan: DryRunPlan,
-    /// The name of the driver trait.
+    /// The name of the driver trait in the configuration.
     by: &'static str,
-    /// The kind of the objects that own what the driver makes.
+    /// The kind of the objects that own the resources of the driver.
     kind: &'static str,
 }
 
 impl<D: ?Sized> Recording<D> {
-    /// Wraps `driver` of the trait that is registered as `by`; its owners are objects of `kind`.
+    /// Wraps `driver`, whose trait is registered as `by`. The owners of its resources are objects of the kind `kind`.
     pub(crate) fn new(driver: Arc<D>, plan: DryRunPlan, by: &'static str, kind: &'static str) -> Self {
         Self { driver, plan, by, kind }
     }
 
-    /// Records a call; without an owner, it is for the object that the handler is working on.
+    /// Records a call for `owner`, or if that is `None` for the object that the handler is processing.
     fn record(&self, owner: Option<&Owner>, call: PlannedCall) {
         let Some(Owner { namespace, name, uid }) = owner else { return self.plan.add(call) };
         let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
@@ -52,17 +52,18 @@ impl<D: ?Sized> Recording<D> {
             .detail("this is a dry run, and what follows depends on the result")
     }
 
+    /// Makes a call of this driver trait with the action `what`.
     fn call(&self, what: &str) -> PlannedCall {
         PlannedCall::new(self.by, what)
     }
 }
 
-/// The values, separated by commas.
+/// Joins the values with commas.
 fn list(values: impl IntoIterator<Item = impl Display>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// An id that the external system would choose.
+/// Returns an id in place of one that the external system would choose.
 fn planned(name: impl Display) -> String {
     format!("{PLANNED}{name}")
 }

@@ -1,4 +1,4 @@
-//! Recording of calls to drivers of namespace networks.
+//! Records calls to drivers of namespace networks.
 
 use async_trait::async_trait;
 use staffetta_driver::{DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId};

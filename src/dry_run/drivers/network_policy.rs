@@ -1,4 +1,4 @@
-//! Recording of calls to drivers of network policies.
+//! Records calls to drivers of network policies.
 
 use async_trait::async_trait;
 use staffetta_driver::{

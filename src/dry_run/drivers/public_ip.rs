@@ -1,4 +1,4 @@
-//! Recording of calls to drivers of public addresses.
+//! Records calls to drivers of public addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use staffetta_driver::{
 
 use super::{Recording, planned};
 
-/// A planned address is `0.0.0.0`. The real driver is not asked whether an address that the user names is free.
+/// A new address is `0.0.0.0`. An address that the user requests is used without a check in the external system.
 #[async_trait]
 impl ServicePublicIpDriver for Recording<dyn ServicePublicIpDriver> {
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError> {

@@ -1,4 +1,4 @@
-//! Recorded calls as lines of text.
+//! Recorded calls as lines of text, for tests.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,11 +7,12 @@ use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
 use super::Recording;
 
-/// The recorded calls, one line each.
+/// The recorded calls, one on each line.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<Vec<String>>>);
 
 impl Calls {
+    /// Wraps `driver` so that its calls are recorded here.
     pub(super) fn record<D: ?Sized>(&self, driver: Arc<D>) -> Recording<D> {
         let calls = self.clone();
         let plan = DryRunPlan::new(move |object, call| calls.0.lock().unwrap().push(line(object, &call)));

@@ -1,17 +1,19 @@
-//! Recording of calls to VIF drivers and VIF pools.
+//! Records calls to VIF drivers and VIF pools.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Map;
 use staffetta_driver::{
-    Activation, DriverError, MacAddress, Network, NodeInfo, Owned, Owner, PodVifDriver, Uid, Vif, VifClass,
-    VifId, VifPoolDriver, VifPoolObserver, VifRequest,
+    Activation, DriverError, MacAddress, Network, NodeInfo, Owned, Owner, PodVifDriver, Vif, VifClass, VifId,
+    VifPoolDriver, VifPoolObserver, VifRequest,
 };
 
 use super::{Recording, list, planned};
 
-/// Records the calls to a VIF driver, or to a pool: then those that the pool would make to the driver behind it are not shown.
+/// Records the calls to a VIF driver or to a pool. If it records those to a pool, the calls of the pool to its VIF driver are not
+/// shown.
 #[async_trait]
 impl<D: PodVifDriver + ?Sized> PodVifDriver for Recording<D> {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
@@ -32,13 +34,17 @@ impl<D: PodVifDriver + ?Sized> PodVifDriver for Recording<D> {
         Ok(())
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.record(None, self.call("activate a VIF").with("VIF", &vif.id));
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        self.record(Some(owner), self.call("activate a VIF").with("VIF", &vif.id));
         Ok(Activation::Active(Vif { active: true, ..vif.clone() }))
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         self.driver.vifs(owner).await
+    }
+
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        self.driver.unmarked_vifs().await
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -61,18 +67,15 @@ impl VifPoolDriver for Recording<dyn VifPoolDriver> {
     }
 }
 
-/// Changes of nodes are passed on, because the answers of the pool depend on them. It is not started, because it would fill up.
+/// Passes changes of nodes on, because the responses of the pool depend on them. The pool itself is not started, because it would
+/// create VIFs.
 #[async_trait]
 impl VifPoolObserver for Recording<dyn VifPoolDriver> {
-    async fn resync(&self) -> Result<(), DriverError> {
-        Ok(())
+    async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        self.driver.vifs(None).await
     }
 
-    fn pod_vifs(&self, _: &Owner, _: &[Vif]) {}
-
-    fn has_conflict(&self, _: &Uid) -> bool {
-        false
-    }
+    fn pod_vifs(&self, _: &Pod, _: &[Vif]) {}
 
     fn start(&self) {}
 
@@ -83,6 +86,7 @@ impl VifPoolObserver for Recording<dyn VifPoolDriver> {
     }
 }
 
+/// Returns the VIF that a real driver would create, with a planned id and the addresses `0.0.0.0` or `::`.
 fn planned_vif(VifRequest { owner, subnets, .. }: &VifRequest) -> Vif {
     let network = subnets.first().map(|subnet| subnet.network.clone());
     let address = |cidr: IpAddr| match cidr {
@@ -151,7 +155,7 @@ mod tests {
         let vif = real.request_vif(&request(real.network(), "web")).await.unwrap();
         let before = real.calls().len();
         let driver = calls.record::<dyn PodVifDriver>(Arc::clone(&real) as _);
-        let Activation::Active(active) = driver.activate_vif(&vif).await.unwrap() else {
+        let Activation::Active(active) = driver.activate_vif(&owner("web"), &vif).await.unwrap() else {
             panic!("a planned VIF is active at once")
         };
         assert!(active.active && !vif.active);
@@ -159,7 +163,7 @@ mod tests {
         driver.release_vif(&owner("web"), &vif).await.unwrap();
         let addresses = vif.ips().map(|ip| ip.to_string()).collect::<Vec<_>>().join(", ");
         let expected = [
-            format!("activate a VIF: VIF {}", vif.id),
+            format!("default/web: activate a VIF: VIF {}", vif.id),
             format!("default/web: release a VIF: VIF {}; addresses {addresses}", vif.id),
         ];
         assert_eq!(calls.take(), expected);
@@ -174,7 +178,7 @@ mod tests {
         let driver = behind.record::<dyn PodVifDriver>(Arc::clone(&real) as _);
         let pool = before.record::<dyn VifPoolDriver>(Arc::new(NoopVifPool::new(Arc::new(driver))));
         let vif = pool.request_vif(&request(real.network(), "web")).await.unwrap();
-        pool.activate_vif(&vif).await.unwrap();
+        pool.activate_vif(&owner("web"), &vif).await.unwrap();
         pool.release_vif(&owner("web"), &vif).await.unwrap();
         assert_eq!(pool.vifs(None).await.unwrap(), []);
         assert_eq!((before.take().len(), behind.take().len()), (3, 0));

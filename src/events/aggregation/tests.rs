@@ -7,7 +7,7 @@ use super::*;
 const LIMITS: Limits =
     Limits { spacing: Duration::from_secs(60), memory: Duration::from_secs(1800), capacity: 64 };
 
-/// A burst and an interval.
+/// Rate limits for the tests: a burst and an interval.
 type Rate = (u32, Duration);
 
 const RATE: Rate = (10, Duration::from_millis(500));

@@ -27,14 +27,14 @@ async fn the_server_accepts_events_on_a_real_server() {
     an_event_is_created_updated_and_created_again(&kubeconfig).await;
 }
 
-/// An aggregator that spaces no writes, and a client.
+/// Returns an aggregator without a minimum time between two writes, and a client.
 struct World {
     client: Client,
     aggregator: Aggregator,
 }
 
 impl World {
-    /// Returns the write that reports an occurrence at a new pod of this name.
+    /// Returns the write that reports an occurrence on a new pod of this name.
     fn occur(&mut self, namespace: Option<&str>, name: &str, note: &str) -> EventWrite {
         let uid = format!("{name}-{}", random());
         let regarding = Identity::of::<Pod>(namespace.map(str::to_owned), name.into(), uid);

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-/// The UID of an object.
+/// The UID of an object: a number if it is a UUID, otherwise the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CompactUid {
-    /// A UUID as the API server writes it: RFC 9562, in lower case.
+    /// A UUID in the form that the API server writes: RFC 9562, in lower case.
     Uuid(u128),
+    /// Any other text.
     Text(Box<str>),
 }
 
@@ -39,12 +40,14 @@ impl fmt::Display for CompactUid {
     }
 }
 
-/// The resourceVersion of an object.
+/// The resourceVersion of an object: a number if possible, otherwise the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CompactVersion {
-    /// No version: the next state of the object is delivered in any case.
+    /// No known version. The next state of the object is delivered in any case.
     Unknown,
+    /// A decimal number without leading zeros.
     Number(u64),
+    /// Any other text.
     Text(Box<str>),
 }
 

@@ -1,4 +1,5 @@
-//! A per-kind store that turns watch updates into Added, Modified and Deleted. Free of I/O.
+//! A store for the identities of all objects of one kind. It turns watch updates into `Added`, `Modified` and `Deleted` events. This
+//! module does no I/O.
 
 mod compact;
 mod name_table;
@@ -15,31 +16,32 @@ use undecodable::UndecodableObjects;
 
 /// The identities of all objects of one kind that exist, as far as the watch has reported.
 ///
-/// kube's watcher reports "applied" and "deleted" only. `Added` and `Modified` follow from the identities kept here, and so
-/// does the `Deleted` of an object that vanished while the watch was disconnected.
+/// kube's watcher reports "applied" and "deleted" only. The identities in this store distinguish `Added` from `Modified`, and show
+/// which objects vanished while the watch was disconnected, for which a `Deleted` follows.
 pub(super) struct ObjectStore {
     kind: Kind,
     namespaces: HashMap<Box<str>, NameTable<StoredObject>>,
     undecodable: UndecodableObjects,
-    /// The number of the current list; an object with a smaller number vanished before it.
+    /// The number of the current list. An object with another number was not part of that list.
     list: u32,
-    /// The highest resourceVersion of all objects seen.
+    /// The highest resourceVersion of all objects seen so far.
     highest: u64,
 }
 
+/// The stored identity of one object.
 struct StoredObject {
     uid: CompactUid,
     version: CompactVersion,
     list: u32,
-    /// `true` once an event was delivered for it; `false` while it has never been decodable.
+    /// `true` once an event of the object was delivered; `false` as long as the object could never be decoded.
     delivered: bool,
 }
 
-/// The events that follow from one applied object.
+/// The events that result from one applied object.
 pub(super) struct Applied {
-    /// The deletion of another object that had the same name, then the change of this one.
+    /// The deletion of another object that had the same name before, then the change of the applied object.
     pub(super) events: [Option<AnyEvent>; 2],
-    /// The object, if it cannot be decoded and this state of it was not reported yet.
+    /// The applied object, if it cannot be decoded and this state of it was not reported yet.
     pub(super) undecodable: Option<Undecodable>,
 }
 
@@ -52,7 +54,7 @@ struct ItemMeta<'a> {
 }
 
 impl ObjectStore {
-    /// An empty store for objects of `kind`.
+    /// Creates an empty store for objects of `kind`.
     pub(super) fn new(kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
@@ -63,13 +65,13 @@ impl ObjectStore {
         }
     }
 
-    /// Begins a list.
+    /// Begins a complete list of all objects.
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// Records that an object exists. A state that was delivered before yields no event, and neither does an object that
-    /// cannot be decoded.
+    /// Records that an object exists, and returns the events. There is no event for a state that was delivered before, nor for an
+    /// object that cannot be decoded.
     pub(super) fn apply(&mut self, item: WatchItem) -> Applied {
         let decoded = matches!(item, WatchItem::Object(_));
         let meta = ItemMeta::of(&item);
@@ -98,7 +100,7 @@ impl ObjectStore {
         }
     }
 
-    /// Stores the current state of an object. Returns the previous entry of the same name.
+    /// Stores the current state of an object. Returns the previous entry with the same name.
     fn insert(&mut self, meta: &ItemMeta<'_>, decoded: bool) -> Option<StoredObject> {
         if !self.namespaces.contains_key(meta.namespace) {
             self.namespaces.insert(meta.namespace.into(), NameTable::default());
@@ -111,7 +113,7 @@ impl ObjectStore {
         names.insert(meta.name, StoredObject { uid, version, list: self.list, delivered })
     }
 
-    /// Records that the server reported the deletion of an object.
+    /// Records that the server reported the deletion of an object, and returns the event.
     pub(super) fn delete(&mut self, item: WatchItem) -> AnyEvent {
         let meta = ItemMeta::of(&item);
         self.highest = self.highest.max(number(meta.version));
@@ -130,7 +132,7 @@ impl ObjectStore {
         }
     }
 
-    /// Ends a list. Returns the deletions of all objects that it did not contain.
+    /// Ends a list. Removes all objects that the list did not contain, and returns their deletions.
     pub(super) fn end_list(&mut self) -> Vec<AnyEvent> {
         let list = self.list;
         let mut vanished = Vec::new();
@@ -146,8 +148,8 @@ impl ObjectStore {
         vanished.iter().map(|(namespace, name, object)| self.vanished(namespace, name, object)).collect()
     }
 
-    /// Returns `true` if this store has seen a higher resourceVersion than `newest`, the server's current one: the server lost
-    /// part of its history. `resumed_from` is the resourceVersion of the last bookmark or event that the watch resumed from.
+    /// Returns `true` if this store has seen a higher resourceVersion than `newest`, the current one of the server, because the server
+    /// lost part of its history. `resumed_from` is the resourceVersion from which the watch was last requested.
     pub(super) fn is_ahead_of(&self, newest: &str, resumed_from: u64) -> bool {
         newest.parse::<u64>().is_ok_and(|newest| newest < self.highest.max(resumed_from))
     }
@@ -160,7 +162,7 @@ impl ObjectStore {
         }
     }
 
-    /// Returns `true` if an object of that name exists, in any namespace if `namespace` is `None`.
+    /// Returns `true` if an object of that name exists. `None` matches any namespace.
     pub(super) fn contains(&self, namespace: Option<&str>, name: &str) -> bool {
         let contains = |names: &NameTable<StoredObject>| names.get(name).is_some();
         match namespace {
@@ -169,22 +171,22 @@ impl ObjectStore {
         }
     }
 
-    /// The number of objects.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.namespaces.values().map(NameTable::len).sum()
     }
 
-    /// The UIDs of all objects.
+    /// Returns the UIDs of all objects.
     pub(super) fn uids(&self) -> HashSet<String> {
         self.namespaces.values().flat_map(NameTable::values).map(|object| object.uid.to_string()).collect()
     }
 
-    /// The objects that cannot be decoded.
+    /// Returns the objects that cannot be decoded.
     pub(super) fn undecodable(&self) -> &UndecodableObjects {
         &self.undecodable
     }
 
-    /// The `Deleted` event of an object whose last state is not available.
+    /// Returns the `Deleted` event of an object whose last state is not known.
     fn vanished(&self, namespace: &str, name: &str, object: &StoredObject) -> AnyEvent {
         AnyEvent::Missed(Arc::new(Identity {
             type_id: self.kind.type_id,
@@ -220,7 +222,7 @@ impl<'a> ItemMeta<'a> {
     }
 }
 
-/// Parses a resourceVersion as a number (Kubernetes API concepts, "Resource versions"); 0 if it is none.
+/// Parses a resourceVersion as a number (Kubernetes API concepts, "Resource versions"). Returns 0 if it is not a number.
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()
 }

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use hashbrown::HashTable;
 
-/// A map whose keys are slices of one string.
+/// A map from names to values, whose names are slices of one string.
 ///
-/// A long-lived allocation pins its memory page. Fifty thousand names, each allocated while its object was decoded, would keep
-/// nearly every page that the decoding of those objects ever used.
+/// The purpose is to save memory: a long-lived allocation keeps its memory page in use. Fifty thousand names, each allocated while its
+/// object was decoded, would keep nearly every page that the decoding of those objects ever used.
 pub(super) struct NameTable<T> {
     text: String,
     /// The number of bytes of `text` that belong to removed names.
@@ -17,6 +17,7 @@ pub(super) struct NameTable<T> {
     hasher: RandomState,
 }
 
+/// The range of a name in the text, and the value.
 struct NameEntry<T> {
     name: Range<usize>,
     value: T,
@@ -46,7 +47,7 @@ impl<T> NameTable<T> {
         entry.map(|entry| &entry.value)
     }
 
-    /// Stores `value` under `name`. Returns the previous value.
+    /// Stores `value` under `name`. Returns the previous value of that name.
     pub(super) fn insert(&mut self, name: &str, value: T) -> Option<T> {
         let Self { text, entries, hasher, .. } = self;
         let hash = hasher.hash_one(name);
@@ -89,7 +90,7 @@ impl<T> NameTable<T> {
         extracted
     }
 
-    /// Rewrites the text without removed names, once they are more than half of it.
+    /// Rewrites the text without the removed names, once these are more than half of it.
     fn compact(&mut self) {
         if self.unused < MIN_UNUSED.max(self.text.len() / 2) {
             return;

@@ -4,19 +4,20 @@ use std::collections::{HashMap, HashSet};
 
 use staffetta_handler::Undecodable;
 
-/// The number of undecodable objects that are kept and reported; further ones are only counted.
+/// The number of undecodable objects that are stored and reported. Further ones are only counted.
 const MAX_KEPT: usize = 1000;
 
 /// The objects of one kind that exist and cannot be decoded.
 #[derive(Default)]
 pub(in crate::watcher) struct UndecodableObjects {
+    /// The stored objects, by UID.
     kept: HashMap<String, Undecodable>,
-    /// The UIDs of those beyond [`MAX_KEPT`].
+    /// The UIDs of the objects beyond [`MAX_KEPT`].
     others: HashSet<String>,
 }
 
 impl UndecodableObjects {
-    /// Records an object. Returns `true` if it must be reported: it is kept, and its state is new.
+    /// Records an object that cannot be decoded. Returns `true` if the caller must report it: it is stored, and its state is new.
     pub(super) fn insert(&mut self, object: &Undecodable) -> bool {
         let uid = &object.identity.uid;
         match self.kept.get(uid) {
@@ -32,14 +33,14 @@ impl UndecodableObjects {
         true
     }
 
-    /// Forgets an object that was deleted or can be decoded.
+    /// Removes an object that was deleted or can be decoded now.
     pub(super) fn remove(&mut self, uid: &str) {
         if !self.is_empty() && self.kept.remove(uid).is_none() {
             self.others.remove(uid);
         }
     }
 
-    /// Forgets all objects that are not in `existing`.
+    /// Removes all objects whose UIDs are not in `existing`.
     pub(super) fn retain(&mut self, existing: &HashSet<String>) {
         self.kept.retain(|uid, _| existing.contains(uid));
         self.others.retain(|uid| existing.contains(uid));
@@ -50,12 +51,12 @@ impl UndecodableObjects {
         self.kept.is_empty() && self.others.is_empty()
     }
 
-    /// The number of undecodable objects.
+    /// Returns the number of all undecodable objects.
     pub(in crate::watcher) fn len(&self) -> usize {
         self.kept.len() + self.others.len()
     }
 
-    /// The undecodable objects, at most [`MAX_KEPT`].
+    /// Returns the stored objects, at most [`MAX_KEPT`].
     pub(in crate::watcher) fn kept(&self) -> impl Iterator<Item = &Undecodable> {
         self.kept.values()
     }

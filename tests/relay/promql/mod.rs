@@ -1,5 +1,5 @@
-//! Reads the queries of Prometheus, as far as the dashboard and the alerts use their language: whether one is well formed, and
-//! what it asks for.
+//! Parses the Prometheus queries of the dashboard and the alerts: checks the syntax that they use, and returns the metrics and
+//! labels that they read.
 
 mod parse;
 mod token;

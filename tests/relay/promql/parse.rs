@@ -1,4 +1,4 @@
-//! The grammar: expressions of operators, aggregations, functions and selectors. What binds how tightly does not matter here.
+//! The grammar: expressions of operators, aggregations, functions and selectors. Operator precedence is ignored.
 
 use super::token::Token;
 use super::{Matcher, Query, Range, Selector};

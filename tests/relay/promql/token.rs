@@ -1,4 +1,4 @@
-//! The words of a query.
+//! The tokens of a query.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Defaults of a pod spec, alone or in a template.
+//! Default values of a pod spec, in a pod or in a pod template.
 
 use serde_json::{Map, Value, json};
 

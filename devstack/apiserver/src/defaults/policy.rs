@@ -1,4 +1,4 @@
-//! Defaults of a network policy.
+//! Default values of a network policy.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Defaults of a service, and the addresses and node ports it is given.
+//! Default values of a service, and the allocation of its addresses and node ports.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

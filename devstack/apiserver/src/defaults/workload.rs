@@ -1,4 +1,4 @@
-//! Defaults of the kinds that make pods from a template.
+//! Default values of the kinds that create pods from a template.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
-//! Cascading deletion: the content of a namespace, the objects of a definition, the dependents of an owner. In a real
-//! cluster controllers do this a moment later; here it is complete when the request returns.
+//! Cascading deletion: of the content of a namespace, the objects of a `CustomResourceDefinition`, and the dependents of an
+//! owner. In a real cluster, controllers do this a moment later; here it is complete when the request returns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! POST: a new object.
+//! POST requests, which create objects.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! DELETE: preconditions, grace, finalizers.
+//! DELETE requests: preconditions, grace periods and finalizers.
 
 use std::sync::Arc;
 

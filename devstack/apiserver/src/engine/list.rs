@@ -1,4 +1,4 @@
-//! Lists: at which revision, and in which pages.
+//! LIST requests: they choose the revision and split the result into pages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

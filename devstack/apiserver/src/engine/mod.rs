@@ -1,4 +1,4 @@
-//! The operations on the store. Pure but for random names: the time is an argument.
+//! The operations on the store. They have no side effects but random names and receive the time as an argument.
 
 mod closing;
 mod create;

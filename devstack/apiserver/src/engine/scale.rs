@@ -1,4 +1,4 @@
-//! `/scale`: the replicas of a workload as an object of their own.
+//! The subresource `/scale`: the replicas of a workload as an object of kind `Scale`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! PUT and PATCH: the next state of an object.
+//! PUT and PATCH requests, which compute the next state of an object.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Answers: JSON with a code, a Status, or what a test has chosen.
+//! Responses: JSON with an HTTP status, a `Status` object, or a response that a test has chosen.
 
 use axum::body::Body;
 use axum::response::Response;

@@ -1,4 +1,4 @@
-//! The target of a request, as far as its first line tells.
+//! The target of a request, parsed from its method, path and query.
 
 use http::{Method, Uri};
 

@@ -1,27 +1,27 @@
-//! A record of requests, with which tests count reads and writes.
+//! The record of requests, by which tests count reads and writes.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::asked::Question;
 
-/// One request for a resource, recorded when its answer was decided (a watch: when it began).
+/// A request for a resource. It is recorded when its response is decided; a watch, when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// get, list, watch, create, update, patch, delete or deletecollection.
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     /// The plural name: `pods`.
     pub resource: String,
     /// `status`, `scale`, `binding` ...; empty for the object itself.
     pub subresource: String,
-    /// Empty for cluster-wide requests.
+    /// The namespace; empty for cluster-wide requests.
     pub namespace: String,
-    /// Empty for requests that are about many objects.
+    /// The name of the object; empty for requests that concern several objects.
     pub name: String,
-    /// `true` if the query contains `dryRun=All`. A deletion with a body is a dry run only if the body says so too.
+    /// `true` if the query contains `dryRun=All`. A deletion with a body is a dry run only if the body contains it too.
     pub dry_run: bool,
     /// The User-Agent header.
     pub user_agent: String,
-    /// The HTTP status of the answer; 0 where the client was left without one.
+    /// The HTTP status of the response; 0 if the client got no response.
     pub code: u16,
 }
 
@@ -40,7 +40,7 @@ impl RequestRecord {
         }
     }
 
-    /// Was this a request that can change something?
+    /// Returns `true` if the request can change something.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !["get", "list", "watch"].contains(&self.verb.as_str())

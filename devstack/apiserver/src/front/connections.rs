@@ -1,4 +1,4 @@
-//! The open connections, kept so that they can be cut: by a fault, and at the end.
+//! The open connections, which a fault can cut, and which are cut at the end.
 
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! Faults of requests.
+//! The faults that a test can inject into requests.
 
 use std::time::Duration;
 
@@ -6,67 +6,68 @@ use serde_json::{Value, json};
 
 use crate::status::{Cause, Status};
 
-/// The fate of a request.
+/// A fault of a request: it changes the execution of the request, its response or its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused with this HTTP status, and nothing is done.
+    /// The request is rejected with this HTTP status and a `Status` object, and is not executed.
     Refuse {
         /// The HTTP status.
         code: u16,
-        /// Seconds for the `Retry-After` header.
+        /// The value of the `Retry-After` header, in seconds.
         retry_after: Option<u64>,
     },
-    /// It is refused before anybody looks at it, as a real server does that has too much to do or ends: in plain text, and when
-    /// to come again stands in the header alone.
+    /// The request is rejected before it is parsed, as by a real server that is overloaded or shutting down: in plain text, with
+    /// the delay before a retry only in the header.
     Busy {
         /// The HTTP status: 429 or 503.
         code: u16,
-        /// Seconds for the `Retry-After` header.
+        /// The value of the `Retry-After` header, in seconds.
         retry_after: u64,
     },
-    /// It is answered with this, and nothing is done. Text that is no JSON object goes out as plain text.
+    /// The request gets this response and is not executed. A text that is not a JSON object is sent as plain text.
     Answer {
         /// The HTTP status.
         code: u16,
         /// The body.
         body: String,
     },
-    /// It is done, after this time.
+    /// The request is executed after this time.
     Delay(Duration),
-    /// It is done when the test says so: [`Faults::let_go`](crate::Faults::let_go).
+    /// The request is executed when the test calls [`Faults::let_go`](crate::Faults::let_go).
     Hold,
-    /// It is not done, and never answered.
+    /// The request is not executed, and gets no response.
     Hang,
-    /// It is done, and never answered.
+    /// The request is executed, but gets no response.
     HangAfter,
-    /// It is not done, and the connection is cut.
+    /// The request is not executed, and its connection is cut.
     Cut,
-    /// It is done, and the connection is cut before the answer.
+    /// The request is executed, and its connection is cut before the response.
     CutAfter,
-    /// It is done, and the connection is cut in the middle of the answer; in a watch in the middle of its first event.
-    /// (A bookmark is no event, here and below.)
+    /// The request is executed, and its connection is cut in the middle of the response; in a watch, in the middle of the first
+    /// event. (A bookmark does not count as an event, here and below.)
     CutMid,
-    /// It is done, and the answer is no JSON; in a watch the first event is not, and the others follow.
+    /// The request is executed, but its response is not valid JSON. In a watch, only the first event is invalid.
     Garbage,
-    /// It is done, and one object looks otherwise wherever the answer shows it: alone, in a list, in all events of a watch.
+    /// The request is executed, but one object is changed wherever the response contains it: alone, in a list, or in all events
+    /// of a watch.
     Replace {
         /// The name of the object.
         name: String,
-        /// The place in the object, a JSON pointer (RFC 6901). Where its parent is absent, nothing is changed.
+        /// The place in the object, a JSON pointer (RFC 6901). If its parent does not exist, nothing is changed.
         pointer: String,
-        /// The value that replaces it.
+        /// The value to put there.
         value: Value,
     },
 }
 
 impl Fault {
-    /// A refusal with this HTTP status.
+    /// Returns a rejection with this HTTP status.
     #[must_use]
     pub fn status(code: u16) -> Self {
         Self::Refuse { code, retry_after: None }
     }
 
-    /// A refusal with 422 for these fields, each with its reason: `("metadata.uid", "FieldValueInvalid")`.
+    /// Returns a rejection with 422 for these fields, each with its reason: `("metadata.uid", "FieldValueInvalid")`.
     #[must_use]
     pub fn invalid(fields: &[(&str, &'static str)]) -> Self {
         let causes: Vec<_> =
@@ -75,15 +76,15 @@ impl Fault {
         Self::Answer { code: status.code(), body: status.json().to_string() }
     }
 
-    /// For a watch: it begins, says an ERROR event with this code, and ends. 410 is how a real server says that the
-    /// version asked for has left its history.
+    /// Returns a fault of watches: the watch begins, sends an ERROR event with this code, and ends. A real server sends 410 if
+    /// the requested version is not in its history any more.
     #[must_use]
     pub fn watch_error(code: u16) -> Self {
         let event = json!({"type": "ERROR", "object": Status::of_code(code, CHOSEN).json()});
         Self::Answer { code: 200, body: format!("{event}\n") }
     }
 
-    /// An object that nobody can decode: what stands at this JSON pointer is a string.
+    /// Returns a fault that makes an object undecodable: the value at this JSON pointer becomes a string.
     #[must_use]
     pub fn undecodable(name: &str, pointer: &str) -> Self {
         Self::Replace { name: name.into(), pointer: pointer.into(), value: CHOSEN.into() }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Fault, Front, Requests};
 
-/// The handle of a test to all faults of a server or a proxy.
+/// The handle by which a test controls all faults of a server or a proxy.
 #[derive(Clone)]
 pub struct Faults {
     front: Arc<Front>,
@@ -16,45 +16,45 @@ impl Faults {
         Self { front }
     }
 
-    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first. A watch meets
-    /// its fault when it begins; to have one in a watch that is open, inject it and cut that.
+    /// Injects `fault` into the next `times` matching requests. If several faults match a request, the oldest applies. A watch
+    /// gets its fault when it begins; for a fault in an open watch, inject it and cut the watch.
     pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
         self.front.plan.add(requests, times, fault);
     }
 
-    /// Forgets the faults that have not happened yet.
+    /// Removes the faults that have not occurred yet.
     pub fn clear(&self) {
         self.front.plan.clear();
     }
 
-    /// The number of injected faults that have not occurred yet.
+    /// Returns the number of injected faults that have not occurred yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.front.plan.pending()
     }
 
-    /// Ends when so many requests are held back by [`Fault::Hold`].
+    /// Waits until `count` requests are held by [`Fault::Hold`].
     pub async fn until_held(&self, count: usize) {
         self.front.hold.until_held(count).await;
     }
 
-    /// Lets all requests go on that are held back.
+    /// Releases all requests that are held by [`Fault::Hold`].
     pub fn let_go(&self) {
         self.front.hold.let_go();
     }
 
-    /// Cuts all open watches in the middle of their answers.
+    /// Cuts all open watches in the middle of their responses.
     pub fn cut_watches(&self) {
         self.front.watches.send_modify(|watches| watches.cut += 1);
     }
 
-    /// From now on watches stay silent, until [`resume_watches`](Faults::resume_watches): they are open, do not end, and
-    /// no byte comes. New ones begin, and are as silent.
+    /// Silences all watches until [`resume_watches`](Faults::resume_watches): they stay open, but send no data. New watches begin
+    /// and are silent too.
     pub fn pause_watches(&self) {
         self.front.watches.send_modify(|watches| watches.paused = true);
     }
 
-    /// Watches deliver again: what happened meanwhile, or 410 where the server has forgotten it.
+    /// Ends the silence of watches. They send the events that happened meanwhile, or 410 if the server has dropped them.
     pub fn resume_watches(&self) {
         self.front.watches.send_modify(|watches| watches.paused = false);
     }
@@ -64,12 +64,12 @@ impl Faults {
         self.front.connections.refuse(true);
     }
 
-    /// Serves again. Nothing was lost.
+    /// Accepts connections again. No data was lost.
     pub fn end_outage(&self) {
         self.front.connections.refuse(false);
     }
 
-    /// From now on the Date headers are wrong by this many seconds, 0 for none; negative ones lie in the past.
+    /// Adds this many seconds to the time in all `Date` headers from now on; a negative number is in the past, 0 ends it.
     pub fn skew_dates(&self, seconds: i64) {
         self.front.skew.store(seconds, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! One request from end to end: faults, whoever answers, the record.
+//! Handles a request: its fault, its response, and its record.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

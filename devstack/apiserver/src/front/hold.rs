@@ -1,4 +1,4 @@
-//! Requests that are held back until the test lets them go.
+//! Requests that are held until the test releases them.
 
 use tokio::sync::watch;
 

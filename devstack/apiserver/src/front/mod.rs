@@ -1,4 +1,4 @@
-//! The front of every server: connections, injected faults, the record of requests. The embedded server and the proxy
+//! The front of every server: its connections, injected faults, and the record of requests. The embedded server and the proxy
 //! differ only in their [`Backend`].
 
 pub(crate) mod answer;

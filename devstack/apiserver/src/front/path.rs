@@ -1,4 +1,4 @@
-//! Paths: what a request is about.
+//! Parses the path of a request.
 
 /// The parts of a path below a group version.
 #[derive(Clone, Debug, PartialEq, Eq)]

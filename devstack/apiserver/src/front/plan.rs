@@ -1,4 +1,4 @@
-//! Planned faults and the requests they apply to. No I/O: the front consults it at each request.
+//! The injected faults and the requests to which they apply. No I/O: the front consults it for each request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The query of a request, read once.
+//! The query of a request, parsed once.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Selects requests.
+//! Selectors of requests.
 
 use super::asked::Question;
 
-/// Selects the requests that a fault applies to. An absent criterion matches everything.
+/// A selector of the requests to which a fault applies. A request must match all criteria; an absent criterion matches
+/// everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     verb: Option<String>,
@@ -15,48 +16,48 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// All requests for resources.
+    /// Returns a selector of all requests for resources.
     #[must_use]
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Only those of this verb: get, list, watch, create, update, patch, delete or deletecollection.
+    /// Selects only requests with this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     #[must_use]
     pub fn verb(mut self, verb: impl Into<String>) -> Self {
         self.verb = Some(verb.into());
         self
     }
 
-    /// Only those for this resource, by its plural name.
+    /// Selects only requests for this resource, by its plural name.
     #[must_use]
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
         self.resource = Some(resource.into());
         self
     }
 
-    /// Only those for this subresource; the empty name is the object itself.
+    /// Selects only requests for this subresource; an empty name stands for the object itself.
     #[must_use]
     pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
         self.subresource = Some(subresource.into());
         self
     }
 
-    /// Only those in this namespace.
+    /// Selects only requests in this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Only those for the object of this name.
+    /// Selects only requests for the object with this name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Only those whose body contains this text too.
+    /// Selects only requests whose body contains this text.
     #[must_use]
     pub fn saying(mut self, text: impl Into<String>) -> Self {
         self.body.push(text.into());

@@ -1,4 +1,4 @@
-//! A listener that is served, until it is stopped or dropped.
+//! A listener and its connections, which are served until it is stopped or dropped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

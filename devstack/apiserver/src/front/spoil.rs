@@ -1,4 +1,4 @@
-//! Answers that are changed on their way to the client.
+//! Responses that a fault changes on their way to the client.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A request whose path, query and headers are understood; the verbs work on it.
+//! A request with its parsed path, query and headers, which the verbs execute.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `dryRun`: whether a write is to be answered and not done.
+//! The parameter `dryRun`: a write that gets its response but is not stored.
 
 use serde_json::json;
 

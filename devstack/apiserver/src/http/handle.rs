@@ -1,4 +1,4 @@
-//! One request for the embedded cluster: path, body, engine.
+//! Handles a request to the embedded cluster.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! HTTP: from a request to the engine and back. With the front the only part of the server that does I/O.
+//! The HTTP layer, which passes requests to the engine and returns responses. Only this layer and the front do I/O.
 
 mod call;
 mod dry_run;

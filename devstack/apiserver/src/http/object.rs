@@ -1,4 +1,4 @@
-//! The verbs on objects, from a call to the engine.
+//! The verbs on objects, executed by the engine.
 
 use std::sync::Arc;
 

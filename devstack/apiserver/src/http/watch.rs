@@ -1,4 +1,4 @@
-//! A watch on the wire: the events of a [`Watcher`] as lines of JSON, bookmarks, and an end in time.
+//! The response to a watch: the events of a [`Watcher`] as lines of JSON, bookmarks, and an end after a timeout.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! The three kinds of patches, each a function from an object to the next.
+//! The three kinds of patches. Each is a function from an object to the changed object.
 
 mod lists;
 mod merge;

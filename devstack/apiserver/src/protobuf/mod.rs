@@ -1,4 +1,5 @@
-//! Bodies in protobuf, as `kubectl create` sends them for built-in kinds. They are read into JSON; answers are JSON.
+//! Request bodies in protobuf, as `kubectl create` sends them for built-in kinds. They are converted to JSON; responses are
+//! always JSON.
 
 mod schema;
 mod wire;

@@ -1,5 +1,5 @@
-//! Field numbers of the kinds that `kubectl create` makes from flags: from the `generated.proto` files of k8s.io/api and
-//! k8s.io/apimachinery, which never give a number another meaning.
+//! The field numbers of the kinds that `kubectl create` creates from flags. They come from the `generated.proto` files of
+//! k8s.io/api and k8s.io/apimachinery, which never change the meaning of a number.
 
 use Field::{
     BytesMap, Ignored, Message, Messages, Number, NumberOrText, OptionalNumber, OptionalTruth, QuantityMap,

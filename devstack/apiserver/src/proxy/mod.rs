@@ -1,4 +1,4 @@
-//! The way to a real API server, broken on purpose: the front of the embedded server, and behind it an upstream.
+//! A proxy that injects faults into the requests to a real API server, with the front of the embedded server.
 
 mod upstream;
 
@@ -10,12 +10,12 @@ use kube::config::Kubeconfig;
 use crate::front::{Faults, RequestRecord, Serving};
 use upstream::Upstream;
 
-/// A proxy on loopback, over plain HTTP, before the API server of a kubeconfig. It ends when it is dropped.
+/// A proxy on loopback, over plain HTTP, in front of the API server of a kubeconfig. It ends when it is dropped.
 ///
-/// Whoever reaches it acts as the user of that kubeconfig; a request with an `Authorization` header of its own goes on
-/// with that alone, so that a test can be a service account. It is for tests: nobody is asked for anything, requests
-/// are read whole before they go on (answers are not), and what needs an upgraded connection (exec, attach) is not
-/// served. While the upstream does not answer, clients find their connections cut.
+/// A client of the proxy acts as the user of that kubeconfig. A request with an `Authorization` header keeps its own header, so
+/// that a test can act as a service account. The proxy is for tests only: it does not authenticate clients, reads requests
+/// completely before it forwards them (but not responses), and does not support upgraded connections (exec, attach). While the
+/// upstream does not respond, connections of clients are cut.
 pub struct Proxy {
     serving: Serving,
     upstream: Arc<Upstream>,
@@ -36,7 +36,7 @@ pub enum ProxyError {
 }
 
 impl Proxy {
-    /// Starts a proxy on the present tokio runtime. The upstream need not be there yet.
+    /// Starts a proxy on the current tokio runtime. The upstream need not be reachable yet.
     ///
     /// # Errors
     /// See [`ProxyError`].
@@ -47,46 +47,47 @@ impl Proxy {
         Ok(Self { serving, upstream })
     }
 
-    /// Puts another API server behind the same address. All connections are cut: they led to the old one.
+    /// Replaces the API server behind the proxy, whose address stays the same. All connections are cut, because they lead to the
+    /// previous server.
     ///
     /// # Errors
-    /// The kubeconfig cannot be used; all stays as it was.
+    /// The kubeconfig cannot be used; the previous server stays.
     pub async fn set_upstream(&self, kubeconfig: Kubeconfig) -> Result<(), ProxyError> {
         self.upstream.replace(kubeconfig).await?;
         self.serving.cut();
         Ok(())
     }
 
-    /// The address: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the proxy: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         self.serving.url()
     }
 
-    /// A kubeconfig (YAML) whose only context is this proxy.
+    /// Returns a kubeconfig (YAML) whose only context is this proxy.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.serving.kubeconfig()
     }
 
-    /// The handle of the injected faults.
+    /// Returns the handle that injects faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.serving.faults()
     }
 
-    /// The requests for resources so far, oldest first.
+    /// Returns the recorded requests for resources, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.serving.requests()
     }
 
-    /// Forgets the requests so far.
+    /// Deletes the record of requests.
     pub fn clear_requests(&self) {
         self.serving.clear_requests();
     }
 
-    /// Ends the proxy: nothing is listened to any more, all connections are cut.
+    /// Stops the proxy: it no longer listens, and all connections are cut.
     pub async fn stop(self) {
         self.serving.stop().await;
     }

@@ -1,4 +1,4 @@
-//! The last events of the store, from which watches are fed and earlier states are derived.
+//! The latest events of the store, from which watches are served and earlier states are derived.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The objects, one revision counter for all of them, and the log of what happened. No I/O, no clock.
+//! The store: the objects, one revision counter for all of them, and the log of events. No I/O, no clock.
 
 mod log;
 mod owners;

@@ -1,4 +1,4 @@
-//! An index of owners, so that deleting an owner does not search all objects.
+//! An index of the owners of objects, so that the dependents of an owner are found without a search of all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 pub use real_server::{RealServer, Snapshot};
 
-/// Names the kubeconfig of a real cluster that tests may use.
+/// The name of the environment variable with the path of the kubeconfig of a real cluster that tests may use.
 pub const REAL_KUBERNETES: &str = "STAFFETTA_REAL_KUBERNETES";
 
-/// The kubeconfig of the real cluster.
+/// Returns the path of the kubeconfig of the real cluster.
 ///
 /// # Panics
 /// If [`REAL_KUBERNETES`] is not set.
@@ -19,7 +19,7 @@ pub fn real_kubeconfig() -> PathBuf {
     path.map_or_else(|| panic!("{REAL_KUBERNETES} is not set; run devstack/real/test"), PathBuf::from)
 }
 
-/// The path of a program on `PATH`.
+/// Returns the path of a program on `PATH`.
 ///
 /// # Panics
 /// If there is no such program.

@@ -1,4 +1,4 @@
-//! A real control plane of a test's own, which it may stop, start again, and take back to an earlier state.
+//! A real control plane for one test, which the test may stop, start again, and restore to an earlier state.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ const STATE: &str = "STAFFETTA_REAL_STATE";
 /// One takes 400 MB: the tests of a process take turns.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// An etcd and a kube-apiserver on loopback, kept under `devstack/real/kubernetes`; they end when this is dropped.
+/// An etcd and a kube-apiserver on loopback, stored under `devstack/real/kubernetes`. They end when this value is dropped.
 ///
-/// Unless it is started [whole](Self::start_whole), there are no other controllers, and namespaces have no service accounts.
-/// A process has one at a time, so a test that asks for a second while it holds the first waits for ever.
+/// Unless it is started by [`start_whole`](Self::start_whole), there are no other controllers, and namespaces have no service
+/// accounts. A process runs only one at the same time: a test that starts a second one while it holds the first waits for ever.
 ///
 /// # Panics
-/// All methods do where the script fails, with what it says.
+/// All methods panic if the script fails, with its output.
 pub struct RealServer {
     state: TempDir,
     whole: bool,
@@ -34,13 +34,13 @@ pub struct RealServer {
 pub struct Snapshot(PathBuf);
 
 impl RealServer {
-    /// Starts a control plane once no other one runs in this process, and builds missing programs first. `flags` are
-    /// passed to kube-apiserver: `--watch-cache=false` ...
+    /// Starts a control plane, after any other one in this process has ended. Builds missing programs first. `flags` are passed
+    /// to kube-apiserver: `--watch-cache=false` ...
     pub async fn start(flags: &[&str]) -> Self {
         Self::make(flags, false).await.begin().await
     }
 
-    /// Starts one with the kube-controller-manager and the scheduler.
+    /// Starts a control plane with the kube-controller-manager and the scheduler.
     pub async fn start_whole(flags: &[&str]) -> Self {
         Self::make(flags, true).await.begin().await
     }
@@ -66,28 +66,28 @@ impl RealServer {
         }
     }
 
-    /// The path of the administrator's kubeconfig. It stays the same, and so does the address in it.
+    /// Returns the path of the administrator's kubeconfig. Neither the path nor the address in it ever changes.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Ends the kube-apiserver; what it stored stays.
+    /// Stops the kube-apiserver; its stored objects are kept.
     pub async fn stop_apiserver(&self) {
         self.run(&["down", "apiserver"]).await;
     }
 
-    /// Ends etcd under a running kube-apiserver.
+    /// Stops etcd while the kube-apiserver runs.
     pub async fn stop_etcd(&self) {
         self.run(&["down", "etcd"]).await;
     }
 
-    /// Starts what does not run, with the data and the ports that it had, and returns when it answers.
+    /// Starts the stopped programs again, with their data and ports, and waits until they respond.
     pub async fn resume(&self) {
         self.up().await;
     }
 
-    /// Keeps what etcd holds. Both are stopped for this, and run again when it returns.
+    /// Copies the contents of etcd. Both programs are stopped for this, and run again when it returns.
     pub async fn snapshot(&self) -> Snapshot {
         let number = self.snapshots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let folder = self.state.path().join(format!("snapshot-{number}"));
@@ -97,16 +97,16 @@ impl RealServer {
         Snapshot(folder)
     }
 
-    /// Takes etcd back to what it held then: objects that came later are gone, and revisions are given out again. Both are
-    /// stopped for this, and run again when it returns.
+    /// Restores the contents of etcd: later objects are lost, and their revisions are used again. Both programs are stopped for
+    /// this, and run again when it returns.
     pub async fn restore(&self, snapshot: &Snapshot) {
         self.run(&["down"]).await;
         self.run(&[OsStr::new("restore"), snapshot.0.as_os_str()]).await;
         self.resume().await;
     }
 
-    /// Makes etcd forget what was before its present revision. A kube-apiserver with a watch cache has a memory of its own
-    /// until it is started again; one that was started with `--watch-cache=false` has none.
+    /// Compacts etcd up to its current revision. A kube-apiserver with a watch cache keeps the history in memory until it is
+    /// started again; one with `--watch-cache=false` does not.
     pub async fn compact(&self) {
         self.run(&["compact"]).await;
     }

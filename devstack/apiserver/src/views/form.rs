@@ -1,4 +1,4 @@
-//! The form an answer takes: whole objects, their metadata alone, or rows of a table.
+//! The form of a response: complete objects, only their metadata, or rows of a table.
 
 use std::borrow::Cow;
 

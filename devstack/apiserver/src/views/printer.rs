@@ -1,4 +1,4 @@
-//! The columns that kubectl prints: a row a column, for the kinds people look at most.
+//! The columns that kubectl prints for the most used kinds.
 
 mod cell;
 

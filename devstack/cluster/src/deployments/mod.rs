@@ -1,4 +1,5 @@
-//! A Deployment has one `ReplicaSet` for its present template, and lets those of earlier ones go step by step.
+//! The controller of Deployments: it keeps one `ReplicaSet` for the current template, and scales down those of earlier templates
+//! step by step.
 
 mod rollout;
 mod status;

@@ -1,4 +1,4 @@
-//! The Endpoints of a Service, as servers before `discovery.k8s.io/v1` have them: its first addresses only.
+//! The Endpoints of a Service, the API before `discovery.k8s.io/v1`. They contain only the first address of each pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

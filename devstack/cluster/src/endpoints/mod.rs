@@ -1,4 +1,4 @@
-//! A Service with a selector has endpoints: the pods that it selects, as `EndpointSlices` and as Endpoints.
+//! The controller of endpoints: it lists the pods that a Service selects, as `EndpointSlices` and as Endpoints.
 
 mod legacy;
 mod ports;

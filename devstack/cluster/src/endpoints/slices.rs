@@ -1,4 +1,4 @@
-//! The `EndpointSlices` of a Service: one a family of addresses and set of ports.
+//! The `EndpointSlices` of a Service: one for each address family and set of ports.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

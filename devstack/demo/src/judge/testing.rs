@@ -1,4 +1,4 @@
-//! Objects for tests, as the API shows them when all is well.
+//! Objects for tests, in the state that the API shows after the demo has converged.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

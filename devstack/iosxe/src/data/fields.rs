@@ -1,4 +1,4 @@
-//! The query parameter `fields` (RFC 8040, section 4.8.3): of what stands there, only these descendants.
+//! The query parameter `fields` (RFC 8040, section 4.8.3), which reduces a response to some descendants of the resource.
 
 use std::iter::Peekable;
 use std::str::Chars;

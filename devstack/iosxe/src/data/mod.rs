@@ -1,4 +1,4 @@
-//! Trees of data, and how RFC 8040 names and changes their nodes. Pure.
+//! Trees of data, with the naming and the changes of nodes of RFC 8040. Pure.
 
 mod fields;
 mod path;

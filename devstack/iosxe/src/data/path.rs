@@ -1,4 +1,4 @@
-//! Data resource identifiers (RFC 8040, section 3.5.3), held against the schema.
+//! Data resource identifiers (RFC 8040, section 3.5.3), checked against the schema.
 
 use crate::schema::{Node, child};
 

@@ -1,5 +1,5 @@
-//! Reading and changing a tree at a place. Lists are arrays, as in JSON; an empty container is as good as none (RFC 7950,
-//! section 7.5.1).
+//! Reads and changes a tree at a path. Lists are arrays, as in JSON; an empty container is equivalent to none (RFC 7950, section
+//! 7.5.1).
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! One app: its state, and what it will do next.
+//! An app: its state, and the changes that are due in the future.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) struct App {
     pub(crate) started: Option<Instant>,
     /// The state that its operational data tell instead of the true one.
     pub(crate) shown: Option<String>,
-    /// It cannot be activated, and does not try by itself any more.
+    /// It was told to stop, or cannot be activated, and does not go on by itself.
     pub(crate) stuck: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The ledger as the device keeps it: numbered, by its own clock.
+//! The ledger of a device, which numbers the entries and dates them by the clock of the device.
 
 use std::time::Instant;
 

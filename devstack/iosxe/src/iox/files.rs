@@ -1,4 +1,4 @@
-//! The files that `copy` has brought to a device, and `delete` takes away. They outlast a reboot.
+//! The files on a device, which `copy` adds and `delete` removes. They survive a reboot.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

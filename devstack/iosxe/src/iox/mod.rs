@@ -1,4 +1,4 @@
-//! The part of a device that hosts apps: their states, and how these change with time. Pure: it is told the time.
+//! App hosting of a device: the states of apps, and their changes over time. Pure: the time is an argument.
 
 mod app;
 mod book;
@@ -115,21 +115,29 @@ impl Iox {
                 };
                 self.become_state(name, state, Effect::Stopped, at);
                 self.notify(at, Notification::passed("no-start", name, "stopped"));
-                // It was told to stop, and does not start by itself.
-                return;
+                return self.halt(name);
             }
             Step::Deactivate => {
                 self.become_state(name, State::Deployed, Effect::Deactivated, at);
                 self.notify(at, Notification::passed("deactivate", name, "deployed"));
-                return;
+                return self.halt(name);
             }
             Step::Uninstall => {
+                let installing = self.app(name).is_some_and(|app| app.state == State::Installing);
                 self.apps.retain(|app| app.name != name);
                 self.notify(at, Notification::passed("uninstall", name, "uninstalled"));
-                self.book.enter(at, name, Effect::Uninstalled);
+                let cancelled = || Effect::InstallFailed(Some("it was cancelled".to_owned()));
+                self.book.enter(at, name, if installing { cancelled() } else { Effect::Uninstalled });
             }
         }
         self.go_on(name, config, at);
+    }
+
+    /// An app that was told to stop does not start by itself, whatever is written to its configuration.
+    fn halt(&mut self, name: &str) {
+        if let Some(app) = self.app_mut(name) {
+            app.stuck = true;
+        }
     }
 
     /// An app that is to start by itself takes its next step.
@@ -245,6 +253,7 @@ impl Iox {
             } else {
                 self.apps.push(App {
                     state: State::Deployed,
+                    stuck: false,
                     next: None,
                     address: None,
                     started: None,

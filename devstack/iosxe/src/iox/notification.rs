@@ -1,4 +1,4 @@
-//! The list `app-notifications`: the one place where a device says why an install has failed.
+//! The list `app-notifications`, the only place where a device reports the reason of a failed installation.
 
 use std::collections::VecDeque;
 

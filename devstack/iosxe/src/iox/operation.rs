@@ -1,4 +1,4 @@
-//! The operations of `Cisco-IOS-XE-rpc:app-hosting`, and whether an app is in the state for one.
+//! The operations of `Cisco-IOS-XE-rpc:app-hosting`, with the app states in which they are accepted.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,18 @@ use crate::fault::Install;
 use crate::ledger::Effect;
 
 /// The file systems and URL schemes from which packages are read.
-const PLACES: [&str; 7] = ["flash:", "bootflash:", "harddisk:", "usb0:", "usb1:", "http://", "https://"];
+const PLACES: [&str; 10] = [
+    "flash:",
+    "flash1:",
+    "bootflash:",
+    "harddisk:",
+    "usb0:",
+    "usb1:",
+    "usbflash1:",
+    "sdflash:",
+    "http://",
+    "https://",
+];
 
 /// An operation on an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +113,9 @@ impl Iox {
         let Some(app) = self.app_mut(name) else {
             return Err(refusal(409, "data-missing", format!("{name} is not installed")));
         };
-        if app.next.is_some() {
+        // An uninstall cancels an install.
+        let cancels = app.state == State::Installing && matches!(step, Step::Uninstall);
+        if app.next.is_some() && !cancels {
             let message = format!("another operation on {name} is in progress{}", app.blame());
             return Err(refusal(409, "in-use", message));
         }
@@ -186,7 +199,7 @@ fn fits(step: &Step, state: State) -> bool {
         Step::Start => matches!(state, State::Activated | State::Stopped),
         Step::Stop => state == State::Running,
         Step::Deactivate => matches!(state, State::Activated | State::Stopped),
-        Step::Uninstall => matches!(state, State::Deployed | State::Error),
+        Step::Uninstall => matches!(state, State::Deployed | State::Error | State::Installing),
     }
 }
 

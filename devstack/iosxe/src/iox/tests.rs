@@ -88,11 +88,43 @@ fn an_operation_that_is_not_for_the_state_of_an_app_is_refused_and_entered() {
     let mut codes = vec![iox.operate(&Operation::Start("a".into()), config, now).unwrap_err().code];
     iox.operate(&install("a"), config, now).unwrap();
     codes.push(iox.operate(&install("a"), config, now).unwrap_err().code);
-    codes.push(iox.operate(&Operation::Uninstall("a".into()), config, now).unwrap_err().code);
+    codes.push(iox.operate(&Operation::Activate("a".into()), config, now).unwrap_err().code);
     let later = now + 10 * MS;
     codes.push(iox.operate(&Operation::Stop("a".into()), config, later).unwrap_err().code);
     assert_eq!(codes, [409, 409, 409, 412]);
     assert_eq!(effects(&iox, "a").iter().filter(|effect| matches!(effect, Effect::Refused(..))).count(), 4);
+}
+
+#[test]
+fn an_uninstall_cancels_an_install() {
+    let (mut iox, now) = iox(|_| ());
+    let config = configuration(&[json!({ "application-name": "a" })]);
+    let config = AppConfig(&config);
+    iox.plan("a", 1, Install::Takes(Duration::from_secs(3600)));
+    iox.operate(&install("a"), config, now).unwrap();
+    iox.operate(&Operation::Uninstall("a".into()), config, now).unwrap();
+    iox.settle(config, now + 10 * MS);
+    assert_eq!(state(&iox, "a"), None);
+    assert_eq!(effects(&iox, "a")[1..], [Effect::InstallFailed(Some("it was cancelled".into()))]);
+}
+
+#[test]
+fn a_write_of_the_configuration_starts_nothing_that_was_stopped() {
+    for stops_to in [StopsTo::Activated, StopsTo::Stopped] {
+        let (mut iox, now) = iox(|options| options.stops_to = stops_to);
+        let config = configuration(&[json!({ "application-name": "a", "start": true })]);
+        let config = AppConfig(&config);
+        iox.operate(&install("a"), config, now).unwrap();
+        iox.settle(config, now + 40 * MS);
+        for operation in [Operation::Stop("a".into()), Operation::Deactivate("a".into())] {
+            iox.operate(&operation, config, now + 40 * MS).unwrap();
+            iox.settle(config, now + 80 * MS);
+            let stopped = state(&iox, "a");
+            iox.go_on("a", config, now + 80 * MS);
+            iox.settle(config, now + 3600 * 1000 * MS);
+            assert_eq!(state(&iox, "a"), stopped, "{stops_to:?} {operation:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One app, as `app-hosting-oper-data/app` has it.
+//! The operational data of an app, as in `app-hosting-oper-data/app`.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The ARP table: what the device has heard of its neighbours, apps among them.
+//! The ARP table: the neighbours of the device, including its apps.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! `ietf-yang-library:modules-state` (RFC 7895): which modules the device serves.
+//! `ietf-yang-library:modules-state` (RFC 7895): the list of the YANG modules that the device serves.
 
 use serde_json::{Value, json};
 

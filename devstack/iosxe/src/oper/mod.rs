@@ -17,15 +17,17 @@ pub(crate) use library::library;
 
 use crate::iox::{AppConfig, Iox};
 
-/// Generates the data below `app-hosting-oper-data`.
+/// Generates the data below `app-hosting-oper-data`. There are none while app hosting is disabled.
 pub(crate) fn app_hosting(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
+    if !iox.enabled {
+        return json!({});
+    }
     let mut data = json!({
         "app-resources": [resources::resources(iox, config)],
         "app-notifications": iox.notifications.json(),
-        "app-globals": { "iox-enabled": iox.enabled },
+        "app-globals": { "iox-enabled": true },
     });
-    let shown = iox.apps.iter().filter(|_| iox.enabled);
-    let apps: Vec<_> = shown.map(|app| apps::app(app, config, &iox.options, now)).collect();
+    let apps: Vec<_> = iox.apps.iter().map(|app| apps::app(app, config, &iox.options, now)).collect();
     if !apps.is_empty() {
         data["app"] = apps.into();
     }

@@ -1,4 +1,4 @@
-//! Answers: data, nothing, or an error (RFC 8040, section 7).
+//! Responses: data, no content, or an error (RFC 8040, section 7).
 
 use std::time::Duration;
 

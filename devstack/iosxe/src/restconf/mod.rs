@@ -1,4 +1,4 @@
-//! RESTCONF (RFC 8040) as a device speaks it: what a request means, and what is answered. Pure.
+//! RESTCONF (RFC 8040) on a device: it interprets requests and creates responses. Pure.
 
 mod answer;
 mod asked;

@@ -1,4 +1,4 @@
-//! The part of a URL behind the question mark.
+//! The query of a URL.
 
 use crate::data::percent_decoded;
 

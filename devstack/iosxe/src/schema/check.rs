@@ -1,4 +1,4 @@
-//! Validation of data against their module.
+//! Validation of data against their YANG module.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};

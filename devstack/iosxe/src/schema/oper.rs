@@ -1,4 +1,4 @@
-//! The lists and containers of the modules that are only read. Their leaves are whatever the device says.
+//! The read-only lists and containers of the YANG modules. Their leaves are not checked.
 
 use super::Node::{Container, Leaf, List};
 use super::{Field, Node, Type};

@@ -1,4 +1,4 @@
-//! The authority that signs the certificates of devices.
+//! The CA that signs the certificates of devices.
 
 use std::io;
 use std::net::IpAddr;

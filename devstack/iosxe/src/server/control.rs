@@ -1,4 +1,4 @@
-//! The devices of a site for other processes: what a [`Device`] can do, over HTTP.
+//! The control API: access to the devices of a site for other processes, over HTTP, with the functions of [`Device`].
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One device: the handle by which a test looks at it and breaks it.
+//! The handle by which a test observes and controls a device.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::options::{Options, Tls};
 use crate::view::HostedApp;
 
-/// A running device. Copies of a handle mean the same device, which lives as long as its site.
+/// A running device. Clones of a handle refer to the same device, which lives as long as its site.
 #[derive(Clone)]
 pub struct Device(Arc<Shared>);
 
@@ -55,42 +55,42 @@ impl Device {
         Ok(Self(inner))
     }
 
-    /// Its host name.
+    /// Returns the host name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The listen address.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.0.at
     }
 
-    /// `http://ADDRESS:PORT`, or `https://` where it speaks TLS.
+    /// Returns the URL of the device: `http://ADDRESS:PORT`, or `https://ADDRESS:PORT` with TLS.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.0.tls.is_some() { "https" } else { "http" }, self.0.at)
     }
 
-    /// Its certificate (DER), where it speaks TLS.
+    /// Returns the certificate (DER) of the device; `None` without TLS.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.0.certificate.as_deref()
     }
 
-    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first.
+    /// Injects `fault` into the next `times` matching requests. If several faults match a request, the oldest applies.
     pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
         self.0.machine().plan_fault(requests, times, fault);
     }
 
-    /// Forgets the faults of requests that have not happened yet.
+    /// Removes the faults of requests that have not occurred yet.
     pub fn clear_faults(&self) {
         self.0.machine().plan.clear();
     }
 
-    /// The number of injected faults that have not occurred yet.
+    /// Returns the number of injected faults that have not occurred yet.
     pub fn pending_faults(&self) -> usize {
         self.0.machine().plan.pending()
     }
 
-    /// The next `times` installs of an app in whose name or package `part` occurs go like this.
+    /// Defines the behaviour of the next `times` installations of apps whose name or package contains `part`.
     pub fn plan_installs(&self, part: &str, times: usize, install: Install) {
         self.0.machine().plan_installs(part, times, install);
     }
@@ -100,7 +100,7 @@ impl Device {
         self.0.reachability.send_replace(reachability);
     }
 
-    /// It goes down, refuses connections for this time, and then knows what it has kept.
+    /// Reboots the device: it refuses connections for the time `down`, and then has the state that `kept` defines.
     pub fn reboot(&self, kept: Kept, down: Duration) {
         let now = Instant::now();
         self.0.machine().reboot(kept, now, now + down);
@@ -112,45 +112,45 @@ impl Device {
         });
     }
 
-    /// Enables or disables app hosting. While disabled, the device says so, lists no apps and accepts no operation;
+    /// Enables or disables app hosting. While it is disabled, the device reports this, lists no apps and accepts no operation;
     /// the apps reappear afterwards.
     pub fn host_apps(&self, hosts: bool) {
         self.0.machine().iox.enabled = hosts;
     }
 
-    /// A running app ends by itself. False, where none of that name runs.
+    /// Ends a running app, as if it had crashed. Returns `false` if no app of this name is running.
     pub fn crash(&self, app: &str) -> bool {
         let mut machine = self.0.machine();
         machine.settle(Instant::now());
         machine.iox.crash(app, Instant::now())
     }
 
-    /// The operational data of an app tell this state, whatever is true; None: the true one again.
+    /// Reports `state` in the operational data of an app, whatever its real state; `None` reports the real state again.
     pub fn show_state(&self, app: &str, state: Option<&str>) {
         self.0.machine().iox.show(app, state);
     }
 
-    /// From now on these are the right credentials, and the account is not locked.
+    /// Changes the credentials of the account and unlocks it.
     pub fn set_credentials(&self, username: &str, password: &str) {
         self.0.machine().account.set(username, password);
     }
 
-    /// The apps that are configured or installed, by name.
+    /// Returns the apps that are configured or installed, sorted by name.
     pub fn apps(&self) -> Vec<HostedApp> {
         self.0.machine().apps(Instant::now())
     }
 
-    /// The files that were copied to it, or are being copied.
+    /// Returns the files that were copied to the device, or are being copied.
     pub fn files(&self) -> Vec<String> {
         self.0.machine().iox.files.keys().cloned().collect()
     }
 
-    /// Returns what happened to its apps so far.
+    /// Returns the events of its apps so far.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.entries(0))
     }
 
-    /// The entries of its ledger behind number `after`.
+    /// Returns the entries of its ledger whose number is greater than `after`.
     pub fn entries(&self, after: u64) -> Vec<Entry> {
         let mut machine = self.0.machine();
         machine.settle(Instant::now());
@@ -162,12 +162,12 @@ impl Device {
         self.0.machine().counts.clone()
     }
 
-    /// The number of requests refused with 401.
+    /// Returns the number of requests that were rejected with 401.
     pub fn denied(&self) -> u64 {
         self.0.machine().account.denied
     }
 
-    /// The number of times the account was locked for too many wrong passwords.
+    /// Returns the number of times that the account was locked because of wrong passwords.
     pub fn locks(&self) -> u64 {
         self.0.machine().account.locks
     }

@@ -1,4 +1,4 @@
-//! The listening socket of a device and its connections, while it can be reached and while it cannot.
+//! The listening socket of a device and its connections, which depend on its reachability.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One request, from its bytes to those of its answer, with the fault that waits for it.
+//! Handles a request: parses its bytes, applies its fault, and writes the response.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Devices as servers: a site has a thread and a clock of its own, and each device on it an address.
+//! Devices as servers: a site has its own thread and clock, and each of its devices has an address.
 
 mod authority;
 mod control;
@@ -20,9 +20,9 @@ pub use device::Device;
 
 use crate::options::Options;
 
-/// A place with devices. All of them end when it is dropped: nothing is listened to any more, and all connections are cut.
+/// A set of running devices. All of them stop when it is dropped: they no longer listen, and all connections are cut.
 ///
-/// It has a thread and a clock of its own, so that neither a busy nor a paused runtime of its users disturbs it.
+/// A site has its own thread and clock, so that a busy or paused tokio runtime of its user does not affect it.
 pub struct Site {
     authority: Authority,
     devices: Arc<Mutex<Vec<Device>>>,
@@ -32,7 +32,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A place without devices. The error is that of its thread, or of its certificates.
+    /// Starts a site without devices. Fails if its thread or its certificates cannot be created.
     pub fn start() -> io::Result<Self> {
         let authority = Authority::new()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -45,29 +45,30 @@ impl Site {
         Ok(Self { authority, devices: Arc::default(), handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// One more device. The error is that of the address, on which it cannot listen, or of its certificate.
+    /// Adds a device and starts it. Fails if it cannot listen on its address, or if its certificate cannot be created.
     pub fn device(&self, options: Options) -> io::Result<Device> {
         let device = Device::start(options, &self.authority, &self.handle)?;
         self.lock().push(device.clone());
         Ok(device)
     }
 
-    /// The devices, oldest first.
+    /// Returns the devices, oldest first.
     pub fn devices(&self) -> Vec<Device> {
         self.lock().clone()
     }
 
-    /// The certificate (PEM) of the authority that has signed those of the devices.
+    /// Returns the certificate (PEM) of the CA that signed the certificates of the devices.
     pub fn authority(&self) -> &str {
         self.authority.pem()
     }
 
-    /// A certificate and its key (PEM), signed by that authority, for a client of devices that ask for one.
+    /// Creates a client certificate and its key (PEM), signed by the same CA, for devices that require one.
     pub fn client_certificate(&self) -> io::Result<(String, String)> {
         self.authority.client()
     }
 
-    /// Lets other processes look at the devices and break them, over HTTP; the crate says how. Port 0 takes a free one.
+    /// Starts the control API, by which other processes observe and control the devices over HTTP; see the documentation of the
+    /// crate. Port 0 chooses a free port. Returns the address.
     pub fn control(&self, listen: SocketAddr) -> io::Result<SocketAddr> {
         control::serve(listen, Arc::clone(&self.devices), &self.handle)
     }

@@ -5,39 +5,39 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-/// Something that goes wrong with a call.
+/// A fault of a request: it changes the execution of the request, its response or its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with this, and nothing is done.
+    /// The request gets this response and is not executed.
     Answer {
         /// The HTTP status.
         status: StatusCode,
-        /// Seconds for the `Retry-After` header.
+        /// The value of the `Retry-After` header, in seconds.
         retry_after: Option<u64>,
-        /// The body; what is no JSON goes out as HTML, as the services' middleware answers.
+        /// The body. A text that is not JSON is sent as HTML, as by the middleware of the services.
         body: String,
     },
-    /// It is done, after this time.
+    /// The request is executed after this time.
     Delay(Duration),
-    /// It is done after this time, whether or not anybody still waits, and is never answered.
+    /// The request is executed after this time, even if the client no longer waits, but gets no response.
     Late(Duration),
-    /// It is not done, and never answered.
+    /// The request is not executed, and gets no response.
     Hang,
-    /// It is not done, and the connection is cut.
+    /// The request is not executed, and its connection is cut.
     Cut,
-    /// It is done, and the connection is cut before the answer.
+    /// The request is executed, and its connection is cut before the response.
     CutAfter,
 }
 
 impl Fault {
-    /// It is refused as a service in trouble does, with a page for people.
+    /// Returns a rejection with 503, as by an overloaded service, with an HTML page as its body.
     #[must_use]
     pub fn unavailable(retry_after: Option<u64>) -> Self {
         let body = "<html><body><h1>503 Service Unavailable</h1></body></html>".to_owned();
         Self::Answer { status: StatusCode::SERVICE_UNAVAILABLE, retry_after, body }
     }
 
-    /// Neutron refuses it with this type of error.
+    /// Returns a rejection by Neutron with this type of error.
     #[must_use]
     pub fn neutron(status: StatusCode, kind: &str, message: &str) -> Self {
         let error = serde_json::json!({ "type": kind, "message": message, "detail": "" });
@@ -45,7 +45,7 @@ impl Fault {
         Self::Answer { status, retry_after: None, body }
     }
 
-    /// Octavia refuses it in these words.
+    /// Returns a rejection by Octavia with this message.
     #[must_use]
     pub fn octavia(status: StatusCode, message: &str) -> Self {
         let body = serde_json::json!({ "faultcode": "Client", "faultstring": message, "debuginfo": null });
@@ -53,7 +53,7 @@ impl Fault {
     }
 }
 
-/// Selects calls with this method whose path and query contain all of these texts.
+/// A selector of requests: with this method, and with all of these texts in the path and query.
 #[derive(Clone, Debug)]
 pub struct Match {
     method: Option<Method>,
@@ -61,27 +61,27 @@ pub struct Match {
 }
 
 impl Match {
-    /// Every call.
+    /// Returns a selector of all requests.
     #[must_use]
     pub fn any() -> Self {
         Self { method: None, texts: Vec::new() }
     }
 
-    /// Calls with this method.
+    /// Selects only requests with this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Calls whose path and query contain `text`: `/network/v2.0/ports`.
+    /// Selects only requests whose path and query contain `text`: `/network/v2.0/ports`.
     #[must_use]
     pub fn path(mut self, text: &str) -> Self {
         self.texts.push(text.to_owned());
         self
     }
 
-    /// Returns `true` if the call is selected.
+    /// Returns `true` if the request is selected.
     #[must_use]
     pub fn takes(&self, method: &Method, path_and_query: &str) -> bool {
         self.method.as_ref().is_none_or(|wanted| wanted == method)

@@ -1,4 +1,4 @@
-//! A way to the services on which calls can be looked at, held back, refused or lost.
+//! A reverse proxy in front of the services, which records requests and injects faults.
 
 mod fault;
 mod pass;
@@ -19,25 +19,25 @@ use crate::api::Api;
 use fault::Plan;
 pub use fault::{Fault, Match};
 
-/// A reverse proxy on loopback: `/identity`, `/network` and `/load-balancer` lead to the services, and the catalogue that
-/// passes through it names it in their place, so that who logs in by it stays with it. It ends when it is dropped; the
-/// services go on with what they have begun.
+/// A reverse proxy on loopback: `/identity`, `/network` and `/load-balancer` lead to the services. In the service catalogue, the
+/// proxy replaces the addresses of the services by its own, so that a client that logs in through it keeps using it. It ends when
+/// it is dropped; the services continue the requests that they have begun.
 pub struct Gate {
     url: String,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
-/// A call that passed, or failed to.
+/// A request that arrived at the proxy.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The method.
     pub method: Method,
-    /// `/network/v2.0/ports?name=web`.
+    /// The path and query: `/network/v2.0/ports?name=web`.
     pub path_and_query: String,
     /// The arrival time.
     pub came: Instant,
-    /// The time and status of the answer; `None` without an answer.
+    /// The time and status of the response; `None` without a response.
     pub answered: Option<(Instant, StatusCode)>,
 }
 
@@ -86,51 +86,51 @@ impl Gate {
         format!("{}/identity", self.url)
     }
 
-    /// The next `times` calls that match meet this fault. Of several that match, the oldest comes first.
+    /// Injects `fault` into the next `times` matching requests. If several faults match a request, the oldest applies.
     pub fn inject(&self, calls: Match, times: usize, fault: Fault) {
         self.shared.plan.add(calls, times, fault);
     }
 
-    /// Forgets the faults that have not happened yet.
+    /// Removes the faults that have not occurred yet.
     pub fn clear(&self) {
         self.shared.plan.clear();
     }
 
-    /// The number of injected faults that have not occurred yet.
+    /// Returns the number of injected faults that have not occurred yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.shared.plan.pending()
     }
 
-    /// From now on Neutron seems to lack the tags extension, or to have it.
+    /// Hides the tags extension of Neutron, or shows it again.
     pub fn miss_tags(&self, missing: bool) {
         self.shared.tags_missing.store(missing, Ordering::Relaxed);
     }
 
-    /// From now on every connection is cut, or none.
+    /// Cuts every connection from now on, or accepts connections again.
     pub fn refuse(&self, refuses: bool) {
         self.shared.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// The calls so far, in the order in which they came.
+    /// Returns the requests so far, in the order of their arrival.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
     }
 
-    /// The number of matching calls so far.
+    /// Returns the number of matching requests so far.
     #[must_use]
     pub fn count(&self, calls: &Match) -> usize {
         lock(&self.shared.seen).iter().filter(|seen| calls.takes(&seen.method, &seen.path_and_query)).count()
     }
 
-    /// The number of calls in progress, whether or not the client still waits.
+    /// Returns the number of requests in progress, including those for which no client waits any longer.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way.load(Ordering::Relaxed)
     }
 
-    /// The token of who asked Neutron last.
+    /// Returns the token of the latest request to Neutron.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         lock(&self.shared.token).clone()

@@ -1,4 +1,4 @@
-//! One call on its way to a service and back.
+//! Forwards a request to a service, and its response to the client.
 
 use std::io;
 use std::sync::Arc;

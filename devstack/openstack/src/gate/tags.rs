@@ -1,4 +1,4 @@
-//! A Neutron without the tags extension: what it does not list, does not know, and does not show.
+//! Simulates a Neutron without the tags extension, by changes of requests and responses.
 
 use http::{Method, StatusCode};
 use serde_json::Value;

@@ -1,51 +1,51 @@
-//! Facts about a device and its resources.
+//! The properties and the resources of a device.
 
 use serde::{Deserialize, Serialize};
 
-/// Facts about a device. A fact that it does not report is empty.
+/// The properties of a device. A property that the device does not report is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The serial number of the chassis.
     pub serial_number: String,
-    /// The version of its software: `17.12.1`.
+    /// The version of the operating system: `17.12.1`.
     pub software_version: String,
-    /// The name by which it is ordered: `C9300-24T`.
+    /// The product id by which the device is ordered: `C9300-24T`.
     pub product_id: String,
-    /// The name of its system: `IOS-XE`.
+    /// The name of the operating system: `IOS-XE`.
     pub system: String,
-    /// The architecture of what it runs, as `kubernetes.io/arch` names it: `amd64`.
+    /// The CPU architecture of containers, as in the label `kubernetes.io/arch`: `amd64`.
     pub architecture: String,
 }
 
-/// The resources of a device for applications.
+/// The resources of a device that are available to applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceResources {
-    /// `true` if application hosting is enabled at this moment.
+    /// `true` if application hosting is enabled now.
     pub enabled: bool,
-    /// Processor time, in thousandths of a CPU.
+    /// The total CPU, in thousandths of a CPU.
     pub cpu_millis: u64,
-    /// The free part of it.
+    /// The free CPU, in thousandths of a CPU.
     pub free_cpu_millis: u64,
-    /// Memory, in bytes.
+    /// The total memory, in bytes.
     pub memory_bytes: u64,
-    /// The free part of it.
+    /// The free memory, in bytes.
     pub free_memory_bytes: u64,
-    /// Storage, in bytes.
+    /// The total storage, in bytes.
     pub storage_bytes: u64,
-    /// The free part of it.
+    /// The free storage, in bytes.
     pub free_storage_bytes: u64,
-    /// The part of the capacity that is reserved by applications of others.
+    /// The resources that are reserved by applications that do not belong to this cluster.
     #[serde(default)]
     pub taken: ReservedResources,
 }
 
-/// Resources that are reserved by applications that are not this cluster's.
+/// Resources of a device that are reserved by applications that do not belong to this cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservedResources {
-    /// Processor time, in thousandths of a CPU.
+    /// The reserved CPU, in thousandths of a CPU.
     pub cpu_millis: u64,
-    /// Memory, in bytes.
+    /// The reserved memory, in bytes.
     pub memory_bytes: u64,
-    /// Storage, in bytes.
+    /// The reserved storage, in bytes.
     pub storage_bytes: u64,
 }

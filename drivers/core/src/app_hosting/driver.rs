@@ -1,4 +1,4 @@
-//! Runs pods on one device.
+//! The driver that runs pods on a device.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -13,20 +13,21 @@ use crate::virtual_node::{PodProgress, PodRequest, PodUsage};
 ///
 /// Guarantees of every implementation:
 ///
-/// * It is level-triggered. [`deploy_pod`](Self::deploy_pod), [`update_pod`](Self::update_pod) and
-///   [`delete_pod`](Self::delete_pod) read the current state, take at most one step for each container, and return the progress at
-///   once; each waits for its own requests only. The caller repeats the call until [`PodProgress::Done`]. A process that ends
-///   between two calls loses nothing.
-/// * A container carries the mark of this cluster and of its owner from its creation. One of another cluster or without an owner
-///   is never touched; two pods are the same if their UIDs are.
-/// * A device that cannot be reached, or whose answer cannot be understood, is the error [`Reason::Unavailable`], never the
-///   absence of a pod.
-/// * Wrong credentials are [`Reason::Refused`], with the delay before the next attempt. Until then no request is sent, however
-///   often the driver is called, so that no account is locked.
-/// * A function that the device lacks is [`Reason::Unsupported`] or [`Reason::Refused`], with the path of the field in the pod,
-///   before anything is created.
+/// * The driver is level-triggered. [`deploy_pod`](Self::deploy_pod), [`update_pod`](Self::update_pod) and
+///   [`delete_pod`](Self::delete_pod) read the current state of the device, make at most one step for each container, and return
+///   the progress at once. Each waits only for its own requests. The caller repeats the call until it returns
+///   [`PodProgress::Done`]. Nothing is lost if the process ends between two calls.
+/// * A container carries an ownership mark from its creation: the id of this cluster, and the owner. A container of another
+///   cluster or without an owner is never changed. Two pods with the same UID are the same pod.
+/// * If the device cannot be reached, or its response cannot be parsed, the error is [`Reason::Unavailable`]. This never counts
+///   as the absence of a pod.
+/// * Rejected credentials are the error [`Reason::Refused`], with the delay before the next attempt. Until then no request is
+///   sent, however often the driver is called, so that the device does not lock the account.
+/// * If the device lacks a function that a pod needs, the error is [`Reason::Unsupported`] or [`Reason::Refused`], with the path
+///   of the field in the pod, before anything is created.
 ///
-/// Calls may overlap; a device that takes one change at a time gets one at a time.
+/// Calls may overlap, and one that hangs holds up no other one. A change that the device does not answer in time is a failure of
+/// its container ([`PodProgress::Failing`]), not of the device.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,44 +64,48 @@ use crate::virtual_node::{PodProgress, PodRequest, PodUsage};
 /// ```
 #[async_trait]
 pub trait AppHostingDriver: Send + Sync {
-    /// Checks that the device answers and accepts the credentials, with the smallest request that it allows.
+    /// Checks that the device is reachable and accepts the credentials, by a small request. A recent response to another request
+    /// may serve as the proof.
     async fn check_connection(&self) -> Result<(), DriverError>;
 
-    /// Reads facts about the device.
+    /// Returns the properties of the device.
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError>;
 
-    /// Reads the total and the free resources for applications.
+    /// Returns the total and the free resources for applications.
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError>;
 
-    /// Takes a step towards a pod that runs as `request` says. It is done when each container runs, or has ended and is not
-    /// restarted by the pod's `restartPolicy`. A container of another form is removed first.
+    /// Makes the next step to deploy a pod as `request` specifies. The result is [`PodProgress::Done`] when each container runs,
+    /// or has ended and is not restarted according to the pod's `restartPolicy`. A container that was created from another
+    /// specification is removed first.
     async fn deploy_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 
-    /// Takes a step towards the new form of a pod that was deployed before. Unchanged containers go on running; changed ones are
-    /// removed and created again. Labels and annotations of the pod are not its form.
+    /// Makes the next step to change a deployed pod to a new specification. Unchanged containers continue to run; changed ones
+    /// are removed and created again. Labels and annotations of the pod do not count as changes.
     async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.deploy_pod(request).await
     }
 
-    /// Takes a step towards a device without containers of `owner`. A pod that was never there counts as deleted.
+    /// Makes the next step to remove all containers of `owner` from the device. A pod that does not exist counts as deleted.
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError>;
 
-    /// Returns the pod of `owner` as it is on the device; `None` if a complete answer of the device does not contain it.
+    /// Returns the current state of the pod `owner` on the device. `None` means that a complete response of the device does not
+    /// contain it.
     async fn get_pod_status(&self, owner: &Owner) -> Result<Option<HostedPod>, DriverError> {
         Ok(self.list_pods().await?.iter().find(|pod| pod.owner.uid == owner.uid).cloned())
     }
 
-    /// Lists the pods on the device that belong to this cluster, or may be adopted: see [`HostedPod::marked`]. The device is read
-    /// once, however many there are. A result equal to the last one may be the same `Arc`.
+    /// Lists the pods on the device that belong to this cluster or can be adopted (see [`HostedPod::marked`]). One read of the
+    /// device returns all pods. If nothing has changed since the last call, the result may be the same `Arc`.
     async fn list_pods(&self) -> Result<HostedPods, DriverError>;
 
-    /// The time of the device's last answer, to any request; `None` if the driver does not track it. A call may wait long behind
-    /// others while the device answers all the time.
+    /// Returns the time of the last response of the device to any request; `None` if there was none, or the driver does not
+    /// record it. A caller whose own call waits for earlier ones can thus see that the device is reachable.
     fn last_answer(&self) -> Option<Instant> {
         None
     }
 
-    /// Reads the current resource usage of the pods of [`list_pods`](Self::list_pods). It is called on demand only.
+    /// Returns the current resource usage of the pods that [`list_pods`](Self::list_pods) returns. It is called only on demand.
+    /// The default fails with [`Reason::Unsupported`].
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods")
             .detail("this driver cannot tell"))

@@ -1,4 +1,4 @@
-//! Chooses the driver of a device by the name in its spec.
+//! The registry of app hosting drivers, which chooses the driver of a device by the name in its specification.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::driver::AppHostingDriver;
 use super::spec::DeviceSpec;
 use crate::error::{DriverError, Reason};
 
-/// Makes the drivers of one kind of devices. It is registered under the name by which [`DeviceSpec::driver`] chooses it.
+/// A factory of drivers for one kind of device. It is registered under the name that [`DeviceSpec::driver`] contains.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::error::{DriverError, Reason};
 ///
 /// ```
 pub trait AppHostingDrivers: Send + Sync {
-    /// Returns the driver of a device. It sends nothing yet, but may read files. An invalid description is [`Reason::Refused`], with
-    /// the path of the field.
+    /// Creates the driver of a device. It sends nothing to the device yet, but may read files. An invalid `spec` is the error
+    /// [`Reason::Refused`], with the path of the invalid field.
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError>;
 }
 
-/// The drivers of the known kinds of devices, by name.
+/// The factories of the known kinds of devices, by name.
 #[derive(Clone)]
 pub struct AppHostingDriverTable {
     default: String,
@@ -38,12 +38,12 @@ pub struct AppHostingDriverTable {
 }
 
 impl AppHostingDriverTable {
-    /// Creates the table; `default` is the kind of a device that names none.
+    /// Creates the table. `default` is the kind of devices whose [`DeviceSpec::driver`] is empty.
     pub fn new(default: impl Into<String>, kinds: BTreeMap<String, Arc<dyn AppHostingDrivers>>) -> Self {
         Self { default: default.into(), kinds }
     }
 
-    /// Returns the driver of a device; an unknown kind is [`Reason::Unsupported`].
+    /// Creates the driver of a device. An unknown kind is the error [`Reason::Unsupported`].
     pub fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
         let name = if spec.driver.is_empty() { &self.default } else { &spec.driver };
         let drivers = self.kinds.get(name).ok_or_else(|| {

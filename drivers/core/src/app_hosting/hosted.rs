@@ -1,4 +1,4 @@
-//! Pods as they are on a device.
+//! The current state of pods on a device.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,32 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::owner::Owner;
 
-/// The pods of a device, by UID; in a pod, the containers in the pod's own order where the device knows it.
+/// The pods on a device, sorted by UID. The containers of a pod are in the order of its specification if the device knows that
+/// order.
 pub type HostedPods = Arc<[HostedPod]>;
 
-/// A pod on a device.
+/// The current state of a pod on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedPod {
-    /// The owner that its mark names. A name or a namespace that is too long for the device is cut; the UID is
-    /// always whole.
+    /// The owner in the ownership mark of the containers. A name or namespace that is too long for the device is truncated; the
+    /// UID is always complete.
     pub owner: Owner,
-    /// `true` if it carries the mark of this cluster. One that does not was created by an agent without such marks: it may
-    /// be adopted for a pod with its UID, and is never removed as an orphan.
+    /// `true` if all containers carry this cluster's ownership mark. A pod for which this is `false` was created by an agent that does
+    /// not mark clusters. It can be adopted for a pod with the same UID, and is never deleted as an orphan.
     pub marked: bool,
-    /// Its containers, those of which only the configuration exists too. Never empty.
+    /// The containers, including those of which only the configuration exists. Never empty.
     pub containers: Vec<HostedContainer>,
-    /// The pod's address, once one is known.
+    /// The IP address of the pod; `None` if it is not known yet.
     pub ip: Option<IpAddr>,
 }
 
-/// A container of a pod on a device.
+/// The current state of a container on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedContainer {
-    /// The name in the pod.
+    /// The name of the container in the pod.
     pub name: String,
-    /// The id on the device, with the scheme of the kind of device: `cisco://0000...`.
+    /// The id of the container on the device, with a prefix for the kind of device: `cisco://0000...`.
     pub id: String,
-    /// The state.
+    /// The state of the container.
     pub state: HostedContainerState,
 }
 
@@ -40,23 +41,23 @@ pub struct HostedContainer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostedContainerState {
-    /// It does not run yet.
+    /// The container does not run yet.
     Waiting {
-        /// The stage that it has reached.
+        /// The stage that its deployment has reached.
         stage: DeploymentStage,
         /// The message of the device, for people: `App state: DEPLOYED`.
         message: String,
     },
-    /// It runs.
+    /// The container runs.
     Running,
-    /// It ended. The devices of today do not tell how, which counts as success.
+    /// The container has ended. Supported devices do not report an exit code, so it counts as successful.
     Ended {
         /// The message of the device, for people.
         message: String,
     },
-    /// It failed, and the device will not go on with it.
+    /// The container failed, and the device does not continue its deployment.
     Failed {
-        /// The reason, one word in CamelCase.
+        /// The reason as one word in CamelCase.
         reason: String,
         /// The message, for people.
         message: String,
@@ -67,20 +68,20 @@ pub enum HostedContainerState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentStage {
-    /// It is configured; the device does not have its image yet.
+    /// The container is configured; the device does not have its image yet.
     Configured,
-    /// Its image is being fetched or unpacked.
+    /// The image is being downloaded or unpacked.
     Installing,
-    /// Its image is there.
+    /// The image is on the device.
     Installed,
-    /// Its resources are reserved: it only has to be started.
+    /// The resources are reserved, and the container only has to be started.
     Activated,
-    /// The device is in a state that this driver does not know.
+    /// The device reports a state that the driver does not know.
     Unknown,
 }
 
 impl DeploymentStage {
-    /// The reason of a waiting container, as `kubectl` shows it.
+    /// Returns the reason in the status of the waiting container, as `kubectl get pods` shows it.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Configured | Self::Installing | Self::Installed | Self::Activated => "ContainerCreating",

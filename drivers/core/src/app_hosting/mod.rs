@@ -1,4 +1,5 @@
-//! Pods as applications that a device hosts: a router, a switch, anything that runs containers and is no Kubernetes node.
+//! Pods as applications that a device hosts. A device is a router, a switch or another machine that runs containers but is not a
+//! Kubernetes node.
 
 mod device;
 mod driver;

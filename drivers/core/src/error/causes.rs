@@ -1,4 +1,5 @@
-//! The source of a [`DriverError`](super::DriverError) in JSON: the texts of its chain, the nearest cause first.
+//! The JSON form of the source of a [`DriverError`](super::DriverError): the messages of the error chain, the nearest cause
+//! first.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 type Source = Arc<dyn Error + Send + Sync>;
 
-/// A cause of which only the text is known.
+/// A cause that was read from JSON, of which only the message is known.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 struct Cause {

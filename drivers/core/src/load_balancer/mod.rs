@@ -1,4 +1,4 @@
-//! Load balancers and their driver.
+//! The load balancers of services: their driver, their state and their settings.
 
 mod driver;
 mod settings;

@@ -6,91 +6,94 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of a listener. The default leaves each to the cloud.
+/// The settings of a listener. In the default value, the cloud chooses every setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListenerSettings {
-    /// The idle timeout of clients, in milliseconds, 1 or more.
+    /// The timeout of idle client connections in milliseconds, 1 or more; `None` for the cloud's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_timeout_ms: Option<u32>,
-    /// The idle timeout of members, in milliseconds, 1 or more.
+    /// The timeout of idle connections to members in milliseconds, 1 or more; `None` for the cloud's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member_timeout_ms: Option<u32>,
-    /// The only addresses from which it takes connections, all of the family of the load balancer's own, sorted, each once
-    /// and without host bits; empty for any address.
+    /// The networks from which the listener accepts connections; empty for all addresses. All have the address family of the load
+    /// balancer's address, and no host bits are set. Sorted, without duplicates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_cidrs: Vec<IpNet>,
-    /// `true` if it was disabled from outside, which is never wanted.
+    /// `true` if the listener was disabled by another program. A spec never asks for this.
     #[serde(skip_serializing_if = "is_false")]
     pub disabled: bool,
 }
 
 impl ListenerSettings {
-    /// Returns `true` if every setting is left to the cloud.
+    /// Returns `true` if the cloud chooses every setting.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The settings of a pool. The default leaves each to the cloud.
+/// The settings of a pool. In the default value, the cloud chooses every setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolSettings {
-    /// The algorithm that chooses a member.
+    /// The algorithm that chooses a member for a connection; `None` for the cloud's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
-    /// Session persistence by the client's address, if wanted.
+    /// The session persistence by client address; `None` if it is not wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence: Option<SessionPersistence>,
-    /// The health monitor, if wanted. A disabled one counts as none.
+    /// The health monitor; `None` if it is not wanted. A disabled health monitor counts as `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor: Option<HealthMonitor>,
-    /// `true` if it was disabled from outside, which is never wanted.
+    /// `true` if the pool was disabled by another program. A spec never asks for this.
     #[serde(skip_serializing_if = "is_false")]
     pub disabled: bool,
 }
 
 impl PoolSettings {
-    /// Returns `true` if every setting is left to the cloud.
+    /// Returns `true` if the cloud chooses every setting.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The algorithm by which a pool chooses a member for a connection. The names are Octavia's: `ROUND_ROBIN`.
+/// The algorithm by which a pool chooses a member for a connection. In JSON, the names are those of the Octavia API:
+/// `ROUND_ROBIN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Algorithm {
-    /// In turn.
+    /// All members in turn.
     #[default]
     RoundRobin,
     /// The member with the fewest connections.
     LeastConnections,
-    /// By the client's address.
+    /// The same member for each client address.
     SourceIp,
-    /// By the addresses and ports of both ends.
+    /// The same member for the same addresses and ports of both ends.
     SourceIpPort,
 }
 
-/// Writes the name.
+/// Writes the name in the Octavia API.
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// All connections of a client's address go to one member: `sessionAffinity: ClientIP` of a service.
+/// Session persistence by client address: all connections from one address go to the same member. A service requests it by its
+/// `sessionAffinity` (`ClientIP`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPersistence {
-    /// The timeout in seconds without a connection, 1 or more; `None` for the cloud's default.
+    /// The time without a connection, in seconds, after which a client may get another member: 1 or more; `None` for the cloud's
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u32>,
 }
 
-/// A health check of members, by a connection of the pool's own protocol.
+/// The health checks of a pool's members. A check is a connection by the protocol of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthMonitor {
-    /// The time between two questions, in seconds, 1 or more.
+    /// The time between two checks, in seconds, 1 or more.
     pub delay_s: u32,
     /// The timeout of a check in seconds, 1 or more and less than `delay_s`.
     pub timeout_s: u32,

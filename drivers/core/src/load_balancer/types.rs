@@ -1,4 +1,4 @@
-//! The load balancer of a service: the tree of listener, pool and members.
+//! The load balancer of a service: a tree of listeners, pools and members.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,21 +16,21 @@ use crate::milliseconds;
 pub struct LoadBalancer {
     /// The id.
     pub id: LoadBalancerId,
-    /// The project.
+    /// The project to which the load balancer belongs.
     pub project: ProjectId,
     /// The name: `namespace/service`.
     pub name: String,
-    /// The address on which it listens: the service's cluster IP.
+    /// The virtual IP address: the service's cluster IP.
     pub vip: IpAddr,
-    /// The subnet in which that address lies.
+    /// The subnet of `vip`.
     pub subnet: SubnetId,
-    /// The port that holds that address.
+    /// The port that has the address `vip`.
     pub port: PortId,
-    /// The provider that implements it, if reported: `amphora`, `ovn`.
+    /// The provider that implements the load balancer, such as `amphora` or `ovn`; `None` if the cloud does not report it.
     pub provider: Option<String>,
-    /// The security groups of that port, sorted.
+    /// The security groups of `port`, sorted.
     pub security_groups: Vec<SecurityGroupId>,
-    /// `true` if it was disabled from outside, which is never wanted.
+    /// `true` if the load balancer was disabled by another program. A spec never asks for this.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disabled: bool,
     /// The provisioning status.
@@ -40,24 +40,24 @@ pub struct LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// The name of a listener and of its pool: `namespace/service:TCP:80`.
+    /// Returns the name of a listener and of its pool: `namespace/service:TCP:80`.
     pub fn listener_name(&self, at: ListenerPort) -> String {
         format!("{}:{}:{}", self.name, at.protocol, at.port)
     }
 
-    /// Returns `true` if only the port of its address exists, because its creation was interrupted. It has the id
-    /// of that port, which no load balancer has, and is completed or released like any other.
+    /// Returns `true` if only the port of the load balancer's address exists, because its creation was interrupted. The id of
+    /// such a load balancer is the id of its port. It is completed or released like any other one.
     pub fn is_port_alone(&self) -> bool {
         self.id.as_str() == self.port.as_str()
     }
 
-    /// The listener of that protocol and port.
+    /// Returns the listener on this protocol and port; `None` if there is none.
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
     }
 
-    /// The load balancer after a change that left `listener` at that protocol and port, or none. It is pending until its driver
-    /// reports otherwise.
+    /// Returns the load balancer with `listener` in place of the listener on this protocol and port; `None` removes it. The
+    /// status is [`Pending`](ProvisioningStatus::Pending) until the driver reports another one.
     #[must_use]
     pub fn with_listener(&self, at: ListenerPort, listener: Option<Listener>) -> Self {
         let mut changed = Self { status: ProvisioningStatus::Pending, ..self.clone() };
@@ -68,9 +68,9 @@ impl LoadBalancer {
         changed
     }
 
-    /// The load balancer after the whole of `change`, for drivers that make it by one request. What exists keeps its id; `new_id`
-    /// returns that of a listener, its pool or a member, given a name that is unique among them in the load balancer. `None` if
-    /// there is no pool to set the members of.
+    /// Returns the load balancer after the complete `change`, for drivers that make it by one request. Existing parts keep their
+    /// ids. `new_id` returns the id of a new listener, pool or member; its argument is a name of the part, which is unique among
+    /// the parts of its kind in the listener. Returns `None` if the change sets the members of a pool that does not exist.
     pub fn changed(&self, change: &ListenerChange, mut new_id: impl FnMut(String) -> String) -> Option<Self> {
         let (at, found) = (change.at(), self.listener(change.at()));
         let found_pool = found.and_then(|found| found.pool.as_ref());
@@ -115,11 +115,11 @@ impl LoadBalancer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProvisioningStatus {
-    /// It accepts changes.
+    /// The load balancer accepts changes.
     Active,
-    /// It is being created, changed or deleted, and accepts no change meanwhile.
+    /// The load balancer is being created, changed or deleted, and accepts no other change until this ends.
     Pending,
-    /// It failed and accepts no change any more. The load balancer must be created again.
+    /// The last change failed, and the load balancer accepts no more changes. It must be created again.
     Error,
 }
 
@@ -127,15 +127,15 @@ pub enum ProvisioningStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadBalancerProgress {
-    /// It is done, and the load balancer accepts the next one.
+    /// The change has ended, and the load balancer accepts the next one.
     Active,
-    /// Not yet.
+    /// The change has not ended yet.
     Pending {
         /// The delay before the next poll. In JSON, whole milliseconds.
         #[serde(rename = "poll_after_ms", with = "milliseconds")]
         poll_after: Duration,
     },
-    /// It failed. The load balancer accepts no change any more, and must be created again.
+    /// The change failed. The load balancer accepts no more changes and must be created again.
     Error,
 }
 
@@ -144,29 +144,30 @@ pub enum LoadBalancerProgress {
 pub struct Listener {
     /// The id.
     pub id: ListenerId,
-    /// The protocol and port on which it listens, unique in a load balancer.
+    /// The protocol and port, unique among the listeners of a load balancer.
     pub at: ListenerPort,
-    /// The settings for its clients.
+    /// The settings of the listener itself.
     #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
     pub settings: ListenerSettings,
-    /// Its pool; `None` if its creation was interrupted.
+    /// The pool; `None` if its creation was interrupted.
     pub pool: Option<Pool>,
 }
 
 /// The desired state of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSpec {
-    /// The protocol and port on which it listens.
+    /// The protocol and port.
     pub at: ListenerPort,
-    /// The settings for its clients.
+    /// The settings of the listener itself.
     #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
     pub settings: ListenerSettings,
-    /// Its pool.
+    /// The desired state of its pool.
     pub pool: PoolSpec,
 }
 
 impl ListenerSpec {
-    /// Returns `true` if `found` is this listener with these settings and a pool with these settings. Members are not compared.
+    /// Returns `true` if `found` has the protocol, port and settings of this spec, and a pool with the settings of this spec.
+    /// Members are not compared.
     pub fn is_made(&self, found: &Listener) -> bool {
         let pool = found.pool.as_ref();
         found.at == self.at
@@ -179,17 +180,17 @@ impl ListenerSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenerChange {
-    /// Replaces all members of the listener's pool, by one request.
+    /// Replaces all members of the listener's pool by one request.
     SetMembers(ListenerPort, Vec<MemberSpec>),
-    /// Releases the listener's pool with its members, then the listener. One that does not exist counts as released.
+    /// Releases the listener's pool with its members, and then the listener. A listener that does not exist counts as released.
     Release(ListenerPort),
-    /// Creates the listener and its pool with its members, or the missing ones of them, and applies the settings. The members of
-    /// an existing pool stay as they are.
+    /// Creates the missing parts of the listener, its pool and the members of a new pool, and applies the settings. The members
+    /// of an existing pool stay unchanged.
     Ensure(ListenerSpec),
 }
 
 impl ListenerChange {
-    /// The protocol and port of the listener.
+    /// Returns the protocol and port of the listener.
     pub fn at(&self) -> ListenerPort {
         match self {
             Self::SetMembers(at, _) | Self::Release(at) | Self::Ensure(ListenerSpec { at, .. }) => *at,
@@ -200,10 +201,10 @@ impl ListenerChange {
 /// The desired state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
-    /// The settings for its members.
+    /// The settings of the pool itself.
     #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
     pub settings: PoolSettings,
-    /// The members, sorted, no address and port twice.
+    /// The members, sorted, without duplicates of the address and port.
     pub members: Vec<MemberSpec>,
 }
 
@@ -240,7 +241,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A text is not a protocol of a service's port.
+/// A string is not one of the protocols `TCP`, `UDP` and `SCTP`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is none of the protocols TCP, UDP and SCTP")]
 pub struct ParseProtocolError(String);
@@ -258,12 +259,12 @@ impl FromStr for Protocol {
     }
 }
 
-/// The pool behind a listener. It bears the listener's name.
+/// The pool of a listener. It has the same name as the listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The id.
     pub id: PoolId,
-    /// The settings for its members.
+    /// The settings of the pool itself.
     #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
     pub settings: PoolSettings,
     /// The members, in any order.
@@ -275,14 +276,14 @@ pub struct Pool {
 pub struct Member {
     /// The id.
     pub id: MemberId,
-    /// Its desired state. The address and port are unique in a pool.
+    /// The properties of the member. The address and port are unique in a pool.
     pub spec: MemberSpec,
 }
 
 /// The desired state of a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberSpec {
-    /// The address.
+    /// The IP address.
     pub ip: IpAddr,
     /// The port, 1 to 65535.
     pub port: u16,
@@ -297,33 +298,33 @@ pub struct MemberSpec {
 pub struct LoadBalancerSpec {
     /// The name: `namespace/service`.
     pub name: String,
-    /// The project.
+    /// The project to which the load balancer belongs.
     pub project: ProjectId,
-    /// The subnet of its address.
+    /// The subnet of `vip`.
     pub subnet: SubnetId,
-    /// Its address: the service's cluster IP.
+    /// The virtual IP address: the service's cluster IP.
     pub vip: IpAddr,
-    /// The requested provider; `None` for any.
+    /// The requested provider, such as `amphora` or `ovn`; `None` accepts any provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The security groups, sorted. `None` if the external system manages them: the existing ones stay. An empty list removes
-    /// the existing ones.
+    /// The security groups of the load balancer's port, sorted. `None` if the cloud manages them: existing groups stay. An empty
+    /// list removes the existing groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_groups: Option<Vec<SecurityGroupId>>,
-    /// The listeners with their pools, sorted by protocol and port, none of these twice.
+    /// The listeners with their pools, sorted by protocol and port, without duplicates of these.
     pub listeners: Vec<ListenerSpec>,
-    /// A load balancer that an earlier controller created for the same service without a mark: it gets the mark of the owner. If
-    /// it does not exist any more, has a mark, or is not at this address, in this subnet and project, it is left alone and a new
-    /// one is created, since the id may come from an untrusted annotation.
+    /// The id of a load balancer that a previous controller created for the same service without an ownership mark. It gets the
+    /// mark of the owner. A new load balancer is created instead if this one does not exist, has a mark, or is not at this
+    /// address, in this subnet and project: the id may come from an annotation, which cannot be trusted.
     pub adopt: Option<LoadBalancerId>,
 }
 
-/// A spec that the cloud supports.
+/// A [`LoadBalancerSpec`] reduced to the parts that the cloud supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormalizedSpec {
-    /// The spec.
+    /// The reduced spec, with the defaults of the driver.
     pub spec: LoadBalancerSpec,
-    /// The parts of the request that are not supported: a phrase each, for people, the same for the same
-    /// spec (`SCTP:9000`, `session persistence of TCP:80`).
+    /// The unsupported parts of the original spec, each as a phrase for people (`SCTP:9000`, `session persistence of TCP:80`).
+    /// Equal specs have equal phrases.
     pub without: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The driver of the security groups of network policies, and observers of network policies.
+//! The driver that manages the security groups of network policies, and the observer of network policies.
 
 use async_trait::async_trait;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -12,12 +12,13 @@ use crate::owner::Owner;
 ///
 /// Guarantees of every implementation:
 ///
-/// * A group carries the mark of this cluster, its name and its owner from its creation, so that it is found even if the answer
-///   to the request was lost. [`create_group`](Self::create_group) does not look for an existing one: after an ambiguous error the
-///   caller lists the groups first.
-/// * Every method waits for its own requests only; each change can be repeated with the same result.
-/// * A missing resource is [`Reason::NotFound`](crate::Reason::NotFound), except in a deletion. A group of a VIF is not deleted:
-///   that is a [conflict](crate::Reason::Conflict).
+/// * A group carries an ownership mark from its creation: the id of this cluster, the name of the group and its owner. It is
+///   found by this mark even if the response to the request was lost. [`create_group`](Self::create_group) does not check for an
+///   existing group: after an [ambiguous](DriverError::ambiguous) error the caller must list the groups first.
+/// * Every method waits only for its own requests. Every change except the creation of a group can be repeated, with the same
+///   result.
+/// * A resource that does not exist is the error [`Reason::NotFound`](crate::Reason::NotFound), except in a deletion. A group
+///   that a VIF still has is not deleted: this is a [conflict](crate::Reason::Conflict).
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -57,42 +58,45 @@ use crate::owner::Owner;
 /// ```
 #[async_trait]
 pub trait NetworkPolicyDriver: Send + Sync {
-    /// Lists the groups with the mark of this cluster, with their rules.
+    /// Lists the groups that carry this cluster's ownership mark, with their rules.
     async fn groups(&self) -> Result<Vec<SecurityGroup>, DriverError>;
 
-    /// Creates a group. The cloud may give it rules of its own, which are returned, and are in force until they are removed.
+    /// Creates a group for `owner`; `None` means a group of the whole cluster. The cloud may add rules to a new group. They are
+    /// in the result, and apply until [`update_rules`](Self::update_rules) removes them.
     async fn create_group(
         &self,
         name: &GroupName,
         owner: Option<&Owner>,
     ) -> Result<SecurityGroup, DriverError>;
 
-    /// Changes the rules of a group, and returns the added ones. Rules are removed first, so that an exhausted quota leaves
-    /// nothing open. A rule that exists already counts as added. After an error a part may be done.
+    /// Changes the rules of a group, and returns the added rules. Rules are removed first, so that if the quota of rules is
+    /// exhausted, no unwanted traffic stays allowed. A rule that exists already counts as added. After an error, a part of the
+    /// change may have been made.
     async fn update_rules(
         &self,
         group: &SecurityGroupId,
         change: &RuleChange,
     ) -> Result<Vec<ExistingRule>, DriverError>;
 
-    /// Deletes a group with its rules, and the rules of other groups that name it. One that does not exist counts as deleted.
+    /// Deletes a group with its rules, and the rules of other groups that refer to it. A group that does not exist counts as
+    /// deleted.
     async fn delete_group(&self, group: &SecurityGroupId) -> Result<(), DriverError>;
 
-    /// Lists the security groups of the VIFs with the mark of this cluster, pooled ones included.
+    /// Lists the VIFs that carry this cluster's ownership mark, pooled VIFs included, with their security groups.
     async fn vif_groups(&self) -> Result<Vec<VifSecurityGroups>, DriverError>;
 
-    /// Replaces the groups of a VIF, all at the same moment.
+    /// Replaces all security groups of a VIF, in one request.
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError>;
 }
 
-/// Observes all network policies, for a driver that needs them without a call to the API server.
+/// Receives all network policies, for a driver that needs them and does not call the API server itself.
 ///
-/// The handler that uses the driver feeds it from its watch of policies, with all existing ones before the first call of the
-/// driver. A method runs within the watch and must not block.
+/// The handler that uses the driver calls these methods from its watch of network policies. All existing policies are recorded
+/// before the first call of the driver. The methods run within the watch and must not block.
 pub trait NetworkPolicyObserver: Send + Sync {
-    /// Records a policy that exists, in its current state.
+    /// Records the current state of a policy: when it was created, when it changed, and at the start.
     fn present(&self, policy: &NetworkPolicy);
 
-    /// Records that the policy with that UID is gone.
+    /// Records that the policy with this UID was deleted.
     fn gone(&self, uid: &Uid);
 }

@@ -1,4 +1,4 @@
-//! Security groups of network policies, their driver and observer.
+//! The security groups of network policies, with their driver and an observer.
 
 mod driver;
 mod security_group;

@@ -1,4 +1,4 @@
-//! Security groups: allow-lists that guard VIFs.
+//! Security groups: lists of the traffic that is allowed from and to VIFs.
 
 use ipnet::IpNet;
 
@@ -6,42 +6,44 @@ use crate::id::{GroupName, SecurityGroupId, SecurityRuleId, VifId};
 use crate::load_balancer::Protocol;
 use crate::owner::Owner;
 
-/// A security group of this cluster, as it is in the cloud.
+/// A security group that carries this cluster's ownership mark, in its current state in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecurityGroup {
     /// The id.
     pub id: SecurityGroupId,
-    /// Its purpose within this cluster, a part of its mark.
+    /// The purpose of the group within this cluster. It is a part of the ownership mark.
     pub name: GroupName,
-    /// The object for which it was made first; none for what is made for the whole cluster.
+    /// The object for which the group was first created; `None` for a group of the whole cluster.
     pub owner: Option<Owner>,
     /// Its rules.
     pub rules: Vec<ExistingRule>,
 }
 
-/// A rule that exists.
+/// A rule of a security group, as it exists in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExistingRule {
     /// The id.
     pub id: SecurityRuleId,
-    /// The traffic that it allows; `None` for a form that this program does not create.
+    /// The traffic that the rule allows; `None` for a rule that [`SecurityRule`] cannot express. This program never creates such
+    /// a rule.
     pub rule: Option<SecurityRule<SecurityGroupId>>,
 }
 
-/// One thing that a group allows. Answers to what is allowed are always allowed.
+/// A kind of traffic that a group allows. Response packets of allowed connections are always allowed. `G` is the type that refers
+/// to other groups: [`SecurityGroupId`] for groups that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecurityRule<G> {
-    /// The direction.
+    /// The direction, seen from the VIF.
     pub direction: Direction,
     /// The IP version.
     pub family: IpFamily,
-    /// The ports; `None` for all traffic of any protocol.
+    /// The protocol and ports; `None` for all traffic of any protocol.
     pub ports: Option<ProtocolPorts>,
-    /// From or to whom.
+    /// The source of ingress traffic, or the destination of egress traffic.
     pub remote: Remote<G>,
 }
 
-/// As seen from the VIF.
+/// The direction of traffic, as seen from the VIF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// To the VIF.
@@ -60,7 +62,7 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// Both.
+    /// IPv4 and IPv6.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     /// Returns the IP version of a network.
@@ -77,23 +79,24 @@ impl IpFamily {
 pub struct ProtocolPorts {
     /// The protocol.
     pub protocol: Protocol,
-    /// The first and the last port; none for all of them.
+    /// The first and the last port of the range; `None` for all ports.
     pub range: Option<(u16, u16)>,
 }
 
-/// The other end.
+/// The other end of a connection: the source of ingress traffic, or the destination of egress traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Remote<G> {
-    /// Anybody.
+    /// Any address of the rule's IP version.
     Any,
-    /// The addresses of this network, which is not the network of all addresses.
+    /// The addresses of this network. The network of all addresses (`/0`) is [`Any`](Self::Any) instead.
     Net(IpNet),
-    /// The VIFs that this group guards.
+    /// The VIFs that have this security group.
     Group(G),
 }
 
 impl<G> SecurityRule<G> {
-    /// The same rule about another name of the same group; none when `name` does not know it.
+    /// Converts the rule to another type that refers to groups, by `name`. Returns `None` if the rule refers to a group for which
+    /// `name` returns `None`.
     pub fn naming<H>(&self, name: impl FnOnce(&G) -> Option<H>) -> Option<SecurityRule<H>> {
         let remote = match &self.remote {
             Remote::Any => Remote::Any,
@@ -107,14 +110,15 @@ impl<G> SecurityRule<G> {
 /// A change of the rules of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleChange {
-    /// The rules that go.
+    /// The rules to remove.
     pub remove: Vec<SecurityRuleId>,
-    /// The rules that come.
+    /// The rules to add.
     pub add: Vec<SecurityRule<SecurityGroupId>>,
 }
 
 impl RuleChange {
-    /// Computes the change from the existing rules to the desired ones.
+    /// Computes the change from the existing rules to the wanted rules. It removes duplicates, and existing rules that
+    /// [`SecurityRule`] cannot express.
     pub fn between(held: &[ExistingRule], wanted: &[SecurityRule<SecurityGroupId>]) -> Self {
         let mut missing: std::collections::BTreeSet<_> = wanted.iter().collect();
         // Of two that say the same, one stays.
@@ -134,7 +138,7 @@ impl RuleChange {
 pub struct VifSecurityGroups {
     /// The VIF.
     pub vif: VifId,
-    /// Its groups, sorted.
+    /// The ids of its security groups, sorted.
     pub groups: Vec<SecurityGroupId>,
 }
 

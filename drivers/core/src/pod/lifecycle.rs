@@ -1,23 +1,23 @@
-//! The lifecycle of a pod, as far as its network is concerned.
+//! The lifecycle of a pod, as far as it determines the need for a network.
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// The lifecycle of a pod, as far as its network is concerned.
+/// A state in the lifecycle of a pod, as far as it determines the need for a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodLifecycle {
-    /// It lives in its node's own network.
+    /// The pod uses the network of its node (`hostNetwork`), whatever its phase.
     HostNetwork,
-    /// It has no node yet.
+    /// The pod is not scheduled to a node yet.
     Unscheduled,
-    /// It has a node and needs a VIF in order to start.
+    /// The pod has a node and needs a VIF before its containers can start.
     Starting,
-    /// It started: it has its network, from us or from another component.
+    /// The pod has started. It has a network, either from this controller or from another component.
     Started,
-    /// Its deletion was requested; its containers may still run.
+    /// The deletion of the pod was requested; its containers may still run.
     Terminating,
-    /// None of its containers runs any more, or will.
+    /// All containers of the pod have ended, and none will be started again.
     Finished {
-        /// `true` if its deletion was requested.
+        /// `true` if the deletion of the pod was requested.
         deleting: bool,
     },
 }
@@ -45,7 +45,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Returns `true` if the pod has, or will have, a network of its own that is in use.
+    /// Returns `true` if the pod has, or will have, a network of its own, and its containers have not ended.
     pub fn has_network(self) -> bool {
         !matches!(self, Self::HostNetwork | Self::Finished { .. })
     }

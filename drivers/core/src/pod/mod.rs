@@ -1,4 +1,4 @@
-//! Drivers of pods: project, subnets, security groups and VIF.
+//! Drivers of pods: they choose the project, the subnets and the security groups, and manage the VIFs.
 
 mod lifecycle;
 mod placement;

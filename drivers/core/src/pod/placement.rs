@@ -1,4 +1,4 @@
-//! The project, the subnets and the security groups of a pod.
+//! Drivers that choose the project, the subnets and the security groups of a pod.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::namespace::NamespaceObserver;
 use crate::network::Subnet;
 use crate::network_policy::NetworkPolicyObserver;
 
-/// Chooses the project of a pod.
+/// Chooses the cloud project of a pod.
 ///
-/// A pod gets the same result for as long as it lives. It changes nothing: a dry run calls it too.
+/// The result for a pod never changes while the pod exists. The call changes nothing in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -36,17 +36,17 @@ pub trait PodProjectDriver: Send + Sync {
     /// Returns the project of `pod`.
     async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError>;
 
-    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
+    /// driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
 }
 
-/// Says in which subnets a pod gets its addresses.
+/// Chooses the subnets in which a pod gets its addresses.
 ///
-/// All subnets of one answer belong to one network; the pod gets one address in each. An empty answer is an error of the
-/// configuration, and the handler says so.
-/// It changes nothing: a dry run calls it too.
+/// All returned subnets belong to one network, and the pod gets one address in each. An empty result is a configuration error,
+/// which the handler reports. The call changes nothing in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -65,22 +65,24 @@ pub trait PodProjectDriver: Send + Sync {
 /// ```
 #[async_trait]
 pub trait PodSubnetsDriver: Send + Sync {
-    /// The subnets of `pod`, which belongs to `project`.
+    /// Returns the subnets of `pod`, which belongs to `project`.
     async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError>;
 
-    /// The subnet of that id: a further network of a pod names one.
+    /// Returns the subnet with this id, for an additional network of a pod. The default implementation fails with
+    /// [`Reason::Unsupported`].
     async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "find a subnet by its id").detail(format!("subnet {id}")))
     }
 
-    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
+    /// driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
 }
 
-/// Returns the security groups of a pod for the creation of its VIF. An empty answer means the default of the external system.
-/// It changes nothing: a dry run calls it too.
+/// Chooses the security groups of a new VIF of a pod. An empty result means the default security groups of the external system.
+/// The call changes nothing in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -99,19 +101,21 @@ pub trait PodSubnetsDriver: Send + Sync {
 /// ```
 #[async_trait]
 pub trait PodSecurityGroupsDriver: Send + Sync {
-    /// The security groups of `pod`, which belongs to `project`.
+    /// Returns the security groups of `pod`, which belongs to `project`, in any order.
     async fn security_groups(
         &self,
         pod: &Pod,
         project: &ProjectId,
     ) -> Result<Vec<SecurityGroupId>, DriverError>;
 
-    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
+    /// driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
 
-    /// The observer that must receive all network policies before the first call of this driver; `None` by default.
+    /// Returns the observer that must receive all network policies before the first call of this driver; `None`, the default, if
+    /// the driver needs none.
     fn policies(&self) -> Option<Arc<dyn NetworkPolicyObserver>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Creates, activates, lists and releases the VIFs of pods.
+//! The driver of the VIFs of pods.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::network::Subnet;
 use crate::owner::{Owned, Owner};
 use crate::vif::Vif;
 
-/// A request for a VIF.
+/// A request for a VIF of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VifRequest {
-    /// The pod that gets it.
+    /// The pod that gets the VIF.
     pub owner: Owner,
     /// The name of the node on which the pod runs.
     pub node_name: String,
-    /// The address of that node, if the pod's status contains it already.
+    /// The IP address of that node (`status.hostIP` of the pod); `None` if the status does not contain it yet.
     pub host_ip: Option<IpAddr>,
-    /// The project.
+    /// The project to which the VIF belongs.
     pub project: ProjectId,
-    /// The subnets, all of one network: one address in each. Never empty.
+    /// The subnets, all of one network. The VIF gets one address in each. Never empty.
     pub subnets: Vec<Subnet>,
-    /// The security groups.
+    /// The security groups of the VIF; empty for the default ones of the external system.
     pub security_groups: Vec<SecurityGroupId>,
 }
 
-/// The activation state of a VIF.
+/// The activation state of a VIF, as [`PodVifDriver::activate_vif`] reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(
@@ -38,9 +38,9 @@ pub struct VifRequest {
     reason = "the value is used at once, and a box would burden every driver"
 )]
 pub enum Activation {
-    /// The VIF is active.
+    /// The VIF is active; its current state.
     Active(Vif),
-    /// Not yet.
+    /// The VIF is not active yet.
     NotYet {
         /// The delay before the next poll. In JSON, whole milliseconds.
         #[serde(rename = "poll_after_ms", with = "milliseconds")]
@@ -52,11 +52,12 @@ pub enum Activation {
 ///
 /// Guarantees of every implementation:
 ///
-/// * Every method waits for its own requests only. Slow activation is reported by [`Activation::NotYet`].
-/// * A VIF carries the mark of this cluster and of its owner from its creation, so that [`vifs`](Self::vifs) finds it even if
-///   the answer to the request was lost.
-/// * An error after which a VIF may exist is [ambiguous](DriverError::ambiguous); after any other error of
-///   [`request_vif`](Self::request_vif) none exists.
+/// * Every method waits only for its own requests. While a VIF is not active yet, [`activate_vif`](Self::activate_vif) returns
+///   [`Activation::NotYet`] at once.
+/// * A VIF carries an ownership mark from its creation: the id of this cluster, and the owner. [`vifs`](Self::vifs) finds it by
+///   this mark even if the response to the request was lost.
+/// * If a VIF may exist after an error of [`request_vif`](Self::request_vif), the error is [ambiguous](DriverError::ambiguous).
+///   After any other error, no VIF was created.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,7 +75,7 @@ pub enum Activation {
 ///     async fn release_vif(&self, _: &Owner, _: &Vif) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
-///     async fn activate_vif(&self, _: &Vif) -> Result<Activation, DriverError> {
+///     async fn activate_vif(&self, _: &Owner, _: &Vif) -> Result<Activation, DriverError> {
 ///         Ok(Activation::NotYet { poll_after: Duration::from_secs(1) })
 ///     }
 ///     async fn vifs(&self, _: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
@@ -84,21 +85,30 @@ pub enum Activation {
 /// ```
 #[async_trait]
 pub trait PodVifDriver: Send + Sync {
-    /// Creates a VIF with the mark of this cluster and of `request.owner`. It may be inactive at first.
+    /// Creates a VIF for `request.owner`, with its ownership mark. The VIF may be inactive at first.
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError>;
 
-    /// Releases a VIF of `owner`. One that does not exist counts as released; one that is marked for another owner or another
-    /// cluster is left alone, and so is a pooled one, which is marked for no owner.
+    /// Releases a VIF of `owner`. A VIF that does not exist counts as released. A VIF with the ownership mark of another owner or another
+    /// cluster is not changed, nor is a pooled VIF, whose mark names no owner.
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
 
-    /// Reports, without waiting, whether `vif` is active. If so, the returned VIF is recorded in the annotation.
-    /// [`Reason::NotFound`](crate::Reason::NotFound) means that the VIF does not exist any more: its owner needs another one.
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError>;
+    /// Reports whether `vif` of `owner` is active, without waiting until it is. The handler records the returned active VIF in the
+    /// annotation of the pod. [`Reason::NotFound`](crate::Reason::NotFound) means that the VIF does not exist any more, and the
+    /// pod needs another one. A VIF that neither bears the ownership mark of `owner` nor belongs to a pool of this cluster is not
+    /// changed, and is [`Reason::Refused`](crate::Reason::Refused): `vif` comes from an annotation, which others may write.
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError>;
 
-    /// Lists the VIFs with the mark of this cluster, or those of `owner` only.
+    /// Lists the VIFs that carry this cluster's ownership mark; with an `owner`, only those that are marked for it.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError>;
 
-    /// Notifies the driver that a pod returned `vif` to a pool, so that it forgets the activation of the VIF. It must not block.
+    /// Lists the VIFs without an ownership mark that a previous controller created, of each pod that they name by its UID. The
+    /// namespace and the name of the owner may be empty. The default returns none.
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        Ok(Vec::new())
+    }
+
+    /// Notifies the driver that a pod returned `vif` to a pool, so that the driver discards its cached activation state. It must
+    /// not block. The default does nothing.
     fn vif_returned(&self, vif: &VifId) {
         let _ = vif;
     }

@@ -1,28 +1,34 @@
-//! The recent demand.
+//! Measures the recent demand for items.
 
 use std::time::Duration;
 
-/// Counts the requests of about the last `window`, in constant space.
+/// Counts the requests of about the last `window` in constant space: exactly in the current window, and as a share of the
+/// previous one.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     window: Duration,
+    /// The start of the current window.
     began: Duration,
+    /// The number of requests in the current window.
     current: usize,
+    /// The number of requests in the previous window.
     previous: usize,
 }
 
 impl Demand {
+    /// Creates a counter for windows of this length, at least 1 s.
     pub(super) fn new(window: Duration) -> Self {
         Self { window: window.max(Duration::from_secs(1)), began: Duration::ZERO, current: 0, previous: 0 }
     }
 
-    /// Adds a request.
+    /// Counts a request.
     pub(super) fn add(&mut self, now: Duration) {
         self.advance(now);
         self.current += 1;
     }
 
-    /// Returns the recent demand: that of this window, and the overlapping share of the previous one.
+    /// Returns the number of recent requests: those of the current window, and the share of the previous window that the last
+    /// `window` covers.
     pub(super) fn lately(&self, now: Duration) -> usize {
         let mut at = self.clone();
         at.advance(now);
@@ -32,7 +38,7 @@ impl Demand {
         at.current + usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Begins the window that contains `now`.
+    /// Starts the window that contains `now`, if the current one has ended.
     fn advance(&mut self, now: Duration) {
         let gone = now.saturating_sub(self.began);
         if gone >= self.window {

@@ -1,36 +1,38 @@
-//! Results of attempts to grow or shrink a pool.
+//! The results of attempts to create and to delete groups.
 
 use std::time::Duration;
 
-/// The reason why a refill did not create all groups.
+/// The reason why an attempt did not create all requested groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A quota or a subnet is exhausted. That may change at any time.
+    /// A quota or a subnet is exhausted. Resources may become available at any time.
     Exhausted,
-    /// The back end accepts no request for this time.
+    /// The external system accepts no more requests for this duration.
     Throttled(Duration),
-    /// The required configuration is not available: a part of it does not exist, or may not be used. Others may.
+    /// The required configuration cannot be used: a part of it does not exist or is not permitted. Other configurations may work.
     Refused,
-    /// The back end failed.
+    /// The external system failed.
     Failed,
 }
 
-/// The result of an attempt to grow. Fewer groups than requested, and a fault beside some groups, are normal.
+/// The result of an attempt to create groups. Fewer groups than requested are normal, with or without a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grown<G> {
     /// The groups that were created.
     pub got: Vec<G>,
-    /// The number of groups that the same attempt is still creating; 0 at its end.
+    /// The number of groups that the same attempt is still creating; 0 if the attempt has ended.
     pub rest: usize,
-    /// The reason why fewer groups were created than requested; `None` if all were.
+    /// The reason why fewer groups were created than requested; `None` if there was no fault.
     pub fault: Option<Fault>,
 }
 
-/// Back-off after failures: none after a success, else 1 s, doubled each time, up to 30 s; a longer hint is obeyed. It does not
-/// depend on the number of waiting owners.
+/// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30 s. A longer delay
+/// from [`Fault::Throttled`] is used instead. A success ends the back-off. It does not depend on the number of waiting owners.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pressure {
+    /// The number of consecutive failures.
     failures: u32,
+    /// The time before which no attempt is made.
     until: Duration,
 }
 
@@ -38,7 +40,7 @@ const INITIAL: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
 impl Pressure {
-    /// Records the outcome of an attempt.
+    /// Records the outcome of an attempt; `None` is a success.
     pub(crate) fn record(&mut self, fault: Option<Fault>, now: Duration) {
         let Some(fault) = fault else {
             *self = Self::default();
@@ -51,7 +53,7 @@ impl Pressure {
         self.until = now.saturating_add(wait);
     }
 
-    /// The remaining delay before the next attempt.
+    /// Returns the remaining delay before the next attempt; `None` if it may be made now.
     pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
         self.until.checked_sub(now).filter(|remaining| !remaining.is_zero())
     }

@@ -1,8 +1,9 @@
-//! Keeps resources ready before they are requested: ports, addresses, anything that takes long to create.
+//! A warm pool: it keeps resources ready before they are requested, such as ports, addresses, or anything that takes long to
+//! create.
 //!
-//! A [`WarmPool`] is a state machine without I/O and without a clock: its methods take the time and the results of calls, hand
-//! out items and return the next [`Action`]. Its caller executes the actions, and locks it only for as long as a decision
-//! takes. A [`Kind`] says what it contains, a [`Policy`] how large it is.
+//! A [`WarmPool`] is a state machine without I/O and without a clock. Its methods receive the current time and the results of
+//! calls, hand out items, and return the next [`Action`]. The caller executes the actions, and needs to lock the pool only for
+//! the short time of a decision. A [`Kind`] defines the contents of a pool, a [`Policy`] its size.
 //!
 //! ```
 //! use std::sync::Arc;

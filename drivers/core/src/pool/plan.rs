@@ -1,4 +1,4 @@
-//! Actions of a pool, and their results.
+//! The actions that a pool requests, and their results.
 
 use std::time::Duration;
 
@@ -7,29 +7,30 @@ use super::kind::Kind;
 use super::policy::{Counts, Plan};
 use super::warm_pool::{Group, Growing, WarmPool};
 
-/// An action that a pool requests. At most one of each kind is in progress at a time.
+/// An action that a pool requests. At any time, at most one action of each kind is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<G, W> {
-    /// Create groups with a configuration; [`WarmPool::grown`] takes the result.
+    /// Create groups with a configuration. The caller reports the result to [`WarmPool::grown`].
     Grow {
-        /// The id that the result refers to.
+        /// The id of the action, for its result.
         op: u64,
-        /// The number of groups.
+        /// The number of groups to create.
         count: usize,
         /// The required configuration.
         want: W,
     },
-    /// Delete these groups; [`WarmPool::shrunk`] takes the result.
+    /// Delete groups. The caller reports the result to [`WarmPool::shrunk`].
     Shrink {
-        /// The id that the result refers to.
+        /// The id of the action, for its result.
         op: u64,
-        /// The groups.
+        /// The groups to delete.
         groups: Vec<G>,
     },
 }
 
 impl<K: Kind> WarmPool<K> {
-    /// Returns the next action; `None` if there is none, or it is in progress.
+    /// Returns the next action, which the caller must start; `None` if there is nothing to do, or if an action of the required
+    /// kind is in progress.
     pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
         self.tick(now);
         let planned =
@@ -58,10 +59,10 @@ impl<K: Kind> WarmPool<K> {
         Some(Action::Shrink { op: self.epoch, groups: self.to_delete.iter().cloned().collect() })
     }
 
-    /// Takes the result of an attempt to grow, or a part of it. A late or repeated result changes nothing and returns `false`: its
-    /// groups are found by the next [`resync`](Self::resync). After a [refusal](Fault::Refused) the owners that wait for that
-    /// configuration must be [dismissed](Self::dismiss), otherwise it is requested again at once; nothing is created ahead of
-    /// demand until the next request.
+    /// Records the result of [`Action::Grow`] with the id `op`, or a part of it. A late or repeated result changes nothing and
+    /// returns `false`: the next [`resync`](Self::resync) finds its groups. After [`Fault::Refused`], the caller must
+    /// [dismiss](Self::dismiss) the owners that wait for this configuration, otherwise it is requested again at once. No groups
+    /// are then created ahead of demand until the next request.
     pub fn grown(&mut self, op: u64, result: Grown<K::Group>, now: Duration) -> bool {
         let Some(Growing { count, want, .. }) = self.growing.take_if(|growing| growing.op == op) else {
             return false;
@@ -87,7 +88,8 @@ impl<K: Kind> WarmPool<K> {
         true
     }
 
-    /// Inserts a group, none of whose items is free yet, and returns its items.
+    /// Adds a group to the pool and returns its items. None of them can be handed out yet: the caller must free them or start
+    /// their cool-down. `ready` is `true` if the items can be used as soon as they are handed out.
     pub(super) fn insert(&mut self, name: &K::Group, config: &K::Want, ready: bool) -> Vec<K::Item> {
         let (items, config) = (K::items(name), Some(config.clone()));
         let group = Group { config, ready, epoch: self.epoch, size: items.len(), free: 0 };
@@ -95,8 +97,8 @@ impl<K: Kind> WarmPool<K> {
         items
     }
 
-    /// Takes the result of an attempt to shrink: the groups that still exist, or may. A late or repeated result changes nothing
-    /// and returns `false`.
+    /// Records the result of [`Action::Shrink`] with the id `op`: `left` are the groups that still exist, or may. A late or
+    /// repeated result changes nothing and returns `false`.
     pub fn shrunk(&mut self, op: u64, left: &[K::Group], now: Duration) -> bool {
         let Some((_, groups)) = self.shrinking.take_if(|(shrinking, _)| *shrinking == op) else {
             return false;
@@ -110,23 +112,23 @@ impl<K: Kind> WarmPool<K> {
         true
     }
 
-    /// Creates no group before `until`, since a resource that other pools need too is exhausted.
+    /// Prevents the creation of groups before the time `until`, because a resource that other pools need too is exhausted.
     pub fn block(&mut self, until: Duration) {
         self.blocked_until = until;
     }
 
-    /// Ends the back-off of creation: the exhausted resource is available again.
+    /// Ends the back-off and the block of creation, because the exhausted resource is available again.
     pub fn relieve(&mut self) {
         (self.growth, self.blocked_until) = (Pressure::default(), Duration::ZERO);
     }
 
-    /// Returns the remaining delay before more groups may be created.
+    /// Returns the remaining delay before more groups may be created; `None` if they may be created now.
     pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
         let blocked = self.blocked_until.checked_sub(now).filter(|blocked| !blocked.is_zero());
         self.growth.remaining(now).max(blocked)
     }
 
-    /// Returns the counts of the pool.
+    /// Returns the current counts of the pool.
     pub fn counts(&self, now: Duration) -> Counts {
         let on_demand = now < self.on_demand_until || !self.requested;
         Counts {
@@ -144,19 +146,20 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Returns `true` if the pool is empty and has nothing to do: it is draining, or no item was requested since the last final
-    /// refusal.
+    /// Returns `true` if the pool can be dropped: it has no groups and creates none, no owner waits, and either it is draining or
+    /// no item was requested since the last final refusal.
     pub fn is_done(&self) -> bool {
         let idle = self.groups.is_empty() && self.growing.is_none() && self.waiting.is_empty();
         idle && (self.draining || !self.requested)
     }
 
-    /// Hands out no more items, and deletes free ones, and used ones after their return and cool-down.
+    /// Stops handing out items and empties the pool: free items are deleted at once, used ones after they are returned and have
+    /// cooled down.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Ends [`drain`](Self::drain).
+    /// Ends [`drain`](Self::drain): items are handed out again.
     pub fn resume(&mut self) {
         self.draining = false;
     }
@@ -166,7 +169,7 @@ impl<K: Kind> WarmPool<K> {
         self.draining
     }
 
-    /// Returns the time of the next work that is due.
+    /// Returns the time at which [`plan`](Self::plan) must be called next; `None` if there is none.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let cooled = self.cooling.front().map(|(_, until)| *until);
         let deletes = !self.to_delete.is_empty() && self.shrinking.is_none();
@@ -176,12 +179,12 @@ impl<K: Kind> WarmPool<K> {
         [cooled, decline, growth, on_demand].into_iter().flatten().min()
     }
 
-    /// Returns the number of items that may be handed out.
+    /// Returns the number of items that can be handed out.
     pub(super) fn free(&self) -> usize {
         if self.draining { 0 } else { self.warm.len() }
     }
 
-    /// Returns `true` if the policy would grow the pool now.
+    /// Returns `true` if groups would be created now.
     pub(super) fn may_grow(&self, now: Duration) -> bool {
         !self.draining
             && self.pressed(now).is_none()

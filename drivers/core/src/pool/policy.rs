@@ -1,34 +1,34 @@
-//! The size policy of a pool.
+//! The policy that decides the size of a pool.
 
-/// Counts of a pool, of items unless they are called groups.
+/// The counts of a pool: of items, except for the fields that count groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Items that owners hold.
+    /// The number of items that owners hold.
     pub used: usize,
-    /// Items that are free.
+    /// The number of free items that can be handed out.
     pub warm: usize,
-    /// Items that were returned and cool down.
+    /// The number of items that were returned and are still in their cool-down.
     pub cooling: usize,
-    /// Owners that wait for an item.
+    /// The number of owners that wait for an item.
     pub waiting: usize,
-    /// Items that were requested within about the last cool-down.
+    /// The number of requests within about the last cool-down; 0 if `on_demand`.
     pub lately: usize,
-    /// `true` if items are created for waiting requests only: no item was requested yet, or none since a final refusal,
-    /// or what was found at the start cools down.
+    /// `true` if items are created for waiting owners only: no item was requested yet, or none since a final refusal, or the
+    /// groups that were found at the start are still in their cool-down.
     pub on_demand: bool,
-    /// Items of one group.
+    /// The number of items in one group.
     pub group_size: usize,
-    /// Groups that exist.
+    /// The number of groups that exist.
     pub groups: usize,
-    /// Groups of which all items are free.
+    /// The number of groups whose items are all free.
     pub wholly_free: usize,
-    /// Groups that are being created.
+    /// The number of groups that are being created.
     pub growing: usize,
-    /// Groups that are being deleted, or will be.
+    /// The number of groups that are being deleted, or will be.
     pub shrinking: usize,
 }
 
-/// The resize that a policy decides, in whole groups.
+/// The change of a pool's size that a policy decides, in whole groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Change nothing.
@@ -39,23 +39,25 @@ pub enum Plan {
     Shrink(usize),
 }
 
-/// Decides the size of a pool: a pure function of its counts.
+/// Decides the size of a pool. A decision depends only on the counts of the pool.
 pub trait Policy: Send + Sync {
-    /// Decides the resize of a pool with these counts.
+    /// Decides the next change of a pool with these counts.
     fn plan(&self, counts: &Counts) -> Plan;
 }
 
-/// Kuryr's values: at least `min` free items, at most `max`, `batch` at a time.
+/// The policy of Kuryr's VIF pools, with its three options: at least `min` free items, at most `max`, and at least `batch` in one
+/// request (`ports_pool_min`, `ports_pool_max`, `ports_pool_batch`).
 ///
-/// It runs ahead of demand: half of the number of recent requests is kept free too, so that a burst finds more than `min` in
-/// its second half, and a single pod no more than that.
+/// In addition, it keeps half of the number of recent requests free. So a burst of requests finds more than `min` free items in
+/// its second half, while a single request does not increase the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinMaxBatch {
     /// The minimum number of free items.
     pub min: usize,
-    /// The maximum number of free items, 0 for no limit. Not less than `min`.
+    /// The maximum number of free items, 0 for no limit. Not less than `min`. No items are created while those that are free or in
+    /// their cool-down are as many as this, and one more for each waiting owner.
     pub max: usize,
-    /// The minimum number of VIFs that are created at a time.
+    /// The minimum number of items that are created by one request, as far as `max` allows.
     pub batch: usize,
     /// The maximum number of groups; `None` for no limit.
     pub cap_groups: Option<usize>,
@@ -63,20 +65,21 @@ pub struct MinMaxBatch {
 
 impl Policy for MinMaxBatch {
     fn plan(&self, counts: &Counts) -> Plan {
-        let Counts { warm, waiting, lately, group_size, groups, growing, wholly_free, .. } = *counts;
+        let Counts { warm, cooling, waiting, lately, group_size, groups, growing, wholly_free, .. } = *counts;
         let size = group_size.max(1);
         let most = if self.max == 0 { usize::MAX } else { self.max };
         let target = if counts.on_demand { 0 } else { self.min.max(lately / 2).min(most) };
         let have = warm + growing * size;
         if have < target + waiting {
             let missing = target + waiting - have;
-            let room = most.saturating_add(waiting) - have;
+            // Items in their cool-down count: a program that restarts again and again would otherwise create new ones each time.
+            let room = most.saturating_add(waiting).saturating_sub(have + cooling);
             let cap = self.cap_groups.map_or(usize::MAX, |cap| cap.saturating_sub(groups + growing));
             let batch = if counts.on_demand { 0 } else { self.batch.min(room) };
             // A waiting owner does not wait for a large refill.
             let first = waiting.saturating_add(self.batch);
             let many = waiting > 0 && missing > first.saturating_mul(2);
-            let wanted = if many { first } else { missing.max(batch) }.div_ceil(size).min(cap);
+            let wanted = if many { first } else { missing.max(batch) }.min(room).div_ceil(size).min(cap);
             return if wanted == 0 { Plan::Hold } else { Plan::Grow(wanted) };
         }
         let surplus = (warm.saturating_sub(most.saturating_add(waiting)) / size).min(wholly_free);
@@ -129,6 +132,17 @@ mod tests {
         assert_eq!(bounded.plan(&counts(4, 0, 0)), Plan::Grow(4));
         assert_eq!(bounded.plan(&counts(0, 30, 30)), Plan::Grow(38));
         assert_eq!(KURYR.plan(&counts(1000, 0, 0)), Plan::Hold, "0 is no bound");
+    }
+
+    #[test]
+    fn items_in_their_cool_down_count_towards_the_maximum() {
+        let bounded = MinMaxBatch { max: 20, ..KURYR };
+        let found = |cooling, waiting| bounded.plan(&Counts { cooling, ..counts(0, waiting, 0) });
+        assert_eq!(found(19, 0), Plan::Grow(1));
+        assert_eq!(found(20, 0), Plan::Hold);
+        assert_eq!(found(100, 100), Plan::Grow(20));
+        assert_eq!(found(479, 100), Plan::Hold, "they are free when their cool-down ends");
+        assert_eq!(KURYR.plan(&Counts { cooling: 479, ..counts(0, 1, 1) }), Plan::Grow(10), "0 is no bound");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reconciles the pool with the groups that exist, at the start and periodically.
+//! Compares the pool with the groups that exist, at the start and periodically.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,46 +6,49 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::warm_pool::WarmPool;
 
-/// A group, as a list call to the external system returns it.
+/// The properties of a group that exists in the external system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing<W> {
     /// The configuration.
     pub config: W,
-    /// `true` if its items are ready for use at once.
+    /// `true` if the items of the group are ready for use at once.
     pub ready: bool,
 }
 
-/// The differences between the existing groups and those of the pool.
+/// The differences between the groups that exist and those of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift<G, I, O> {
-    /// Groups that the pool did not have. They are inserted, and cool down first.
+    /// Groups that exist but were unknown to the pool. They were added; their items can be handed out after the cool-down.
     pub found: Vec<G>,
-    /// Groups that do not exist any more, and are removed.
+    /// Groups of the pool that do not exist any more. They were removed.
     pub lost: Vec<G>,
-    /// Items of removed groups that are in use, with their owners.
+    /// Items of `lost` groups that were in use, with their owners.
     pub lost_in_use: Vec<(I, O)>,
 }
 
-/// The point in the pool's history at which a listing began.
+/// The state of a pool at the beginning of a listing: the groups that changed after it are not compared with the listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
+    /// The number of the last change of the groups.
     number: u64,
+    /// `true` if no groups were being created or deleted.
     quiet: bool,
 }
 
-/// The result of adopting an item.
+/// The result of [`WarmPool::adopt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted<O> {
-    /// The owner owns it.
+    /// The owner holds the item.
     Held,
-    /// The owner owns it, and so does this other one, by a fault. It is handed out only after both have returned it.
+    /// The owner holds the item, and so does this other owner, which is a fault. The item is not handed out again before both
+    /// have returned it.
     Shared(O),
-    /// There is no such item.
+    /// The pool has no such item.
     Unknown,
 }
 
 impl<K: Kind> WarmPool<K> {
-    /// Records that `owner` owns `item`, as something outside the pool shows.
+    /// Records that `owner` holds `item`, according to a source outside the pool.
     pub fn adopt(&mut self, owner: &K::Owner, item: &K::Item) -> Adopted<K::Owner> {
         if !self.is_used(item) && !self.withdraw(item) {
             return Adopted::Unknown;
@@ -57,14 +60,14 @@ impl<K: Kind> WarmPool<K> {
         other.map_or(Adopted::Held, Adopted::Shared)
     }
 
-    /// Marks the begin of a listing.
+    /// Returns the current state, for a listing that begins now.
     pub fn epoch(&self) -> Epoch {
         Epoch { number: self.epoch, quiet: self.growing.is_none() && self.shrinking.is_none() }
     }
 
-    /// Takes a listing of the groups that existed at some moment between `since` and now. Groups that changed meanwhile are left
-    /// to the next listing. New ones cool down first, since the time of their last use is unknown; after the first listing
-    /// nothing is created ahead of demand until then.
+    /// Compares the pool with `existing`, a listing of the groups that existed at some moment between `since` and now. Groups
+    /// that changed meanwhile are left to the next listing. Items of unknown groups are in their cool-down first, since the time
+    /// of their last use is not known. After the first listing, no groups are created ahead of demand until this cool-down ends.
     pub fn resync(
         &mut self,
         since: Epoch,
@@ -98,7 +101,7 @@ impl<K: Kind> WarmPool<K> {
         drift
     }
 
-    /// Lets a group be deleted and hands out none of its items any more. Does nothing while one of them is in use.
+    /// Requests the deletion of a group, and stops handing out its items. Does nothing while one of them is in use.
     pub fn discard(&mut self, name: &K::Group) {
         let items = K::items(name);
         if items.iter().any(|item| self.is_used(item)) || !self.groups.contains_key(name) {
@@ -110,14 +113,14 @@ impl<K: Kind> WarmPool<K> {
         self.to_delete.insert(name.clone());
     }
 
-    /// Lets all groups be deleted none of whose items is in use, without a cool-down.
+    /// Requests the deletion of all groups without an item in use, without a cool-down.
     pub fn discard_unused(&mut self) {
         for name in self.groups.keys().cloned().collect::<Vec<_>>() {
             self.discard(&name);
         }
     }
 
-    /// Removes a group that does not exist any more. Returns its items that are in use, with their owners.
+    /// Removes a group that does not exist any more. Returns its items that were in use, with their owners.
     pub fn lose(&mut self, name: &K::Group) -> Vec<(K::Item, K::Owner)> {
         self.epoch += 1;
         if let Some((_, shrinking)) = &mut self.shrinking {

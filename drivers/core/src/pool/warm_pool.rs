@@ -1,4 +1,4 @@
-//! The state of a pool: items in use, free ones, and those that cool down.
+//! The state of a warm pool: the items in use, the free items, and those in their cool-down.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,59 +9,65 @@ use super::fault::Pressure;
 use super::kind::{Candidate, Kind};
 use super::policy::Policy;
 
-/// A pool of items for one key. Its caller executes what [`plan`](Self::plan) returns.
+/// A pool of interchangeable items. The caller executes the actions that [`plan`](Self::plan) returns.
 ///
-/// An item is in use, or free, or cools down: exactly one of these, as long as its group exists and is not to be deleted. A
-/// returned item is handed out again no earlier than the cool-down after that. No two owners get one item. Times are those
-/// since any moment in the past, the same for all calls.
+/// While its group exists and is not to be deleted, an item is either in use, or free, or in its cool-down. A returned item is
+/// not handed out before its cool-down has ended. Two owners never get the same item. All times are durations since the same
+/// moment in the past, which the caller chooses.
 pub struct WarmPool<K: Kind> {
     pub(super) policy: Arc<dyn Policy>,
     pub(super) cool_down: Duration,
     pub(super) groups: BTreeMap<K::Group, Group<K::Want>>,
-    /// The number of groups of which all items are free.
+    /// The number of groups whose items are all free.
     pub(super) whole: usize,
-    /// The groups to be deleted. None of their items is in use, free or cools down.
+    /// The groups to delete. Their items are neither in use, nor free, nor in their cool-down.
     pub(super) to_delete: BTreeSet<K::Group>,
-    /// The item that [`take`](Self::take) returns to an owner that already has one.
+    /// The item that [`take`](Self::take) returned to an owner, and returns to it again.
     pub(super) taken: BTreeMap<K::Owner, K::Item>,
-    /// The items in use, each with its owners: one, except after a fault.
+    /// The items in use, each with its owners. More than one owner is a fault.
     pub(super) used: BTreeMap<K::Item, BTreeSet<K::Owner>>,
     /// The free items, each with the time at which it became free.
     pub(super) warm: BTreeMap<K::Item, Duration>,
-    /// The items that cool down, each with the time of its end; the earliest first.
+    /// The items in their cool-down, each with the time at which it ends; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
-    /// The owners that wait for an item, the longest waiting one first.
+    /// The owners that wait for an item, with the configurations that they require; the longest waiting owner first.
     pub(super) waiting: VecDeque<(K::Owner, K::Want)>,
-    /// The attempt to create groups that is in progress.
+    /// The creation of groups that is in progress.
     pub(super) growing: Option<Growing<K::Want>>,
-    /// The attempt to delete groups that is in progress.
+    /// The deletion of groups that is in progress: the id of the action, and the groups.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
+    /// The back-off of creation.
     pub(super) growth: Pressure,
+    /// The back-off of deletion.
     pub(super) decline: Pressure,
-    /// The time before which no group is created, since a shared resource is exhausted.
+    /// The time before which no groups are created, because a shared resource is exhausted.
     pub(super) blocked_until: Duration,
+    /// The recent requests.
     pub(super) demand: Demand,
-    /// The configuration of groups that are created ahead of demand.
+    /// The configuration of groups that are created ahead of demand: that of the last request.
     pub(super) wanted: K::Want,
+    /// `true` if the pool is being emptied.
     pub(super) draining: bool,
     /// `true` if an item was requested since the last final refusal.
     pub(super) requested: bool,
-    /// The time before which groups are created for waiting owners only: those that were found at the start cool down.
+    /// The time before which groups are created for waiting owners only, because items that were found at the start are still in
+    /// their cool-down.
     pub(super) on_demand_until: Duration,
-    /// The number of the last change of the existing groups.
+    /// The number of changes of the groups so far. It also numbers the actions.
     pub(super) epoch: u64,
 }
 
+/// A group that exists.
 pub(super) struct Group<W> {
     /// The configuration; `None` if unknown.
     pub(super) config: Option<W>,
-    /// `true` if its items are ready for use at once.
+    /// `true` if the items of the group are ready for use at once.
     pub(super) ready: bool,
-    /// The value of [`WarmPool::epoch`] at its last creation or reconfiguration.
+    /// The value of [`WarmPool::epoch`] at the last creation or reconfiguration of the group.
     pub(super) epoch: u64,
-    /// The number of its items.
+    /// The number of items in the group.
     pub(super) size: usize,
-    /// The number of its free items.
+    /// The number of free items in the group.
     pub(super) free: usize,
 }
 
@@ -71,40 +77,45 @@ impl<W> Group<W> {
     }
 }
 
+/// A creation of groups that is in progress.
 pub(super) struct Growing<W> {
+    /// The id of the action.
     pub(super) op: u64,
+    /// The number of groups that are still being created.
     pub(super) count: usize,
+    /// The configuration of the groups.
     pub(super) want: W,
 }
 
-/// The answer to an owner that takes an item.
+/// The result of a request for an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take<I> {
-    /// The item, as it is.
+    /// The item. Its group has the required configuration.
     Got(I),
-    /// The item, after its group was adapted to the required configuration; see [`changed`](WarmPool::changed).
+    /// The item. The caller must change its group to the required configuration before the item is used, and report the change to
+    /// [`changed`](WarmPool::changed).
     Adapt(I),
-    /// None at this moment. The owner [waits](WarmPool::waiting) until it takes one or [leaves](WarmPool::leave).
+    /// No item is available now. The owner [waits](WarmPool::waiting) until it takes an item or [leaves](WarmPool::leave).
     Wait(Wait),
 }
 
 /// The reason why no item is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// More are being created, or will be as soon as the plan is made.
+    /// Groups are being created, or the next [`plan`](WarmPool::plan) will create some.
     Growing,
-    /// Creation failed, and is repeated after this time.
+    /// Creation failed or is blocked. An item may be available after this delay.
     Pressed(Duration),
-    /// No more may be created; one that cools down is free after this time.
+    /// The policy creates no more groups. The first item to end its cool-down is free after this delay.
     Cooling(Duration),
-    /// No more may be created, and all are in use.
+    /// The policy creates no more groups, and all items are in use.
     Full,
     /// The pool is draining.
     Draining,
 }
 
 impl<K: Kind> WarmPool<K> {
-    /// Creates an empty pool. Returned items are free again after `cool_down`.
+    /// Creates an empty pool. Returned items are free again after the time `cool_down`.
     pub fn new(policy: Arc<dyn Policy>, cool_down: Duration) -> Self {
         Self {
             policy,
@@ -131,7 +142,8 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Returns an item for `owner`: always the same one until the owner returns it.
+    /// Takes an item for `owner`. An owner that holds an item already gets the same one again, until it returns it. If no item is
+    /// free, the owner waits.
     pub fn take(&mut self, owner: &K::Owner, want: &K::Want, now: Duration) -> Take<K::Item> {
         self.tick(now);
         let item = if let Some(item) = self.taken.get(owner) {
@@ -160,7 +172,7 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Records that the configuration of a group was changed, or with `None` that it is unknown, as during a change.
+    /// Records that the configuration of a group was changed; `None` means that it is unknown, as during a change.
     pub fn changed(&mut self, group: &K::Group, config: Option<&K::Want>) {
         self.epoch += 1;
         if let Some(group) = self.groups.get_mut(group) {
@@ -168,7 +180,7 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Records whether the items of a group are ready for use at once.
+    /// Records that the items of a group are ready for use at once, or are not.
     pub fn ready(&mut self, group: &K::Group, ready: bool) {
         if let Some(group) = self.groups.get_mut(group) {
             group.ready = ready;
@@ -183,12 +195,13 @@ impl<K: Kind> WarmPool<K> {
         dismissed.into_iter().map(|(owner, _)| owner).collect()
     }
 
-    /// Ends the waiting of `owner`.
+    /// Removes `owner` from the owners that wait.
     pub fn leave(&mut self, owner: &K::Owner) {
         self.waiting.retain(|(waiting, _)| waiting != owner);
     }
 
-    /// Returns `item`, which cools down when its last owner returns it. Returns `false` if `owner` does not own it.
+    /// Returns `item` to the pool. Its cool-down starts when its last owner has returned it. Returns `false` if `owner` does not
+    /// hold it.
     pub fn give_back(&mut self, owner: &K::Owner, item: &K::Item, now: Duration) -> bool {
         match self.release(owner, item) {
             Some(true) => self.cool(item.clone(), now),
@@ -198,8 +211,8 @@ impl<K: Kind> WarmPool<K> {
         true
     }
 
-    /// Undoes [`take`](Self::take) for an owner that never learnt of its item: the item is free at once, or the owner waits no
-    /// longer. Returns the item.
+    /// Undoes [`take`](Self::take) for an owner that did not receive the result. The owner stops waiting, or its item is free at
+    /// once, without a cool-down. Returns the item; `None` if the owner had none.
     pub fn put_back(&mut self, owner: &K::Owner, now: Duration) -> Option<K::Item> {
         self.leave(owner);
         let item = self.taken.get(owner).cloned()?;
@@ -209,7 +222,8 @@ impl<K: Kind> WarmPool<K> {
         Some(item)
     }
 
-    /// Ends the ownership. Returns `true` if the item has no owner any more, `None` if `owner` was none.
+    /// Removes `owner` from the owners of the item. Returns `true` if no owner is left, and `None` if `owner` did not hold the
+    /// item.
     fn release(&mut self, owner: &K::Owner, item: &K::Item) -> Option<bool> {
         let owners = self.used.get_mut(item)?;
         if !owners.remove(owner) {
@@ -223,14 +237,14 @@ impl<K: Kind> WarmPool<K> {
         Some(last)
     }
 
-    /// Lets `owner` take another item, if it had taken `item`.
+    /// Forgets that `owner` took `item`, so that its next request gets another item. Does nothing if it took another one.
     pub(super) fn forget(&mut self, owner: &K::Owner, item: &K::Item) {
         if self.taken.get(owner) == Some(item) {
             self.taken.remove(owner);
         }
     }
 
-    /// Makes the item of an existing group free.
+    /// Makes an item free. `since` is the time at which it became free.
     pub(super) fn free_up(&mut self, item: K::Item, since: Duration) {
         if let Some(group) = self.groups.get_mut(&K::group(&item)) {
             group.free += 1;
@@ -239,7 +253,7 @@ impl<K: Kind> WarmPool<K> {
         self.warm.insert(item, since);
     }
 
-    /// Takes the item out of the free ones, and returns whether it was one.
+    /// Removes the item from the free items. Returns `true` if it was free.
     pub(super) fn unfree(&mut self, item: &K::Item) -> bool {
         let was_free = self.warm.remove(item).is_some();
         if let Some(group) = self.groups.get_mut(&K::group(item)).filter(|_| was_free) {
@@ -249,12 +263,12 @@ impl<K: Kind> WarmPool<K> {
         was_free
     }
 
-    /// Lets the item cool down from now on.
+    /// Starts the cool-down of the item.
     pub(super) fn cool(&mut self, item: K::Item, now: Duration) {
         self.cooling.push_back((item, now + self.cool_down));
     }
 
-    /// Takes an item that no owner has out of the pool. Returns whether there was one.
+    /// Removes a free item, or one in its cool-down. Returns `false` if the item is neither.
     pub(super) fn withdraw(&mut self, item: &K::Item) -> bool {
         let before = self.cooling.len();
         self.unfree(item) || {
@@ -263,8 +277,8 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Ends the cool-downs that are over. Returns the owners that need wait no longer: an item is free for them, or none is
-    /// being created.
+    /// Ends the cool-downs that are over. Returns the owners that need not wait any longer: either an item is free for them, or
+    /// no items are being created.
     pub fn tick(&mut self, now: Duration) -> Vec<(K::Owner, K::Want)> {
         while self.cooling.front().is_some_and(|(_, until)| *until <= now)
             && let Some((item, until)) = self.cooling.pop_front()
@@ -275,12 +289,12 @@ impl<K: Kind> WarmPool<K> {
         self.waiting.iter().take(served).cloned().collect()
     }
 
-    /// Returns the owners that wait for an item, with the required configuration, the longest waiting one first.
+    /// Returns the owners that wait for an item, each with the configuration that it requires; the longest waiting owner first.
     pub fn waiting(&self) -> impl Iterator<Item = (&K::Owner, &K::Want)> {
         self.waiting.iter().map(|(owner, want)| (owner, want))
     }
 
-    /// Returns all items in use, each with its owner.
+    /// Returns all items in use, each with an owner. An item with several owners is returned for each of them.
     pub fn held(&self) -> impl Iterator<Item = (&K::Item, &K::Owner)> {
         self.used.iter().flat_map(|(item, owners)| owners.iter().map(move |owner| (item, owner)))
     }
@@ -290,7 +304,7 @@ impl<K: Kind> WarmPool<K> {
         self.used.contains_key(item)
     }
 
-    /// Returns the reason why owners wait.
+    /// Returns the reason why no item is available.
     pub fn reason(&self, now: Duration) -> Wait {
         let cooled = self.cooling.front().map(|(_, until)| until.saturating_sub(now));
         match self.pressed(now) {
@@ -302,7 +316,7 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Returns the free item of the least rank.
+    /// Returns the free item with the lowest rank for the configuration `want`; `None` if no item can be handed out.
     fn choose(&self, want: &K::Want) -> Option<K::Item> {
         let free = self.warm.iter().filter(|_| !self.draining).filter_map(|(item, since)| {
             let name = K::group(item);

@@ -1,4 +1,4 @@
-//! Drivers of services: project, subnets, security groups and public address.
+//! Drivers of services: they choose the project, the subnets and the security groups, and manage public addresses.
 
 mod placement;
 mod public_ip;

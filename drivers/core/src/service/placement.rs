@@ -1,4 +1,4 @@
-//! The project, the subnets and the security groups of a service's load balancer.
+//! Drivers that choose the project, the subnets and the security groups of a service's load balancer.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::error::DriverError;
 use crate::id::{ProjectId, SecurityGroupId, SubnetId};
 use crate::namespace::NamespaceObserver;
 
-/// Chooses the project of the load balancer of a service.
+/// Chooses the cloud project of the load balancer of a service.
 ///
-/// The same service gets the same answer for as long as it lives: a load balancer cannot move.
-/// It changes nothing: a dry run calls it too.
+/// The result for a service never changes while the service exists, because a load balancer cannot move to another project. The
+/// call changes nothing in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -32,20 +32,21 @@ use crate::namespace::NamespaceObserver;
 /// ```
 #[async_trait]
 pub trait ServiceProjectDriver: Send + Sync {
-    /// The project of `service`.
+    /// Returns the project of `service`.
     async fn project(&self, service: &Service) -> Result<ProjectId, DriverError>;
 
-    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
+    /// driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
 }
 
-/// Says in which subnets the cluster IP of a service lies.
+/// Chooses the subnets that contain the cluster IP of a service.
 ///
-/// A load balancer has one address and so one subnet: the handler takes the first. An empty answer is an error of the
-/// configuration, and the handler says so. The same service gets the same answer for as long as it keeps its cluster IP.
-/// It changes nothing: a dry run calls it too.
+/// A load balancer has one address, so the handler uses the first subnet only. An empty result is a configuration error, which
+/// the handler reports. The result for a service never changes while the service keeps its cluster IP. The call changes nothing
+/// in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -64,12 +65,12 @@ pub trait ServiceProjectDriver: Send + Sync {
 /// ```
 #[async_trait]
 pub trait ServiceSubnetsDriver: Send + Sync {
-    /// The subnets of `service`, which belongs to `project`.
+    /// Returns the subnets of `service`, which belongs to `project`.
     async fn subnets(&self, service: &Service, project: &ProjectId) -> Result<Vec<SubnetId>, DriverError>;
 }
 
-/// Returns the security groups of the address of a service's load balancer. An empty answer means the default of the external
-/// system. The order has no meaning; the handler sorts. It changes nothing: a dry run calls it too.
+/// Chooses the security groups of a load balancer's port. An empty result means the default security groups of the external
+/// system. The call changes nothing in the cloud: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -92,7 +93,7 @@ pub trait ServiceSubnetsDriver: Send + Sync {
 /// ```
 #[async_trait]
 pub trait ServiceSecurityGroupsDriver: Send + Sync {
-    /// The security groups of `service`, which belongs to `project`.
+    /// Returns the security groups of `service`, which belongs to `project`, in any order.
     async fn security_groups(
         &self,
         service: &Service,

@@ -9,7 +9,7 @@ use crate::error::DriverError;
 use crate::id::{PortId, ProjectId, PublicIpId};
 use crate::owner::{Owned, Owner};
 
-/// A public address (in OpenStack a floating IP) that is associated with the port of a load balancer.
+/// A public address (in OpenStack a floating IP), which can be associated with the port of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIp {
     /// The id.
@@ -18,31 +18,32 @@ pub struct PublicIp {
     pub ip: IpAddr,
     /// The origin of the address.
     pub allocation: Allocation,
-    /// The port with which it is associated, if any.
+    /// The port with which the address is associated; `None` if there is none.
     pub port: Option<PortId>,
 }
 
-/// The origin of a public address, which determines if it is freed.
+/// The origin of a public address, which determines whether the driver releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allocation {
-    /// The driver took it out of its pool, marked it, and frees it.
+    /// The driver allocated the address from its pool, marked it for the owner, and releases it.
     Pool,
-    /// The user made it and named it in `spec.loadBalancerIP`. It bears no mark and is never freed.
+    /// The user allocated the address and named it in `spec.loadBalancerIP` of the service. It has no ownership mark and is never
+    /// released.
     User,
 }
 
-/// A request for a public address.
+/// A request for the public address of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIpRequest {
-    /// The project that pays for it.
+    /// The project to which the address belongs.
     pub project: ProjectId,
-    /// The address that the user named, of that project; none to take any out of the pool.
+    /// The address that the user named; it must belong to `project`. `None` allocates any address from the pool.
     pub named: Option<IpAddr>,
-    /// The port for which it is wanted. A named address that is associated with another port is not free.
+    /// The port with which the address will be associated. A named address that is associated with another port is a conflict.
     pub port: PortId,
-    /// An address of the pool that an earlier controller took for the same service without a mark: it gets the mark of the owner,
-    /// unless it is associated with another port or belongs to another project.
+    /// The id of an address that a previous controller allocated for the same service without an ownership mark. It is marked for
+    /// the owner, unless it has a mark, is associated with another port or belongs to another project.
     pub adopt: Option<PublicIpId>,
 }
 
@@ -50,10 +51,10 @@ pub struct PublicIpRequest {
 ///
 /// Guarantees of every implementation:
 ///
-/// * An address of the pool carries the mark of this cluster and of its owner from the beginning, so that
-///   [`public_ips`](Self::public_ips) finds it even if the answer was lost.
-/// * Every method may be repeated: the result is the same, and nothing is taken twice.
-/// * An error after which the change may have taken effect is [ambiguous](DriverError::ambiguous).
+/// * An address of the pool carries an ownership mark from its allocation: the id of this cluster, and the owner.
+///   [`public_ips`](Self::public_ips) finds it by this mark even if the response was lost.
+/// * Every method can be repeated, with the same result. Nothing is allocated twice.
+/// * If a change may have taken effect despite an error, the error is [ambiguous](DriverError::ambiguous).
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -85,20 +86,22 @@ pub struct PublicIpRequest {
 /// ```
 #[async_trait]
 pub trait ServicePublicIpDriver: Send + Sync {
-    /// Lists the public addresses with the mark of this cluster, or those of `owner` only. Without an owner, unmarked addresses
-    /// of users are included.
+    /// Lists the public addresses that carry this cluster's ownership mark; with an `owner`, only those that are marked for it.
+    /// Without one, the addresses of users, which have no mark, are included.
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError>;
 
-    /// Takes an address out of the pool and marks it, or finds the one that the user named and says whether it is free.
+    /// Returns an address for `owner`: the one that the user named, the one that is already marked for `owner`, or a new one from
+    /// the pool. A named address that does not exist in the project is [`Reason::NotFound`](crate::Reason::NotFound). If it is
+    /// marked for another service, or is associated with another port, it is a [conflict](crate::Reason::Conflict).
     async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError>;
 
-    /// Associates `public_ip` with `port`.
+    /// Associates `public_ip` with `port`. If it is associated with another port, it is a [conflict](crate::Reason::Conflict).
     async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError>;
 
-    /// Disassociates `public_ip` from `port`. If it is not associated with `port`, it is left alone.
+    /// Disassociates `public_ip` from `port`. Does nothing if it is not associated with `port`.
     async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError>;
 
-    /// Puts an address back into the pool from which it was taken for `owner`. One that does not exist is released
-    /// already; the user's own, and one that is marked for another owner, are left alone.
+    /// Releases an address that was allocated from the pool for `owner`. An address that does not exist counts as released.
+    /// Addresses of users, and those that are marked for another owner, are not changed.
     async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> Result<(), DriverError>;
 }

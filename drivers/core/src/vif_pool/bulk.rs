@@ -1,4 +1,4 @@
-//! The driver behind a pool: it creates VIFs in bulk, without an owner.
+//! The driver behind a VIF pool, which creates VIFs in bulk and without an owner.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -6,25 +6,27 @@ use serde::{Deserialize, Serialize};
 use crate::error::DriverError;
 use crate::id::{NetworkId, ProjectId, SecurityGroupId, SubnetId, VifId};
 use crate::network::Subnet;
+use crate::owner::Owned;
 use crate::pod::VifRequest;
 use crate::vif::Vif;
 
-/// The key of pooled VIFs: any two with the same key are interchangeable once their security groups
-/// are the same.
+/// The key of pooled VIFs. VIFs with the same key are interchangeable after their security groups were made equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VifPoolKey {
-    /// The node: its name, or one of its addresses. The driver's list contains the same one.
+    /// The name of the node, or one of its IP addresses, as [`BulkVifDriver::host`] returns it. [`BulkVifDriver::list_vifs`]
+    /// returns the same form.
     pub host: String,
-    /// The project.
+    /// The project of the VIFs.
     pub project: ProjectId,
-    /// The network.
+    /// The network of the VIFs.
     pub network: NetworkId,
-    /// The subnets in which it has an address each, sorted.
+    /// The subnets, sorted. A VIF has one address in each.
     pub subnets: Vec<SubnetId>,
 }
 
 impl VifPoolKey {
-    /// Returns the key of VIFs for `request` on `host`.
+    /// Returns the key of a VIF for `request` on `host`. The network is that of the first subnet, and empty if there are no
+    /// subnets.
     pub fn new(host: impl Into<String>, request: &VifRequest) -> Self {
         let mut subnets: Vec<_> = request.subnets.iter().map(|subnet| subnet.id.clone()).collect();
         subnets.sort_unstable();
@@ -33,61 +35,67 @@ impl VifPoolKey {
     }
 }
 
-/// A request for VIFs that are all alike.
+/// A request for several VIFs with the same properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkVifRequest {
     /// The key of the VIFs.
     pub key: VifPoolKey,
-    /// The subnets of the key, with the properties that a VIF contains.
+    /// The subnets of `key`, with the properties that a VIF contains.
     pub subnets: Vec<Subnet>,
-    /// The security groups.
+    /// The security groups of the VIFs; empty for the default ones of the external system.
     pub security_groups: Vec<SecurityGroupId>,
     /// The number of VIFs, 1 or more.
     pub count: usize,
 }
 
-/// The result of a [`BulkVifRequest`]. Fewer VIFs than requested is not an error, and may be all that one call can create.
+/// The result of a [`BulkVifRequest`]. Fewer VIFs than requested without a failure are normal: one call may be unable to create
+/// more.
 #[derive(Clone, Debug, Default)]
 pub struct BulkVifResult {
     /// The VIFs that were created.
     pub vifs: Vec<Vif>,
-    /// The reason why there are not more. If it is [ambiguous](DriverError::ambiguous), more may exist, as the list shows.
+    /// The reason why fewer VIFs were created than requested. If it is [ambiguous](DriverError::ambiguous), more VIFs may exist,
+    /// which [`BulkVifDriver::list_vifs`] returns.
     pub failure: Option<DriverError>,
 }
 
-/// A VIF that carries the mark of this cluster and of no owner.
+/// A VIF whose ownership mark names this cluster and no owner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PooledVif {
     /// The key of the VIF.
     pub key: VifPoolKey,
-    /// Its security groups, in any order; none if it has just those of a VIF that is created without any.
+    /// The security groups of the VIF, in any order; empty if it has just the default ones of the external system.
     pub security_groups: Vec<SecurityGroupId>,
-    /// The VIF as it is now.
+    /// The current state of the VIF.
     pub vif: Vif,
 }
 
-/// The VIFs with the mark of this cluster and without an owner.
+/// All VIFs whose ownership mark names this cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PooledVifList {
-    /// The VIFs that can be handed out, and those that pods use.
+    /// The VIFs that are completely created, free or in use by pods.
     pub usable: Vec<PooledVif>,
-    /// VIFs without the binding, the address or the VLAN that they need, and not being created. Most were left behind by an
-    /// interrupted call; one that is being repaired looks the same, and so does one that a pod uses and that was damaged.
+    /// VIFs that lack the binding, the address or the VLAN that they need, and are not being created. Most were left behind by an
+    /// interrupted call. A VIF that is being repaired, or that was damaged while a pod uses it, is listed here too.
     pub incomplete: Vec<PooledVif>,
+    /// The VIFs whose ownership mark names an owner, too, as [`PodVifDriver::vifs`](crate::PodVifDriver::vifs) returns them.
+    pub owned: Vec<Owned<Vif>>,
 }
 
 /// Creates, changes, lists and deletes pooled VIFs in one cloud.
 ///
-/// A pooled VIF carries the mark of this cluster and none of an owner, for as long as it exists: the pod that uses it is
-/// recorded in the annotation of that pod only. The pool is the only caller, and never changes one VIF by two calls at a time.
+/// The ownership mark of a pooled VIF names this cluster and no owner for as long as the VIF exists. The pod that uses it is
+/// recorded only in the annotation of that pod. The pool is the only caller, and never changes the same VIF by two calls at the
+/// same time.
 ///
 /// Guarantees of every implementation:
 ///
-/// * Every method waits for its own requests only, and has a timeout of its own.
-/// * Unless its failure is ambiguous, [`create_vifs`](Self::create_vifs) returns every VIF that it created.
-/// * A failure is typed: [`Quota`](crate::Reason::Quota) and [`NoAddress`](crate::Reason::NoAddress) when no more VIFs
-///   can be created, [`Unavailable`](crate::Reason::Unavailable) when the cloud fails or throttles, with
-///   [`retry_after`](DriverError::retry_after) if it says for how long.
+/// * Every method waits only for its own requests, and has its own timeout.
+/// * [`create_vifs`](Self::create_vifs) returns every VIF that it created, unless its failure is
+///   [ambiguous](DriverError::ambiguous).
+/// * If no more VIFs can be created, the failure is [`Quota`](crate::Reason::Quota) or [`NoAddress`](crate::Reason::NoAddress).
+///   If the cloud fails or throttles, it is [`Unavailable`](crate::Reason::Unavailable), with the delay of
+///   [`retry_after`](DriverError::retry_after) if the cloud names one.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -122,32 +130,32 @@ pub struct PooledVifList {
 /// ```
 #[async_trait]
 pub trait BulkVifDriver: Send + Sync {
-    /// Returns the host in the key of VIFs for `request`: the name of the node, or the address by which the cloud knows it.
-    /// Fails if the request does not contain it yet.
+    /// Returns the host for the key of a VIF for `request`: the name of the node, or the IP address by which the cloud knows the
+    /// node. Fails if the request does not contain the address yet.
     fn host(&self, request: &VifRequest) -> Result<String, DriverError>;
 
-    /// Creates VIFs with as few requests as possible. If it returns fewer than requested and no failure, it is called for the
-    /// rest at once.
+    /// Creates VIFs with as few requests as possible. If fewer VIFs than requested are returned without a failure, the pool calls
+    /// it again at once for the missing VIFs.
     async fn create_vifs(&self, order: &BulkVifRequest) -> BulkVifResult;
 
-    /// Replaces the security groups of `vif`; an empty list means those of a VIF that is created without any. Fails with
-    /// [`NotFound`](crate::Reason::NotFound) if the VIF does not exist, and with [`Refused`](crate::Reason::Refused) if a group does
-    /// not exist.
+    /// Replaces the security groups of `vif`; an empty list means the default ones of the external system. Fails with
+    /// [`NotFound`](crate::Reason::NotFound) if the VIF does not exist, and with [`Refused`](crate::Reason::Refused) if a group
+    /// does not exist.
     async fn set_security_groups(
         &self,
         vif: &Vif,
         security_groups: &[SecurityGroupId],
     ) -> Result<(), DriverError>;
 
-    /// Deletes those of `vifs` that carry the mark of this cluster and of no owner. Returns those that still exist, or may; one
-    /// that does not exist counts as deleted.
+    /// Deletes those of `vifs` whose ownership mark names this cluster and no owner. A VIF that does not exist counts as deleted.
+    /// Returns the VIFs that still exist, or may, each with the error of its deletion.
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)>;
 
-    /// Lists all VIFs that carry the mark of this cluster and of no owner, those that pods use included. It changes nothing: the
-    /// pool deletes incomplete ones that no pod uses.
+    /// Lists all VIFs whose ownership mark names this cluster, including those that pods use. It changes nothing: the pool itself
+    /// deletes incomplete VIFs that no pod uses.
     async fn list_vifs(&self) -> Result<PooledVifList, DriverError>;
 
-    /// Returns `true` if `vif` is active as long as it exists, used by a pod or not, as subports of a trunk are. Such
-    /// a VIF becomes active while pooled; any other one becomes active only after the pod's node has bound it.
+    /// Returns `true` if `vif` is active independently of a pod, as subports of a trunk are. Such a VIF becomes active while it
+    /// is free in the pool. Any other VIF becomes active only after the node of a pod has bound it.
     fn is_active_unbound(&self, vif: &Vif) -> bool;
 }

@@ -1,17 +1,20 @@
-//! The pool between the handler and the VIF driver, and the events of the cluster that it needs.
+//! The traits of a VIF pool: the pool as a VIF driver, and the receiver of the cluster events that it needs.
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::DriverError;
-use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
-use crate::owner::Owner;
+use crate::id::{NetworkId, SecurityGroupId, VifId};
+use crate::owner::{Owned, Owner};
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
-use crate::vif_pool::NodeInfo;
+use crate::vif_pool::{NodeInfo, VifPoolKey};
 
-/// A [`PodVifDriver`] in front of another one, which may keep VIFs ready before they are requested.
+/// A [`PodVifDriver`] in front of another one, which may create VIFs before they are requested.
 ///
-/// A pooled VIF is marked with the cluster and without an owner. [`NoopVifPool`](crate::NoopVifPool) keeps none, [`WarmVifPool`](crate::WarmVifPool) as many as its options say.
+/// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`](crate::NoopVifPool) keeps no VIFs ready,
+/// [`WarmVifPool`](crate::WarmVifPool) as many as its [`VifPoolPolicy`](crate::VifPoolPolicy) requires. The default methods are
+/// those of a pool that keeps none.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -23,58 +26,83 @@ use crate::vif_pool::NodeInfo;
 /// ```
 #[async_trait]
 pub trait VifPoolDriver: PodVifDriver {
-    /// Returns `true` if the pool manages that VIF, free or in use, by its own records: not by the annotation of a pod.
+    /// Returns `true` if the pool's own in-memory records contain the VIF, free or in use. Annotations of pods do not count,
+    /// since others may change them.
     fn contains_vif(&self, vif: &VifId) -> bool {
         let _ = vif;
         false
     }
 
-    /// Returns the name of the VIF driver of the node's pods, if that depends on the node.
+    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains, according to the pool's in-memory records.
+    fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
+        let _ = (owner, vif);
+        PoolClaim::NotPooled
+    }
+
+    /// Returns the name of the VIF driver for pods on the node; `None` if it is the same for all nodes.
     fn vif_driver_of_node(&self, node: &str) -> Option<String> {
         let _ = node;
         None
     }
 
-    /// Notifies the pool that the security groups of a VIF are changed from outside: `None` before the attempt, after which its
-    /// groups are unknown; the new groups after success. Otherwise the next pod would get a VIF with the groups of the last one.
+    /// Notifies the pool that another component changes the security groups of a VIF: `None` before the change, after which the
+    /// groups are unknown, and the new groups after it succeeded. Without this call, the next pod could get a VIF with the groups
+    /// of the previous one.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         let _ = (vif, security_groups);
     }
 
-    /// The observer of cluster events that the pool needs before it hands out VIFs; `None` if it needs none.
+    /// Returns the receiver of the cluster events that the pool needs before it hands out VIFs; `None` if it needs none.
     fn observer(&self) -> Option<&dyn VifPoolObserver> {
         None
     }
 
-    /// Deletes the free VIFs in `network`, which is about to be deleted, and creates no more there until the next request. Fails
-    /// with [`Conflict`](crate::Reason::Conflict) while VIFs are in use or being created.
+    /// Deletes the VIFs in `network` that no pod uses, because the network will be deleted, and creates no more VIFs there until
+    /// the next request. Fails with [`Conflict`](crate::Reason::Conflict) while VIFs are in use, being created or being deleted.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
         let _ = network;
         Ok(())
     }
 }
 
-/// Receives the events of the cluster that a VIF pool needs: the owner of a pooled VIF is recorded in the annotation of a pod only.
+/// The claim of a pod to a VIF in its annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolClaim {
+    /// The VIF does not belong to the pool.
+    NotPooled,
+    /// The pod uses the VIF: the pool handed it out to the pod, or the annotation contained it when the pool was started.
+    Held,
+    /// No other pod uses the VIF, and the annotation contains it only since the start. Another process may have handed it out, or
+    /// a user may have changed the annotation. The caller decides, by this key of the VIF.
+    Late(VifPoolKey),
+    /// Another pod uses the VIF, or its properties in the annotation are wrong.
+    Refused,
+}
+
+/// Receives the cluster events that a VIF pool needs. The pool must know the annotations of pods, because they are the only
+/// record of the pod that uses a pooled VIF.
 ///
-/// At startup, [`resync`](Self::resync) and [`pod_vifs`](Self::pod_vifs) for each pod of the initial list come first, then
-/// [`start`](Self::start). Until then the pool hands out nothing. A VIF that exists by then and is in no pod's annotation is
-/// free: an earlier process handed it out and ended before it wrote the annotation.
+/// At startup, the caller first calls [`resync`](Self::resync), and [`pod_vifs`](Self::pod_vifs) for each existing pod, and then
+/// [`start`](Self::start). Before `start` the pool hands out no VIFs. A VIF that exists at that time and is in no pod's
+/// annotation is free: a previous process may have handed it out and ended before it wrote the annotation.
 #[async_trait]
 pub trait VifPoolObserver: Send + Sync {
-    /// Lists the VIFs that exist. It is repeated with every garbage collection: VIFs that are missing by then were deleted from
-    /// outside, and are not handed out.
-    async fn resync(&self) -> Result<(), DriverError>;
+    /// Lists the VIFs that exist, compares the pool with them, and returns those with an owner, as
+    /// [`PodVifDriver::vifs`] does, so that nobody has to list them again. It is repeated with every garbage collection. VIFs that
+    /// are missing then were deleted by others, and are not handed out any more.
+    async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError>;
 
-    /// Records the VIFs in the annotation of a pod, on each of its events, in order. It runs within the watch and must not block.
-    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]);
+    /// Records the VIFs in the annotation of `pod`. It is called for each event of the pod, in order. It runs within the watch and
+    /// must not block.
+    ///
+    /// Of several pods whose annotations contain the same VIF, one keeps it: the one to which the pool handed it out; otherwise the
+    /// one whose annotation contained it at the start, then the one whose `status.podIP` is an address of the VIF, and then the
+    /// oldest. [`claim`](VifPoolDriver::claim) is refused to the others.
+    fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]);
 
-    /// Returns `true` if another pod listed one of the VIFs of this pod first. This is a
-    /// fault, for example of two controllers that run at the same time: this pod gets another VIF.
-    fn has_conflict(&self, uid: &Uid) -> bool;
-
-    /// Starts the pool, after all existing pods and nodes were recorded. Further calls do nothing.
+    /// Starts the pool, after all existing pods and nodes were recorded. Later calls do nothing.
     fn start(&self);
 
-    /// Records a node, or its deletion with `None`. It runs within the watch and must not block.
+    /// Records the current properties of a node, or its deletion if they are `None`. It runs within the watch and must not block.
     fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
 }

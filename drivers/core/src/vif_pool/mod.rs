@@ -1,4 +1,4 @@
-//! Pools of VIFs in front of a VIF driver.
+//! VIF pools, which keep VIFs ready in front of a VIF driver.
 
 mod bulk;
 mod driver;
@@ -8,7 +8,7 @@ mod noop;
 mod warm;
 
 pub use self::bulk::{BulkVifDriver, BulkVifRequest, BulkVifResult, PooledVif, PooledVifList, VifPoolKey};
-pub use self::driver::{VifPoolDriver, VifPoolObserver};
+pub use self::driver::{PoolClaim, VifPoolDriver, VifPoolObserver};
 pub use self::multi::MultiVifPool;
 pub use self::nodes::{NodeIndex, NodeInfo};
 pub use self::noop::NoopVifPool;

@@ -1,23 +1,28 @@
-//! A pool for each VIF driver.
+//! A VIF pool that contains one pool for each VIF driver.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::{DriverError, Reason};
-use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
+use crate::id::{NetworkId, SecurityGroupId, VifId};
 use crate::owner::{Owned, Owner};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::{Vif, VifClass};
-use crate::vif_pool::{NodeIndex, NodeInfo, VifPoolDriver, VifPoolObserver};
+use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObserver};
 
 /// The delay before a request for an unknown node is repeated.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The pool `multi_pool`: each node has the pool of the VIF driver that its label `pod_vif` names, or else that of the default
-/// driver. A VIF belongs to the pool that contains it, whatever a pod's annotation says; any other one to the pool of its class.
+/// A pool with the VIFs that it lists.
+type PoolList<'p> = (&'p Arc<dyn VifPoolDriver>, Vec<Owned<Vif>>);
+
+/// The pool `multi_pool`, named as in Kuryr. A node uses the pool of the VIF driver that its label `pod_vif` names, or of the
+/// default driver without the label. A VIF belongs to the pool that contains it, even if a pod's annotation states another class.
+/// Any other VIF belongs to the pool of its class.
 pub struct MultiVifPool {
     pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
     default: String,
@@ -26,9 +31,9 @@ pub struct MultiVifPool {
 }
 
 impl MultiVifPool {
-    /// Creates the pool from the pools of the VIF drivers, by the name of the driver; `default` is the driver of nodes without
-    /// a label. `driver_of_class` names the driver that creates VIFs of a class, where only one does. Returns `None` if `pools`
-    /// has no pool for `default`.
+    /// Creates the pool from the pools of the VIF drivers, by the name of the driver. `default` is the driver of nodes without
+    /// the label. `driver_of_class` returns the name of the driver that creates VIFs of a class, or `None` if several do. Returns
+    /// `None` if `pools` has no pool for `default`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -50,7 +55,8 @@ impl MultiVifPool {
         Some(Self { pools, default, driver_of_class, nodes })
     }
 
-    /// Returns the pool of the node's pods.
+    /// Returns the pool for pods on the node. Fails with [`Reason::Awaited`] if the node is not known yet, and with
+    /// [`Reason::Refused`] if its label names a driver without a pool.
     fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
         if !self.nodes.may_contain(name) {
             let detail = format!("node {name} is not known yet");
@@ -66,19 +72,35 @@ impl MultiVifPool {
         })
     }
 
-    /// Returns the name of the VIF driver of the node's pods.
+    /// Returns the name of the VIF driver for pods on the node.
     fn driver(&self, node: &str) -> String {
         self.nodes.pod_vif(node).unwrap_or_else(|| self.default.clone())
     }
 
-    /// Returns the pool that contains the VIF, else the one that its class names. The class comes from a pod's annotation, in which
-    /// anybody who may annotate the pod could name another pod's VIF in another class.
+    /// Returns the pool that contains the VIF, or else the pool of its class, or else the default pool. The class comes from a
+    /// pod's annotation and cannot be trusted: anybody who may change the annotation could name the VIF of another pod in another
+    /// class.
     fn of_vif(&self, vif: &Vif) -> &Arc<dyn VifPoolDriver> {
         if let Some(owner) = self.pools.values().find(|pool| pool.contains_vif(&vif.id)) {
             return owner;
         }
         let by_class = (self.driver_of_class)(&vif.class).and_then(|driver| self.pools.get(driver));
         by_class.unwrap_or_else(|| &self.pools[&self.default])
+    }
+
+    /// Joins the lists of several pools. A VIF that several pools list is returned once, from the pool to which it belongs.
+    fn distinct(&self, lists: Vec<PoolList<'_>>) -> Vec<Owned<Vif>> {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for (pool, list) in lists {
+            for marked in list {
+                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.thing));
+                if is_own { &mut own } else { &mut others }.push(marked);
+            }
+        }
+        own.append(&mut others);
+        let mut listed = HashSet::new();
+        own.retain(|marked| listed.insert(marked.thing.id.clone()));
+        own
     }
 
     fn observers(&self) -> impl Iterator<Item = &dyn VifPoolObserver> {
@@ -96,23 +118,24 @@ impl PodVifDriver for MultiVifPool {
         self.of_vif(vif).release_vif(owner, vif).await
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.of_vif(vif).activate_vif(vif).await
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        self.of_vif(vif).activate_vif(owner, vif).await
     }
 
-    /// A VIF that several pools list is returned once, by the pool that owns it.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let mut lists = Vec::new();
         for pool in self.pools.values() {
-            for marked in pool.vifs(owner).await? {
-                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.thing));
-                if is_own { &mut own } else { &mut others }.push(marked);
-            }
+            lists.push((pool, pool.vifs(owner).await?));
         }
-        own.append(&mut others);
-        let mut listed = HashSet::new();
-        own.retain(|marked| listed.insert(marked.thing.id.clone()));
-        Ok(own)
+        Ok(self.distinct(lists))
+    }
+
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let mut lists = Vec::new();
+        for pool in self.pools.values() {
+            lists.push((pool, pool.unmarked_vifs().await?));
+        }
+        Ok(self.distinct(lists))
     }
 }
 
@@ -122,11 +145,15 @@ impl VifPoolDriver for MultiVifPool {
         self.pools.values().any(|pool| pool.contains_vif(vif))
     }
 
+    fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
+        self.of_vif(vif).claim(owner, vif)
+    }
+
     fn vif_driver_of_node(&self, node: &str) -> Option<String> {
         Some(self.driver(node))
     }
 
-    /// All pools are notified, since an id does not show from which pool it came.
+    /// Notifies all pools, since the id of a VIF does not show to which pool it belongs.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         self.pools.values().for_each(|pool| pool.security_groups_changed(vif, security_groups));
     }
@@ -145,23 +172,24 @@ impl VifPoolDriver for MultiVifPool {
 
 #[async_trait]
 impl VifPoolObserver for MultiVifPool {
-    async fn resync(&self) -> Result<(), DriverError> {
-        for observer in self.observers() {
-            observer.resync().await?;
+    async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let mut lists = Vec::new();
+        for pool in self.pools.values() {
+            let list = match pool.observer() {
+                Some(observer) => observer.resync().await?,
+                None => pool.vifs(None).await?,
+            };
+            lists.push((pool, list));
         }
-        Ok(())
+        Ok(self.distinct(lists))
     }
 
-    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
+    fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]) {
         for vif in vifs {
             if let Some(observer) = self.of_vif(vif).observer() {
-                observer.pod_vifs(owner, std::slice::from_ref(vif));
+                observer.pod_vifs(pod, std::slice::from_ref(vif));
             }
         }
-    }
-
-    fn has_conflict(&self, uid: &Uid) -> bool {
-        self.observers().any(|observer| observer.has_conflict(uid))
     }
 
     fn start(&self) {

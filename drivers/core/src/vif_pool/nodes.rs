@@ -1,4 +1,4 @@
-//! The nodes of the cluster, for pools.
+//! The nodes of the cluster, as far as pools need them.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,17 +8,17 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 #[derive(Debug, Default)]
 pub struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
 
-/// Facts about a node that pools need.
+/// The properties of a node that pools need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// Its addresses.
+    /// The IP addresses of the node.
     pub addresses: Vec<String>,
-    /// The VIF driver of its pods, as its label `pod_vif` names it.
+    /// The value of the node's label `pod_vif`, which is the name of the VIF driver of its pods; `None` without the label.
     pub pod_vif: Option<String>,
 }
 
 impl NodeIndex {
-    /// Records a node, or its deletion with `None`.
+    /// Records the current properties of a node, or its deletion if they are `None`.
     pub fn update(&self, name: &str, facts: Option<&NodeInfo>) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match facts {
@@ -30,14 +30,14 @@ impl NodeIndex {
         };
     }
 
-    /// Returns the names and addresses of all nodes, in canonical form; `None` if no node is known yet.
+    /// Returns the names and addresses of all nodes, addresses in canonical form; `None` if no node is known yet.
     pub fn hosts(&self) -> Option<HashSet<String>> {
         let nodes = self.nodes();
         let hosts = nodes.iter().flat_map(|(name, facts)| facts.addresses.iter().chain([name]).cloned());
         (!nodes.is_empty()).then(|| hosts.collect())
     }
 
-    /// Returns `true` if a node has this name or address, or if no node is known yet.
+    /// Returns `true` if a node has this name or IP address, or if no node is known yet.
     pub fn may_contain(&self, host: &str) -> bool {
         let (nodes, host) = (self.nodes(), &*canonical(host));
         nodes.is_empty()
@@ -45,7 +45,7 @@ impl NodeIndex {
             || nodes.values().any(|facts| facts.addresses.iter().any(|address| address == host))
     }
 
-    /// Returns the VIF driver of the node's pods, if its label names one.
+    /// Returns the value of the node's label `pod_vif`; `None` if the node is not known or has no such label.
     pub fn pod_vif(&self, name: &str) -> Option<String> {
         self.nodes().get(name)?.pod_vif.clone()
     }
@@ -55,7 +55,8 @@ impl NodeIndex {
     }
 }
 
-/// Returns an address in canonical form, since an IPv6 address can be written in several ways; a name unchanged.
+/// Returns an IP address in canonical form, because an IPv6 address can be written in several ways. Returns any other text, such
+/// as a name, unchanged.
 fn canonical(host: &str) -> String {
     host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |address| address.to_string())
 }

@@ -1,4 +1,4 @@
-//! The pool that keeps no VIFs.
+//! The VIF pool that keeps no VIFs ready.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::Vif;
 use crate::vif_pool::VifPoolDriver;
 
-/// The pool `noop`: passes all calls on to the VIF driver. It leaves the VIFs of an earlier pool alone, and logs their number.
+/// The pool `noop`, named as in Kuryr, which passes all calls to the VIF driver. It does not change the VIFs that a previously
+/// configured pool created, and logs their number.
 pub struct NoopVifPool {
     vifs: Arc<dyn PodVifDriver>,
 }
@@ -32,8 +33,12 @@ impl PodVifDriver for NoopVifPool {
         self.vifs.release_vif(owner, vif).await
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.vifs.activate_vif(vif).await
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        self.vifs.activate_vif(owner, vif).await
+    }
+
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        self.vifs.unmarked_vifs().await
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {

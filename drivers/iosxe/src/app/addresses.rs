@@ -1,15 +1,16 @@
-//! Addresses of pods without DHCP: from the subnet of the device, one that is not used on it.
+//! Selects IP addresses for applications without DHCP, from the subnet of the device.
 
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-/// The address of the router in a subnet: the first one.
+/// Returns the address of the gateway in a subnet: the first host address. `None` if the subnet is empty.
 pub(super) fn gateway(subnet: Ipv4Net) -> Option<Ipv4Addr> {
     subnet.hosts().next()
 }
 
-/// The lowest address of `subnet` that is not used: never the router's, the subnet's own or that for broadcast.
+/// Returns the lowest host address of `subnet` after the gateway for which `used` returns `false`; `None` if all are
+/// used.
 pub(crate) fn free_address(subnet: Ipv4Net, used: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
     subnet.hosts().skip(1).find(|address| !used(*address))
 }

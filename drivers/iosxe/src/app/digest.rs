@@ -1,8 +1,8 @@
-//! Short names for long things.
+//! Short digests of texts.
 
 use ring::digest::{SHA256, digest as hash};
 
-/// The first `digits` hexadecimal digits of the SHA-256 of `text`, 64 at most.
+/// Returns the first `digits` hexadecimal digits (at most 64) of the SHA-256 digest of `text`.
 pub(crate) fn digest(text: &str, digits: usize) -> String {
     let bytes = hash(&SHA256, text.as_bytes());
     let nibbles = bytes.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);

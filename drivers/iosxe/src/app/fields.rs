@@ -1,6 +1,7 @@
-//! The fields of a pod that become options of the container on the device, and those that cannot be.
+//! Converts fields of a pod into run options of the container on the device, and refuses fields that the device does
+//! not support.
 //!
-//! A field that is not checked here is either read elsewhere in `app`, or irrelevant to a node.
+//! Fields that are not checked here are either checked elsewhere in `app`, or have no meaning for a node.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, PodSecurityContext, PodSpec, SeccompProfile, VolumeMount,
@@ -10,14 +11,14 @@ use super::image::is_url;
 use super::refusal::Refusal;
 use super::run_options::{Options, UnsupportedValue};
 
-/// The mount path of service account tokens, which Kubernetes adds to every container. Devices have none, and no pod
-/// is refused for it.
+/// The mount path of service account tokens, which Kubernetes adds to every container by default. The device cannot
+/// provide them, but a pod is not refused for this mount.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The reason for refusing a field that has no counterpart on the device.
+/// The reason for refusing a field that cannot be set on the device.
 const DECIDED: &str = "the field cannot be set on the device";
 
-/// Refuses the first field of the whole pod that the device does not support.
+/// Refuses a pod with a pod-level field that the device does not support. The refusal names the first such field.
 pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
     if spec.containers.is_empty() {
         return Err(Refusal::invalid("spec.containers", "at least one container is required"));
@@ -70,7 +71,8 @@ fn check_pod_security(context: &PodSecurityContext) -> Result<(), Refusal> {
     )
 }
 
-/// Adds the options that the fields of a container become.
+/// Adds the run options for the fields of a container to `options`. Refuses a container with a field that the device
+/// does not support; `path` is the path of the container in the pod.
 pub(super) fn container_options(
     path: &str,
     spec: &PodSpec,
@@ -126,7 +128,7 @@ pub(super) fn container_options(
     Ok(())
 }
 
-/// Refuses the first field of a container that the device does not support.
+/// Refuses a container with a field that the device does not support. The refusal names the first such field.
 fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
     let hook = "probes and hooks are not supported: the device monitors its applications itself";
     let attached = "attaching is not supported";
@@ -168,7 +170,8 @@ fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
     )
 }
 
-/// Refuses the first field that is set, by its path and the reason.
+/// Refuses the first of `fields` that is set. Each has its name below `path`, `true` if it is set, and the reason of
+/// the refusal.
 fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), Refusal> {
     let set = fields.iter().find(|(_, set, _)| *set);
     set.map_or(Ok(()), |(field, _, why)| Err(Refusal::unsupported(format!("{path}.{field}"), *why)))
@@ -178,12 +181,12 @@ fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }
 
-/// Returns `true` if the container asks for the profile that the device applies anyway.
+/// Returns `true` if the seccomp profile is the one that the device applies in any case.
 fn is_default(profile: Option<&SeccompProfile>) -> bool {
     profile.is_none_or(|profile| profile.type_ == "RuntimeDefault")
 }
 
-/// Refuses a container because of a value that cannot be expressed as an option.
+/// Converts a value that cannot be written as a run option into a refusal of the field at `path`.
 pub(super) fn unfit_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
     Refusal::unsupported(path, unfit.to_string())
 }

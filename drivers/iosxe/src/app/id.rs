@@ -1,26 +1,26 @@
-//! The name of an application: 1 to 40 characters of `[0-9a-zA-Z_]`.
+//! The name of an application, which the YANG module restricts to 1 to 40 characters of `[0-9a-zA-Z_]`.
 
 use super::digest::digest;
 
-/// The number of digits of a UID without hyphens.
+/// The number of hexadecimal digits for the UID of the pod.
 const UID: usize = 32;
 
-/// The number of digits left for the container: 40 less the UID and the separator.
+/// The number of hexadecimal digits for the container: 40 less the UID and the separator.
 const CONTAINER: usize = 7;
 
-/// The name of the application of a container: its pod's UID, and a digest of its own name. A UID that is no UUID is
-/// replaced by a digest too.
+/// Returns the name of the application of a container: the pod's UID without hyphens, `_`, and a digest of the
+/// container's name. A UID that is no UUID is replaced by a digest.
 pub(super) fn app_id(uid: &str, container: &str) -> String {
     format!("{}_{}", plain(uid), digest(container, CONTAINER))
 }
 
-/// Returns `true` if this is the name of an application of the pod with this UID, for any container.
+/// Returns `true` if `id` is the name of an application of the pod with this UID, for any container.
 pub(crate) fn is_of(id: &str, uid: &str) -> bool {
     let container = id.strip_prefix(&plain(uid)).and_then(|rest| rest.strip_prefix('_'));
     container.is_some_and(|container| container.len() == CONTAINER)
 }
 
-/// A UID as it stands in a name.
+/// Returns the UID without hyphens, or a digest of the same length if it is no UUID.
 fn plain(uid: &str) -> String {
     let plain: String = uid.chars().filter(|c| *c != '-').collect();
     let is_uuid = plain.len() == UID && plain.chars().all(|c| c.is_ascii_hexdigit());

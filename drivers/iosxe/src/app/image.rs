@@ -1,14 +1,14 @@
-//! Images that a device can install: a package on one of its file systems, or at a URL.
+//! The images that a device can install: a package file on the device, or at an HTTP or HTTPS URL.
 
 use super::refusal::Refusal;
 
-/// The longest name of a package.
+/// The maximum length of an image name, in characters.
 const LONGEST: usize = 1024;
 
-/// The file systems.
-const FILE_SYSTEMS: [&str; 3] = ["flash", "bootflash", "harddisk"];
+/// The file systems of devices. A number may follow the name: `usbflash1`.
+const FILE_SYSTEMS: [&str; 7] = ["flash", "bootflash", "harddisk", "usb", "usbflash", "sdflash", "disk"];
 
-/// Refuses an image that no device can install. `path` is that of the container.
+/// Refuses an image that no device can install. `path` is the path of the container in the pod.
 pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Result<(), Refusal> {
     let refused = |why: String| Err(Refusal::invalid(format!("{path}.image"), why));
     if image.len() > LONGEST || !image.chars().all(|c| c.is_ascii_graphic()) {
@@ -28,27 +28,27 @@ pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Resul
     match image.split_once(':') {
         Some((system, file)) if is_file_system(system) && !file.trim_matches('/').is_empty() => Ok(()),
         _ => refused(format!(
-            "`{}` cannot be installed: give a file on flash:, bootflash:, harddisk: or usb0:, or an http or https URL; \
-             registries are not supported",
-            image.chars().take(100).collect::<String>()
+            "`{}` cannot be installed: give a file on {}: (a number may follow, as in usbflash1:), or an http or https \
+             URL; registries are not supported",
+            image.chars().take(100).collect::<String>(),
+            FILE_SYSTEMS.join(":, ")
         )),
     }
 }
 
-/// Returns `true` if the device downloads the image itself.
+/// Returns `true` if the image is a URL, from which the device downloads the package.
 pub(super) fn is_url(image: &str) -> bool {
     image.starts_with("http://") || image.starts_with("https://")
 }
 
-/// The path of the copy of a package from a URL that the device cannot install directly. Its name contains our prefix
-/// and the application id.
+/// Returns the path of the copy on the flash that is made if the device cannot install a package from its URL directly.
+/// The file name contains a prefix of this controller and the id of the application.
 pub(crate) fn copy_of(id: &str) -> String {
     format!("flash:/staffetta_{id}.tar")
 }
 
 fn is_file_system(name: &str) -> bool {
-    let usb = |rest: &str| rest.chars().all(|c| c.is_ascii_digit());
-    FILE_SYSTEMS.contains(&name) || name.strip_prefix("usb").is_some_and(usb)
+    FILE_SYSTEMS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -65,6 +65,11 @@ mod tests {
             "usb0:a.tar",
             "usb:a.tar",
             "usb1:/a",
+            "usbflash1:a.tar",
+            "usbflash0:/a.tar",
+            "sdflash:a.tar",
+            "disk0:a.tar",
+            "flash1:a.tar",
             "http://h/a.tar",
             "https://h:8443/a.tar",
         ] {
@@ -87,6 +92,8 @@ mod tests {
             "http://",
             "https:///a",
             "usbx:a",
+            "1:a",
+            "tmpsys:a",
             "ftp:a",
         ] {
             let error: staffetta_driver::DriverError =

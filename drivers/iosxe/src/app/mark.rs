@@ -1,5 +1,7 @@
-//! The mark of an application: labels that say whose it is. They are written as the first agents for these devices did,
-//! with three of our own; those of later agents are read too.
+//! The ownership mark of an application: labels in its run options that name the cluster, pod and container.
+//!
+//! The labels are written with the keys of the first versions of Cisco's provider, and four further keys
+//! `staffetta.dev/...`. The keys of later versions of that provider are read too.
 
 use std::collections::HashMap;
 
@@ -18,37 +20,40 @@ const FORM: &str = "staffetta.dev/form";
 const POSITION: &str = "staffetta.dev/position";
 const PACKAGE: &str = "staffetta.dev/package";
 
-/// The value of [`PACKAGE`] where the package comes from a copy on the flash.
+/// The value of [`PACKAGE`] if the package is installed from a copy on the flash.
 const FLASH: &str = "flash";
 
-/// The longest text that is written whole: a line less `--label ` and the longest key.
+/// The maximum length of a value that is written completely, in characters: a line, without `--label ` and the longest
+/// key.
 const WHOLE: usize = 200;
 
-/// The number of characters kept of a longer text, before its digest.
+/// The number of characters that are kept of a longer value, before the digest.
 const PART: usize = 160;
 
-/// The separator before the digest; it occurs in no Kubernetes name.
+/// The separator before the digest of a shortened value. It occurs in no Kubernetes name.
 const CUT: char = '~';
 
-/// The owner of an application.
+/// The ownership mark of an application: the labels in its run options, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AppMark {
-    /// The pod. A text that is too long for a line is cut, and ends with a digest of the whole.
+    /// The pod. A name or namespace that is too long for a line is cut, and ends with a digest of the complete text.
     pub(crate) owner: Owner,
     /// The name of the container.
     pub(crate) container: String,
-    /// The cluster, as [`AppMark::cluster`] writes it; none where an agent made it that knows no clusters.
+    /// The cluster, as [`AppMark::cluster`] encodes it; `None` if another controller without such a label created the
+    /// application.
     pub(crate) cluster: Option<String>,
-    /// A digest of the mutable fields of a container: image and resources.
+    /// A digest of the mutable fields of the container (image and resources); `None` if another controller created the
+    /// application.
     pub(crate) form: Option<String>,
-    /// The place of the container in its pod.
+    /// The index of the container in its pod.
     pub(crate) position: Option<usize>,
     /// `true` if the package is installed from a copy on the flash.
     pub(crate) copied: bool,
 }
 
 impl AppMark {
-    /// Returns the cluster id as a mark stores it.
+    /// Returns the cluster id as a label value: unchanged if it fits and needs no quoting, otherwise a digest.
     pub(crate) fn cluster(cluster: &ClusterId) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let name = cluster.as_str();
@@ -56,7 +61,8 @@ impl AppMark {
         if fits { name.to_owned() } else { format!("{CUT}{}", digest(name, 16)) }
     }
 
-    /// Writes the mark, a label a line.
+    /// Adds the labels to the run options, one label per line. Returns an error if a value contains a character that is
+    /// not allowed, or there is no room.
     pub(super) fn write(&self, options: &mut Options) -> Result<(), UnsupportedValue> {
         let position = self.position.map(|position| position.to_string());
         let labels = [
@@ -76,7 +82,8 @@ impl AppMark {
         if self.copied { options.joined("--label", &format!("{PACKAGE}={FLASH}")) } else { Ok(()) }
     }
 
-    /// Reads the mark. An application without a UID, a pod name or a container name is nobody's.
+    /// Decodes the labels in the run options. `None` if there is no UID, pod name or container name: the application
+    /// belongs to no pod.
     pub(crate) fn read(options: &RunOptions) -> Option<Self> {
         let labels = labels(options);
         let one =
@@ -96,7 +103,8 @@ impl AppMark {
     }
 }
 
-/// The labels among the options. A value ends at a blank, and the first of several with one key holds.
+/// Returns the labels in the run options. A value ends at a blank. Of several labels with the same key, the first is
+/// used.
 fn labels(options: &RunOptions) -> HashMap<&str, &str> {
     let mut labels = HashMap::new();
     for line in &options.run_opts {
@@ -114,7 +122,7 @@ fn labels(options: &RunOptions) -> HashMap<&str, &str> {
     labels
 }
 
-/// A text that fits a line.
+/// Returns a text that fits a line: the text itself, or its beginning with a digest.
 fn cut(text: &str) -> String {
     if text.len() <= WHOLE {
         return text.to_owned();

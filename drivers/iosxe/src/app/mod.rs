@@ -1,4 +1,4 @@
-//! Translates a pod into applications of a device, one per container, or refuses it with a reason.
+//! Translates a pod into applications of a device, one per container, or returns the reason why that is not possible.
 
 mod addresses;
 mod digest;

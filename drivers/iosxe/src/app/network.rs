@@ -1,4 +1,5 @@
-//! The network of a device's applications: validation of its description against the YANG modules.
+//! The network attachment of a device's applications: validates it against the YANG modules, and writes it into the
+//! configuration of an application.
 
 use std::net::Ipv4Addr;
 
@@ -13,18 +14,20 @@ use super::refusal::Refusal;
 
 const INTERFACE: &str = "xe.networking.interface";
 
-/// The highest number of an interface in the container for which a gateway can be configured.
+/// The highest number of an interface in the container for which the YANG module allows a gateway.
 const LAST_GATEWAY: u8 = 3;
 
-/// The highest number on the management port, and the highest for which a gateway can be configured.
+/// The highest number of an interface in the container on the management port, and the highest one for which the YANG
+/// module allows a gateway.
 const LAST_MANAGEMENT: u8 = 3;
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
 
-/// The network attachment of applications, validated from a device's description: the interface, and the subnet of static addresses.
+/// The network attachment of a device's applications, from the validated device specification: the interface, and the
+/// subnet of static addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodNetwork {
     attachment: NetworkAttachment,
-    /// The subnet of the addresses that are configured; `None` if a DHCP server gives them.
+    /// The subnet of the static IP addresses; `None` if applications get addresses by DHCP.
     pub(crate) subnet: Option<Ipv4Net>,
 }
 
@@ -37,7 +40,8 @@ enum NetworkAttachment {
 }
 
 impl PodNetwork {
-    /// Reads the network of a device.
+    /// Reads the network attachment from a device specification. Returns a refusal with the path of the field if the
+    /// specification is invalid.
     pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, Refusal> {
         let interface = spec.xe.as_ref().and_then(|xe| xe.networking.interface.as_ref());
         let Some(interface) = interface else {
@@ -77,7 +81,8 @@ impl PodNetwork {
         Ok(Self { attachment, subnet })
     }
 
-    /// Puts the network into an application, with its address if there is one.
+    /// Writes the network attachment into the configuration of an application. `address` is its static IP address;
+    /// `None` with DHCP.
     pub(crate) fn apply(&self, app: &mut Value, address: Option<Ipv4Addr>) {
         let subnet = self.subnet.filter(|_| address.is_some());
         let (mask, router) = (subnet.map(|subnet| subnet.netmask()), subnet.and_then(gateway));
@@ -131,7 +136,7 @@ impl PodNetwork {
     }
 }
 
-/// Puts leaves into a container; those without a value are left out.
+/// Adds the members of `leaves` to `container`, except those that are `null`.
 pub(super) fn put(container: &mut Value, leaves: Value) {
     if let Value::Object(leaves) = leaves {
         for (name, value) in leaves.into_iter().filter(|(_, value)| !value.is_null()) {
@@ -163,7 +168,8 @@ fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
     bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
 
-/// Refuses a container interface number for which the YANG module allows no gateway. Static addresses need a gateway.
+/// Refuses a container interface number above `max`, the highest one for which the YANG module allows a gateway. Static
+/// addresses need a gateway.
 fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, Refusal> {
     let why = format!(
         "{guest} is not between 0 and {max}: without DHCP a gateway is needed, and only these interfaces support one"

@@ -1,8 +1,8 @@
-//! Reasons for refusing a pod or a device's description.
+//! The reason why a pod or a device specification is refused.
 
 use staffetta_driver::{DriverError, Reason};
 
-/// A field of a pod or of a device's description that is invalid or unsupported.
+/// The refusal of a pod or a device specification: a field that is invalid or unsupported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     reason: Reason,
@@ -12,12 +12,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal of a field that no device supports.
+    /// Creates the refusal of a field that devices do not support.
     pub(crate) fn unsupported(path: impl Into<String>, why: impl Into<String>) -> Self {
         Self { reason: Reason::Unsupported, path: path.into(), why: why.into() }
     }
 
-    /// Creates a refusal of an invalid value.
+    /// Creates the refusal of a field with an invalid value.
     pub(crate) fn invalid(path: impl Into<String>, why: impl Into<String>) -> Self {
         Self { reason: Reason::Refused, path: path.into(), why: why.into() }
     }

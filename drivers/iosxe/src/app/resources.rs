@@ -1,4 +1,4 @@
-//! The resources that an application reserves, from its container's requests and limits.
+//! Computes the resources that an application reserves, from the requests and limits of its container.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,25 @@ use crate::model::config::ResourceProfile;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// An amount of one resource that a device gives to an application.
+/// The units, default and maximum of one resource that a device gives to applications.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
-    /// The names in requests and limits; the first that is there holds.
+    /// The names of the resource in requests and limits. The first name that is present is used.
     names: &'static [&'static str],
-    /// The conversion from the unit of Kubernetes to that of the device, as a factor and a divisor.
+    /// The factor and the divisor that convert the unit of Kubernetes into that of the device.
     factor: u64,
     divisor: u64,
-    /// The amount for a container without requests and limits, in the device's unit.
+    /// The amount for a container without a request or limit, in the device's unit.
     default: u64,
-    /// The maximum amount that the YANG module accepts, in the device's unit.
+    /// The maximum amount, in the device's unit: that of the YANG module, or a lower one from the device specification.
     most: u64,
-    /// The same for a limit beside a request. For the CPU it is the number of virtual CPUs.
+    /// The maximum of a limit if there is a request too, in the device's unit. A CPU limit then only sets the number of
+    /// virtual CPUs, so this maximum is higher.
     most_beside: u64,
     unit: &'static str,
 }
 
-/// A thousandth of a CPU is a unit of the device.
+/// CPU time. A unit of the device is a thousandth of a CPU.
 const CPU: Measure = Measure {
     names: &["cpu"],
     factor: 1000,
@@ -40,6 +41,7 @@ const CPU: Measure = Measure {
     unit: "units of CPU",
 };
 
+/// Memory, in MB of 2^20 bytes.
 const MEMORY: Measure = Measure {
     names: &["memory"],
     factor: 1,
@@ -50,6 +52,7 @@ const MEMORY: Measure = Measure {
     unit: "MB of memory",
 };
 
+/// Storage, in MB of 2^20 bytes.
 const STORAGE: Measure = Measure {
     names: &["ephemeral-storage", "storage"],
     factor: 1,
@@ -61,13 +64,13 @@ const STORAGE: Measure = Measure {
 };
 
 impl Measure {
-    /// A quantity in the device's unit, rounded up.
+    /// Converts a quantity into the device's unit, rounded up; `None` if it cannot be parsed or is too large.
     fn read(self, quantity: &str) -> Option<u64> {
         ExactQuantity::parse(quantity)?.times(self.factor).map(|amount| amount.div_ceil(self.divisor))
     }
 }
 
-/// The measures of a device, with its own defaults and limits.
+/// The defaults and maxima of the resources that a device gives to an application.
 #[derive(Clone, Debug)]
 pub(crate) struct AppResourceLimits {
     cpu: Measure,
@@ -76,7 +79,8 @@ pub(crate) struct AppResourceLimits {
 }
 
 impl AppResourceLimits {
-    /// Reads the limits of a device.
+    /// Reads the defaults and maxima from a device specification. Refuses values above the range of the YANG module,
+    /// and a default above the maximum.
     pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, Refusal> {
         let bounded = |measure: Measure, default: &Option<String>, most: &Option<String>, what: &str| {
             let read = |text: &str, name: &str| {
@@ -101,8 +105,9 @@ impl AppResourceLimits {
         })
     }
 
-    /// The resource profile of a container: its requests, else its limits, else the device's defaults. `path` is the
-    /// path of the container in the pod.
+    /// Returns the resource profile of a container: for each resource the request, or else the limit, or else the
+    /// device's default. Refuses unknown resources and amounts above the maximum. `path` is the path of the container
+    /// in the pod.
     pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, Refusal> {
         let empty = BTreeMap::new();
         let resources = container.resources.as_ref();

@@ -1,4 +1,5 @@
-//! Lines of options for a container: 30 of 235 characters each, in which blanks separate the options.
+//! The run options of a container: at most 30 lines of 235 characters (YANG list `run-opts`), in which blanks separate
+//! options.
 
 use crate::model::config::{Line, RunOptions};
 
@@ -8,34 +9,35 @@ const LINES: usize = 30;
 /// The maximum length of a line, in characters.
 pub(super) const LINE: usize = 235;
 
-/// Options that are gathered.
+/// The lines of options that are collected for a container.
 #[derive(Default)]
 pub(super) struct Options(Vec<String>);
 
-/// Reasons why a value cannot be expressed as run options.
+/// The reason why a value cannot be written as a run option.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnsupportedValue {
-    /// A character that would be read as something else.
+    /// The value contains a character that the device would interpret or reject.
     #[error(
         "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
     )]
     Character,
-    /// One option is longer than a line.
+    /// The option with its value is longer than a line.
     #[error("the device takes at most {LINE} characters there")]
     TooLong,
-    /// All together have more lines than there may be.
+    /// All options together need too many lines.
     #[error("the device takes at most {LINES} lines of {LINE} characters for all options of a container")]
     TooMany,
 }
 
 impl Options {
-    /// Adds an option and its value in a line of their own.
+    /// Adds an option and its value in a separate line.
     pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
         self.0.push(checked(option, value)?);
         self.bounded()
     }
 
-    /// Adds an option and its value where there is room.
+    /// Adds an option and its value to the last line if they fit there and the line contains no label, otherwise in a
+    /// new line.
     pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
         let text = checked(option, value)?;
         match self.last_with_room(&text).filter(|last| !last.starts_with("--label ")) {
@@ -45,7 +47,7 @@ impl Options {
         self.bounded()
     }
 
-    /// Adds an option and its value to the last line.
+    /// Adds an option and its value to the last line. Returns an error if they do not fit there.
     pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
         let text = checked(option, value)?;
         let last = self.last_with_room(&text).ok_or(UnsupportedValue::TooLong)?;
@@ -61,7 +63,7 @@ impl Options {
         if self.0.len() > LINES { Err(UnsupportedValue::TooMany) } else { Ok(()) }
     }
 
-    /// Returns the lines of options.
+    /// Returns the lines with their indexes, from 1.
     pub(super) fn finish(self) -> RunOptions {
         let line = |(line_index, line_run_opts)| Line { line_index, line_run_opts };
         RunOptions { run_opts: (1..).zip(self.0).map(line).collect() }

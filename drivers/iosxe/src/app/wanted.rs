@@ -1,4 +1,4 @@
-//! A pod as the applications that it is to become.
+//! Translates a pod into the applications that should exist on the device.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,57 +19,63 @@ use super::resources::AppResourceLimits;
 use super::run_options::Options;
 use crate::model::config::{RunOptions, body};
 
-/// The number of digits kept of a configuration digest.
+/// The number of hexadecimal digits of the digest of a container's mutable fields.
 const FORM: usize = 12;
 
-/// Turns pods into applications of one device.
+/// Translates pods into applications of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
-    /// The cluster, as marks name it.
+    /// The cluster, as ownership labels name it.
     pub(crate) cluster: String,
+    /// The defaults and maxima of the resources of an application.
     pub(crate) limits: AppResourceLimits,
+    /// The network attachment of the applications.
     pub(crate) network: PodNetwork,
 }
 
-/// A pod as the applications that it is to become.
+/// The applications that should exist on the device for a pod.
 #[derive(Debug)]
 pub(crate) struct WantedPod {
+    /// The namespace, name and UID of the pod.
     pub(crate) owner: Owner,
-    /// `true` if a container that exited is restarted.
+    /// `true` if a container that exited is restarted (restart policy `Always`).
     pub(crate) restarts_ended: bool,
-    /// `true` if a container that failed is restarted.
+    /// `true` if a container that failed is restarted (every restart policy except `Never`).
     pub(crate) restarts_failed: bool,
-    /// In the order of the containers.
+    /// The applications, in the order of the containers.
     pub(crate) apps: Vec<WantedApp>,
 }
 
-/// An application that is wanted.
+/// An application that should exist on the device for a container.
 #[derive(Clone, Debug)]
 pub(crate) struct WantedApp {
+    /// The name of the application on the device.
     pub(crate) id: String,
+    /// The name of the container.
     pub(crate) container: String,
-    /// The package argument of `install`.
+    /// The file or URL of the package, the argument `package` of an install.
     pub(crate) package: String,
-    /// `true` if the device downloads the package itself.
+    /// `true` if `package` is a URL, from which the device downloads the package.
     pub(crate) remote: bool,
     /// A digest of the mutable fields of a container: image and resources.
     pub(crate) form: String,
-    /// Its configuration, without its network and its options.
+    /// The configuration, without the network and the run options.
     config: Value,
-    /// The options of its container.
+    /// The run options for an installation from `package`.
     options: RunOptions,
-    /// The same where the package comes from a copy on the flash.
+    /// The run options for an installation from a copy on the flash.
     options_of_copied: RunOptions,
     network: PodNetwork,
 }
 
 impl Translator {
-    /// A translator for the devices of one description.
+    /// Creates a translator for the device with these limits and this network.
     pub(crate) fn new(cluster: &ClusterId, limits: AppResourceLimits, network: PodNetwork) -> Self {
         Self { cluster: AppMark::cluster(cluster), limits, network }
     }
 
-    /// Translates a pod into applications, or returns why it cannot run.
+    /// Translates a pod into applications. Returns a refusal with the path of the field if the device does not support
+    /// the pod.
     pub(crate) fn translate(&self, request: &PodRequest) -> Result<WantedPod, Refusal> {
         let none = PodSpec::default();
         let spec = request.pod.spec.as_ref().unwrap_or(&none);
@@ -138,8 +144,8 @@ impl Translator {
 }
 
 impl WantedApp {
-    /// Its configuration, with its address; `None` if it gets one from a DHCP server. `copied` if its package comes from a
-    /// copy on the flash.
+    /// Returns the configuration of the application. `address` is its static IP address; `None` with DHCP. `copied` is
+    /// `true` if the package is installed from a copy on the flash.
     pub(crate) fn config(&self, address: Option<Ipv4Addr>, copied: bool) -> Value {
         let mut config = self.config.clone();
         config["run-optss"] = json!(if copied { &self.options_of_copied } else { &self.options });
@@ -147,8 +153,8 @@ impl WantedApp {
         config
     }
 
-    /// The body of the request that makes the configuration that of an application whose package is copied: the one line that
-    /// is another one.
+    /// Returns the body of the request that changes an existing configuration to an installation from a copy on the
+    /// flash. It contains only the line of run options that changes.
     pub(crate) fn diversion(&self, id: &str) -> Value {
         let before = &self.options.run_opts;
         let other =

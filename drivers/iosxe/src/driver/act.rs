@@ -1,7 +1,8 @@
-//! One step of one application: the decision, and the request that it takes.
+//! Takes one step for one application: decides, then sends the request.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use staffetta_driver::virtual_node::PodProgress;
@@ -9,177 +10,226 @@ use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use super::absence::{not_listed, waits};
 use super::copies::is_not_there;
-use super::{IosXeDriver, STEP_MAX_AGE, State, state_of};
+use super::{IosXeDriver, STEP_MAX_AGE, State};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
-    AppRecord, AppState, AppStep, AppView, Busy, Configured, Decision, Goal, Package, RefusalKind,
-    StepLimits, decide,
+    AppRecord, AppState, AppStep, AppView, Attempt, Busy, Configured, Decision, Goal, Package, RefusalKind,
+    StepLimits, UNCERTAIN, decide,
 };
 use crate::model::config::body;
 use crate::model::operation::Operation;
 use crate::observe::Observed;
 use crate::restconf::Fault;
 
-/// The delay before the next read after a step that takes time on the device.
+/// The delay before the next read after a step that continues on the device after its response.
 const AFTER_A_STEP: Duration = Duration::from_millis(300);
 
-/// The delay before the next read after a step that is complete when accepted.
+/// The delay before the next read after a step that is complete when the device responds.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// The delay before the next read while app hosting is disabled on the device.
-const DISABLED: Duration = Duration::from_secs(30);
-
-/// The cool-down of an address after its release.
+/// The time for which an IP address is not assigned again after its assignment or release.
 const COOL_DOWN: Duration = Duration::from_secs(30);
 
-/// One application, and where it is to get.
+/// An application, with its goal and its wanted configuration.
 #[derive(Clone, Copy)]
 pub(super) struct AppCase<'a> {
+    /// The name of the application on the device.
     pub(super) id: &'a str,
-    /// The name of the pod, for messages.
+    /// The name of the container, or of the application if it is to be removed. For messages.
     pub(super) name: &'a str,
+    /// The goal for the application.
     pub(super) goal: Goal,
+    /// The wanted configuration; `None` if the application is to be removed.
     pub(super) wanted: Option<&'a WantedApp>,
+    /// The comparison of its configuration with the wanted one.
     pub(super) configured: Configured,
 }
 
+/// The next step of an application, recorded as an attempt before its request is prepared, so that no other application is
+/// installed meanwhile.
+struct Plan {
+    act: AppStep,
+    package: Package,
+    limits: StepLimits,
+    /// The attempt of the step before this one.
+    before: Option<Attempt>,
+    /// `true` if the device certainly has no more than the configuration that this process wrote.
+    only_configured: bool,
+}
+
 impl IosXeDriver {
-    /// Takes at most one step towards the goal.
+    /// Takes at most one step towards the goal of the application. Returns an error if the device cannot be reached; a
+    /// refused step is recorded, and reported by a later call.
     pub(super) async fn step(
         &self,
-        state: &mut State,
-        observed: &Observed,
+        observed: &Arc<Observed>,
         case: AppCase<'_>,
     ) -> Result<PodProgress, DriverError> {
-        let AppCase { id, name, goal, wanted, configured } = case;
-        let now = Instant::now();
-        let there = state_of(observed, id);
-        let busy = busy(state, id, now);
-        let track = state.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
-        track.observe(there, now);
-        track.record_failures(&observed.notifications, id, now);
-        let only_configured = track.is_only_configured();
-        let package = package(observed, track, case);
-        let limits = StepLimits::of(&self.options, package);
-        let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
-        let copying = state.copies.under_way();
-        let busy = busy.as_ref().map(|(app, since)| Busy { app, since: *since });
-        let view = AppView { configured, state: there, said, package, busy, copying };
-        let act = match decide(view, goal, track, limits, now) {
-            Decision::Done => {
-                if goal == Goal::Gone {
-                    state.tracks.remove(id);
+        let AppCase { id, name, .. } = case;
+        let plan = match self.plan(observed, case) {
+            Ok(plan) => plan,
+            Err(progress) => return Ok(progress),
+        };
+        let act = plan.act;
+        if act != AppStep::Copy {
+            let prepared = self.prepare(observed, case, &plan).await;
+            let observed = {
+                let mut state = self.state();
+                let track = state.track(id);
+                track.restore(act, plan.before);
+                match prepared? {
+                    Ok(observed) => {
+                        track.attempted(act, Instant::now(), plan.limits.limit(act));
+                        // Whoever waits for this may not do so to the end.
+                        track.uncertain(act);
+                        observed
+                    }
+                    Err(progress) => return Ok(progress),
                 }
-                return Ok(PodProgress::Done);
+            };
+            if !self.act(&observed, case, act, plan.package).await? {
+                let limit = self.options.request_timeout_ms.get().div_ceil(1000);
+                return Ok(PodProgress::Failing {
+                    reason: act.failed().into(),
+                    message: format!("{name}: {}; the device did not answer within {limit} s", act.doing()),
+                    poll_after: UNCERTAIN,
+                });
             }
-            Decision::Wait { state, poll_after } => {
-                return Ok(PodProgress::Working { state: format!("{name}: {state}"), poll_after });
-            }
-            Decision::Fail { reason, message, poll_after } => {
-                let message = format!("{name}: {message}");
-                return Ok(PodProgress::Failing { reason: reason.into(), message, poll_after });
-            }
-            Decision::Do(act) => act,
-        };
-        let must_be_absent = match act {
-            AppStep::Install => true,
-            AppStep::Discard | AppStep::Remove => !only_configured,
-            _ => false,
-        };
-        if must_be_absent && let Some(wait) = self.is_hidden(state, id).await? {
-            return Ok(wait);
-        }
-        if matches!(act, AppStep::Install | AppStep::Activate | AppStep::Start) {
-            self.read_earlier_failures(state, id).await?;
-        }
-        let current;
-        let observed = if act == AppStep::Configure && self.translator.network.subnet.is_some() {
-            // Others may have got addresses since the configuration was read.
-            state.reading.invalidate();
-            current = state.reading.read(&*self.client, false).await?;
-            &*current
-        } else {
-            observed
-        };
-        track_of(state, id).attempted(act, now, limits.limit(act));
-        if let (AppStep::Copy, Some(wanted)) = (act, wanted) {
-            info!(app = id, "the device copies a package to its flash");
-            let way = (wanted.package.clone(), copy_of(id));
-            state.copies.begin(Arc::clone(&self.client), id, way, limits.limit(act));
-        } else {
-            self.act(state, observed, case, act, package).await?;
         }
         let poll_after = if act.is_done_when_accepted() { AT_ONCE } else { AFTER_A_STEP };
         Ok(PodProgress::Working { state: format!("{name}: {}", act.doing()), poll_after })
     }
 
-    /// Records the result of a copy to the flash.
-    pub(super) fn record_ended_copies(state: &mut State) {
-        while let Some((id, outcome)) = state.copies.ended() {
-            let track = track_of(state, &id);
-            match outcome {
-                Ok(()) => {
-                    info!(app = id, "the device has copied a package to its flash");
-                    track.copied();
-                }
-                Err(fault) => {
-                    if fault.error.ambiguous() {
-                        track.lost_copy();
-                    }
-                    let said = fault.said.unwrap_or_else(|| fault.error.to_string());
-                    debug!(app = id, said, "the device did not copy a package to its flash");
-                    track.refused(AppStep::Copy, said, RefusalKind::Now, Instant::now());
-                }
-            }
+    /// Decides the next step of the application, and records it as an attempt. Begins the step itself if it is a copy to
+    /// the flash. Returns the progress as the error if no step is due.
+    fn plan(&self, observed: &Observed, case: AppCase<'_>) -> Result<Plan, PodProgress> {
+        let AppCase { id, name, goal, wanted, configured } = case;
+        let now = Instant::now();
+        let there = observed.state_of(id);
+        let mut state = self.state();
+        let busy = state.busy(id, now).map(|(app, since)| (observed.title_of(&app), since));
+        let copying = state.copies.under_way().map(|app| observed.title_of(app));
+        let State { tracks, copies, starts_apps, .. } = &mut *state;
+        let track = tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
+        if track.observe(there, now) {
+            *starts_apps = Some(true);
         }
+        track.record_failures(&observed.notifications, id, now);
+        if let Some(since) = observed.apps.get(id).and_then(|app| app.vanished) {
+            return Err(waits(observed, name, since, self.absence_patience()));
+        }
+        let only_configured = track.is_only_configured();
+        let package = package(observed, track, case);
+        let limits = StepLimits::of(&self.options, package);
+        let view = AppView {
+            configured,
+            state: there,
+            said: observed.apps.get(id).map_or("nothing", |app| app.said.as_str()),
+            package,
+            busy: busy.as_ref().map(|(app, since)| Busy { app, since: *since }),
+            copying: copying.as_deref(),
+            starts_by_itself: starts_apps.unwrap_or(true),
+        };
+        let act = match decide(view, goal, track, limits, now) {
+            Decision::Done => {
+                if goal == Goal::Gone {
+                    tracks.remove(id);
+                }
+                return Err(PodProgress::Done);
+            }
+            Decision::Wait { state, poll_after } => {
+                return Err(PodProgress::Working { state: format!("{name}: {state}"), poll_after });
+            }
+            Decision::Fail { reason, message, poll_after } => {
+                let message = format!("{name}: {message}");
+                return Err(PodProgress::Failing { reason: reason.into(), message, poll_after });
+            }
+            Decision::Do(act) => act,
+        };
+        if matches!(act, AppStep::Activate | AppStep::Start) {
+            // The first one did not start within the time that is left to it for that.
+            starts_apps.get_or_insert(false);
+        }
+        let before = track.attempt(act).cloned();
+        track.attempted(act, now, limits.limit(act));
+        if let (AppStep::Copy, Some(wanted)) = (act, wanted) {
+            info!(app = id, "the device copies a package to its flash");
+            let way = (wanted.package.clone(), copy_of(id));
+            copies.begin(Arc::clone(&self.client), id, way, limits.limit(act));
+        } else {
+            track.uncertain(act);
+        }
+        Ok(Plan { act, package, limits, before, only_configured })
     }
 
-    /// Reads the device, to find out whether the application is certainly absent; returns `None` if so. For a while after its
-    /// start a device does not host applications yet, and does not show those that it has.
-    async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<PodProgress>, DriverError> {
-        let observed = state.reading.read(&*self.client, true).await?;
-        if observed.enabled == Some(false) {
-            return Ok(Some(PodProgress::Failing {
-                reason: "AppHostingDisabled".into(),
-                message: "IOx is not enabled on the device".into(),
-                poll_after: DISABLED,
-            }));
+    /// Reads what a step requires. Returns the state of the device on which the step is based, or, as the inner error,
+    /// the progress to report instead of the step.
+    async fn prepare(
+        &self,
+        observed: &Arc<Observed>,
+        AppCase { id, .. }: AppCase<'_>,
+        plan: &Plan,
+    ) -> Result<Result<Arc<Observed>, PodProgress>, DriverError> {
+        let act = plan.act;
+        let must_be_absent = match act {
+            AppStep::Install => true,
+            AppStep::Discard | AppStep::Remove => !plan.only_configured,
+            _ => false,
+        };
+        if must_be_absent && let Some(wait) = self.is_hidden(id, act).await? {
+            return Ok(Err(wait));
         }
-        track_of(state, id).observe(state_of(&observed, id), Instant::now());
-        Ok((state_of(&observed, id) != AppState::Absent).then(|| PodProgress::Working {
+        match act {
+            AppStep::Install | AppStep::Activate | AppStep::Start => {
+                // The failures that are reported by then are none of this step.
+                let observed = self.read(STEP_MAX_AGE, true).await?;
+                self.state().track(id).record_earlier_failures(&observed.notifications, id);
+            }
+            AppStep::Configure if self.translator.network.subnet.is_some() => {
+                // Others may have got addresses since the configuration was read.
+                self.changes.fetch_add(1, Ordering::AcqRel);
+                return self.read(Duration::ZERO, false).await.map(Ok);
+            }
+            _ => {}
+        }
+        Ok(Ok(Arc::clone(observed)))
+    }
+
+    /// Reads the device and returns `None` if the application is absent, as far as `act` requires it: a removal of what
+    /// this process has not uninstalled requires that the device lists its applications. Otherwise returns the progress
+    /// to report: app hosting is disabled, or the device does report the application. After a restart a device does not
+    /// report its applications until app hosting is enabled.
+    async fn is_hidden(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
+        let observed = self.read(Duration::ZERO, true).await?;
+        let mut state = self.state();
+        let is_doubtful = act != AppStep::Install && !observed.served && !state.track(id).was_uninstalled();
+        if observed.enabled == Some(false) || is_doubtful {
+            return Ok(Some(not_listed(&observed)));
+        }
+        state.observe(&observed);
+        Ok((observed.state_of(id) != AppState::Absent).then(|| PodProgress::Working {
             state: "the device has continued by itself".to_owned(),
             poll_after: AFTER_A_STEP,
         }))
     }
 
-    /// Reads the reports of the device, unless they are fresh, so that its reports on the next step can be distinguished.
-    async fn read_earlier_failures(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
-        let observed = state.reading.observed(&*self.client, STEP_MAX_AGE, true).await?;
-        track_of(state, id).record_earlier_failures(&observed.notifications, id);
-        Ok(())
-    }
-
-    /// Takes the step. A refusal of the device is recorded and affects the next decision; a request that did not reach it,
-    /// or has no answer, is an error.
+    /// Sends the request of a step. A refusal by the device is recorded, and affects the next decision. Returns `false`
+    /// if the device did not answer in time, and an error if it cannot be reached.
     async fn act(
         &self,
-        state: &mut State,
         observed: &Observed,
         AppCase { id, wanted, .. }: AppCase<'_>,
         mut act: AppStep,
         package: Package,
-    ) -> Result<(), DriverError> {
+    ) -> Result<bool, DriverError> {
         let limits = StepLimits::of(&self.options, package);
         let limit = limits.limit(act);
-        // Whoever waits for this may not do so to the end.
-        state.reading.invalidate();
-        track_of(state, id).uncertain(act);
+        let _change = DeviceChange::of(&self.changes);
         let outcome = match (act, wanted) {
-            (AppStep::Configure, Some(wanted)) => match self.address(state, observed) {
+            (AppStep::Configure, Some(wanted)) => match self.address(observed) {
                 Ok(address) => {
-                    // Another container of the pod is decided by the same read of the device.
-                    state.cooling.extend(address.map(|address| (address, Instant::now() + COOL_DOWN)));
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
                 }
@@ -188,15 +238,17 @@ impl IosXeDriver {
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (AppStep::Remove, _) => self.client.remove(id).await,
             (AppStep::Discard, _) => {
-                let may_come = track_of(state, id).copy_may_come(limits, Instant::now());
+                let may_come = self.state().track(id).copy_may_come(limits, Instant::now());
                 match self.discard(id, may_come).await {
                     Ok(()) => {
-                        // Who comes after this process would not know that the copy is gone.
-                        let track = track_of(state, id);
-                        track.discarded();
                         act = AppStep::Remove;
-                        track.attempted(act, Instant::now(), limit);
-                        track.uncertain(act);
+                        let now = Instant::now();
+                        self.record(id, |track| {
+                            // Who comes after this process would not know that the copy is gone.
+                            track.discarded();
+                            track.attempted(act, now, limit);
+                            track.uncertain(act);
+                        });
                         self.client.remove(id).await
                     }
                     refused => refused,
@@ -208,37 +260,46 @@ impl IosXeDriver {
             },
         };
         let Err(fault) = outcome else {
-            track_of(state, id).answered(act, limit);
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == AppStep::Remove {
-                self.cool_down(state, observed, id);
-                state.tracks.remove(id);
+                self.cool_down(observed, id);
+                self.state().tracks.remove(id);
+            } else {
+                self.record(id, |track| track.answered(act, limit));
             }
-            return Ok(());
+            return Ok(true);
         };
-        let track = track_of(state, id);
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
-            track.answered(act, limit);
-            track.refused(act, said, refusal_kind(&fault.error), Instant::now());
-            if track.leaves_copy(limits) {
+            let leaves_copy = self.record(id, |track| {
+                track.answered(act, limit);
+                track.refused(act, said, refusal_kind(&fault.error), Instant::now());
+                track.leaves_copy(limits)
+            });
+            if leaves_copy {
                 warn!(
                     app = id,
                     file = copy_of(id),
                     "the device does not delete the copy of a package; it stays there"
                 );
             }
-            return Ok(());
+            return Ok(true);
         }
-        if fault.error.ambiguous() {
-            track.lost(act, Instant::now());
-        } else {
-            track.unsent(act);
+        if !fault.error.ambiguous() {
+            self.record(id, |track| track.unsent(act));
+            return Err(*fault.error);
         }
-        Err(*fault.error)
+        self.record(id, |track| track.lost(act, Instant::now()));
+        if fault.timed_out { Ok(false) } else { Err(*fault.error) }
     }
 
-    /// Deletes the copy of a package. One that is not there is deleted, unless it may still come.
+    /// Changes the record of the steps for an application.
+    fn record<T>(&self, id: &str, change: impl FnOnce(&mut AppRecord) -> T) -> T {
+        change(self.state().track(id))
+    }
+
+    /// Deletes the copy of a package on the flash. If there is no such file, that is a success, or, with `may_come`, an
+    /// error, because the device may still be copying.
     async fn discard(&self, id: &str, may_come: bool) -> Result<(), Fault> {
         let operation = Operation::Delete { file: copy_of(id) };
         match self.client.operate(&operation, None).await {
@@ -251,23 +312,32 @@ impl IosXeDriver {
         }
     }
 
-    /// An address for a new application; `None` if it gets one from a DHCP server.
-    fn address(&self, state: &mut State, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
+    /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. Returns an error
+    /// with [`Reason::NoAddress`] if the subnet has no free address.
+    fn address(&self, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
-        let now = Instant::now();
+        let (now, mut state) = (Instant::now(), self.state());
         state.cooling.retain(|(_, until)| *until > now);
         let in_use = |address: Ipv4Addr| observed.addresses.contains(&IpAddr::V4(address));
         let cools = |address| state.cooling.iter().any(|(cooling, _)| *cooling == address);
-        free_address(subnet, |address| cools(address) || in_use(address)).map(Some).ok_or_else(|| {
+        let free = free_address(subnet, |address| cools(address) || in_use(address));
+        let Some(free) = free else {
             let full = DriverError::new(Reason::NoAddress, "configure an app");
             let full = full.detail(format!("the subnet {subnet} of the device is full"));
             let rested = state.cooling.iter().filter(|(address, _)| !in_use(*address));
-            rested.map(|(_, until)| *until - now).min().map_or(full.clone(), |rest| full.after(rest))
-        })
+            return Err(rested
+                .map(|(_, until)| *until - now)
+                .min()
+                .map_or(full.clone(), |rest| full.after(rest)));
+        };
+        // Another application is configured by the same read of the device.
+        state.cooling.push((free, now + COOL_DOWN));
+        Ok(Some(free))
     }
 
-    /// Starts the cool-down of an application's addresses.
-    fn cool_down(&self, state: &mut State, observed: &Observed, id: &str) {
+    /// Keeps the IP address of a removed application from being assigned again for [`COOL_DOWN`].
+    fn cool_down(&self, observed: &Observed, id: &str) {
+        let mut state = self.state();
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
             state.cooling.retain(|(cooling, _)| *cooling != address);
@@ -276,8 +346,8 @@ impl IosXeDriver {
     }
 }
 
-/// Returns the operation of a step on the device. A step that is not an operation, or an install without a known package, is
-/// refused.
+/// Returns the operation for a step. Returns an error for a step that is not executed by an operation, and for an
+/// install without a known package.
 fn operation(
     act: AppStep,
     id: &str,
@@ -309,13 +379,8 @@ fn refusal_kind(error: &DriverError) -> RefusalKind {
     }
 }
 
-/// The record of the steps tried for an application.
-fn track_of<'a>(state: &'a mut State, id: &str) -> &'a mut AppRecord {
-    let now = Instant::now();
-    state.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
-}
-
-/// The source of an application's package: as configured, or, without a configuration, as recorded.
+/// Returns the source of an application's package: as the configuration says, or, without a configuration, as the
+/// record of its steps says.
 fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: AppCase<'_>) -> Package {
     let mark = observed.apps.get(id).and_then(|app| app.mark.as_ref());
     if mark.map_or_else(|| track.may_have_copy(), |mark| mark.copied) {
@@ -326,13 +391,20 @@ fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: A
     if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
-/// Returns the other application that is being installed, and since when: as the device reports, or as it has just accepted.
-fn busy(state: &State, id: &str, now: Instant) -> Option<(String, Instant)> {
-    let installing = state.installing.iter().map(|(other, since)| (other, *since));
-    let accepted =
-        state.tracks.iter().filter(|(_, track)| track.installs(now)).map(|(other, _)| (other, now));
-    let mut others = installing.chain(accepted).filter(|(other, _)| *other != id);
-    others.next().map(|(other, since)| (other.clone(), since))
+/// A change of the device by a request, counted at its begin and at its end, also if nobody waits for the end.
+struct DeviceChange<'a>(&'a AtomicU64);
+
+impl<'a> DeviceChange<'a> {
+    fn of(changes: &'a AtomicU64) -> Self {
+        changes.fetch_add(1, Ordering::AcqRel);
+        Self(changes)
+    }
+}
+
+impl Drop for DeviceChange<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Copies of packages to the flash. The device answers a copy when it is done, which may take minutes: it is waited for beside
-//! all other requests.
+//! Copies packages to the flash of the device. The device responds when a copy is complete, which may take minutes, so
+//! that the response is awaited in a separate task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +10,23 @@ use tokio::task::JoinSet;
 use crate::model::operation::Operation;
 use crate::restconf::{Fault, NetworkClient};
 
-/// The copy that is being made. It is not waited for any more when this is dropped; the device goes on with it.
+/// The running copy of a package. If this is dropped, the response is not awaited any more, but the device continues
+/// the copy.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// The application whose package it is.
+    /// The application whose package is being copied.
     under_way: Option<String>,
     tasks: JoinSet<Result<(), Fault>>,
 }
 
 impl Copies {
-    /// The application whose package is being copied.
+    /// Returns the application whose package is being copied; `None` if there is no running copy.
     pub(super) fn under_way(&self) -> Option<&str> {
         self.under_way.as_deref()
     }
 
-    /// Begins a copy, of which there is none yet. What an earlier one has left at its place is deleted first.
+    /// Starts a copy for the application `id`; no other copy may be running. A file that an earlier copy has left at
+    /// the destination is deleted first.
     pub(super) fn begin(
         &mut self,
         client: Arc<dyn NetworkClient>,
@@ -44,7 +46,8 @@ impl Copies {
         });
     }
 
-    /// Returns the result of a copy, once it ended.
+    /// Returns the application and the result of the copy that has ended; `None` if there is none. Each result is
+    /// returned once.
     pub(super) fn ended(&mut self) -> Option<(String, Result<(), Fault>)> {
         let ended = self.tasks.try_join_next()?;
         let lost = |error| DriverError::new(Reason::Unavailable, "copy a package").because(error).into();

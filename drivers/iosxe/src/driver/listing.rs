@@ -1,4 +1,4 @@
-//! The list of the pods of a device.
+//! Lists the pods on a device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -16,30 +16,29 @@ use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::restconf::NetworkClient;
 
-/// The minimum age of the ARP table before it is read again, while an address is missing.
+/// The minimum age of the read ARP table before it is read again while the address of an application is missing.
 const MISSING: Duration = Duration::from_secs(4);
 
-/// The minimum age of the ARP table before it is read again, while all addresses are known: DHCP may assign others.
+/// The minimum age of the read ARP table before it is read again while the addresses of all applications are known.
+/// DHCP may assign others.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// Lists the pods, with addresses from the ARP table of the device.
+/// Lists the pods on a device, with IP addresses from its ARP table.
 #[derive(Default)]
 pub(super) struct PodListing {
     addresses: HashMap<MacAddress, IpAddr>,
-    /// The time at which the table was read last.
+    /// The time at which the ARP table was last read.
     read_at: Option<Instant>,
 }
 
 impl PodListing {
-    /// Lists the pods of this cluster, and those of no cluster that have an owner.
-    pub(super) async fn pods(
-        &mut self,
-        client: &dyn NetworkClient,
+    /// Lists the pods whose applications have an ownership mark that names `cluster` or no cluster.
+    pub(super) fn pods(
+        &self,
         observed: &Observed,
         tracks: &HashMap<String, AppRecord>,
         cluster: &str,
     ) -> HostedPods {
-        self.read_addresses(client, observed, cluster).await;
         let mut apps: Vec<_> = ours(observed, cluster).collect();
         apps.sort_by_key(|app| app.mark.as_ref().and_then(|mark| mark.position));
         let mut pods: BTreeMap<&Uid, HostedPod> = BTreeMap::new();
@@ -66,9 +65,14 @@ impl PodListing {
         app.address.or_else(|| app.macs.iter().find_map(|mac| self.addresses.get(mac)).copied())
     }
 
-    /// Reads the ARP table of the device, if an application does not report its address itself. A list without an address
-    /// is better than none: a table that cannot be read is read again later.
-    async fn read_addresses(&mut self, client: &dyn NetworkClient, observed: &Observed, cluster: &str) {
+    /// Reads the ARP table of the device if a running application does not report its IP address. If the read fails,
+    /// the pods are listed without that address, and the table is read again later.
+    pub(super) async fn read_addresses(
+        &mut self,
+        client: &dyn NetworkClient,
+        observed: &Observed,
+        cluster: &str,
+    ) {
         let silent =
             ours(observed, cluster).filter(|app| app.state == AppState::Running && app.address.is_none());
         let macs: Vec<MacAddress> = silent.flat_map(|app| app.macs.iter().copied()).collect();
@@ -89,7 +93,7 @@ impl PodListing {
     }
 }
 
-/// The applications of this cluster, and those of no cluster that have an owner.
+/// Returns the applications with an ownership mark that names `cluster` or no cluster.
 fn ours<'a>(observed: &'a Observed, cluster: &'a str) -> impl Iterator<Item = &'a ObservedApp> {
     observed.apps.values().filter(move |app| app.is_of(cluster))
 }

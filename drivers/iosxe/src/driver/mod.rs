@@ -1,105 +1,132 @@
-//! The driver of one device. Each call reads the device, decides for each application, and does at most one step each.
+//! The driver of one device. Each call reads the device, decides for each application, and takes at most one step per
+//! application. Calls overlap: no lock is held while a step is sent, and only one read is sent at a time.
 
+mod absence;
 mod act;
 mod copies;
 mod listing;
 mod reading;
 mod resources;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use self::absence::Absences;
 use self::act::AppCase;
-use self::copies::Copies;
 use self::listing::PodListing;
 use self::reading::{DeviceReading, fetch};
+use self::state::State;
 use crate::app::{Translator, WantedApp, is_of};
-use crate::machine::{AppRecord, AppState, Configured, Goal};
+use crate::machine::{AppRecord, AppStep, Configured, Goal, POLL};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
-use crate::options::IosXeOptions;
+use crate::options::{IosXeOptions, milliseconds};
 use crate::restconf::NetworkClient;
 
-/// The maximum age of an observation on which a step is decided; pods that start together share observations.
+/// The maximum age of the read of the device on which a step is decided. Pods that are deployed at the same time share
+/// reads.
 const STEP_MAX_AGE: Duration = Duration::from_millis(150);
 
-/// The maximum age of an observation that proves that the device is reachable.
+/// The maximum age of a read that proves that the device is reachable.
 const REACHABLE_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// The time for which device information is cached.
 const INFO_MAX_AGE: Duration = Duration::from_secs(300);
 
-/// The time for which the steps tried for a missing application are remembered.
-const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
-
-/// Runs pods on one device.
+/// The driver of one device: runs pods as applications on it.
 pub(crate) struct IosXeDriver {
     client: Arc<dyn NetworkClient>,
     translator: Translator,
     options: IosXeOptions,
-    /// One request at a time is on its way to a device.
+    /// The last read of the device, locked during a read, so that calls share it.
+    reading: tokio::sync::Mutex<(DeviceReading, Absences)>,
+    /// The number of requests so far that may have changed the device, counted at their begin and at their end.
+    changes: AtomicU64,
     state: Mutex<State>,
-}
-
-/// The state kept between calls. Losing it costs only time.
-#[derive(Default)]
-struct State {
-    reading: DeviceReading,
-    tracks: HashMap<String, AppRecord>,
-    copies: Copies,
-    /// The applications that the device says it is installing, anybody's, and since when they are seen to be.
-    installing: BTreeMap<String, Instant>,
-    /// Addresses that were given out or given back a moment ago, and the time until which they are not given out again.
-    cooling: Vec<(Ipv4Addr, Instant)>,
-    listing: PodListing,
+    listing: tokio::sync::Mutex<PodListing>,
     /// The device information and the time at which it was read.
-    info: Option<(Instant, DeviceInfo)>,
+    info: Mutex<Option<(Instant, DeviceInfo)>>,
 }
 
 impl IosXeDriver {
     pub(crate) fn new(client: Arc<dyn NetworkClient>, translator: Translator, options: IosXeOptions) -> Self {
-        Self { client, translator, options, state: Mutex::default() }
+        Self {
+            client,
+            translator,
+            options,
+            reading: tokio::sync::Mutex::default(),
+            changes: AtomicU64::new(0),
+            state: Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
+            info: Mutex::default(),
+        }
     }
 
-    /// The device, as it was a moment ago at most.
-    async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let full = state.tracks.values().any(AppRecord::awaits_report);
-        let observed = state.reading.observed(&*self.client, age, full).await?;
-        Self::record_ended_copies(state);
-        let now = Instant::now();
-        state.tracks.retain(|id, track| {
-            observed.apps.contains_key(id) || track.recent(now, RECORD_MAX_AGE) || track.may_have_copy()
-        });
-        for (id, track) in &mut state.tracks {
-            track.observe(state_of(&observed, id), now);
-        }
-        let installing = observed.apps.values().filter(|app| app.state == AppState::Installing);
-        let since = |app: &ObservedApp| state.installing.get(&app.id).copied().unwrap_or(now);
-        state.installing = installing.map(|app| (app.id.clone(), since(app))).collect();
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records.
+    async fn observe(&self, age: Duration) -> Result<Arc<Observed>, DriverError> {
+        let full = self.state().tracks.values().any(AppRecord::awaits_report);
+        let observed = self.read(age, full).await?;
+        self.state().observe(&observed);
         Ok(observed)
     }
 
-    /// Takes one step towards the requested pod.
+    /// Returns the state of the device from a read that is at most `age` old, with notifications if `full`. It contains
+    /// the applications that have vanished, as long as their absence is not proven.
+    async fn read(&self, age: Duration, full: bool) -> Result<Arc<Observed>, DriverError> {
+        let mut reading = self.reading.lock().await;
+        let (device, absences) = &mut *reading;
+        let mut full = full || absences.any();
+        let mut age = age;
+        loop {
+            let changes = self.changes.load(Ordering::Acquire);
+            let observed = device.observed(&*self.client, (age, changes), full).await?;
+            let patience = self.absence_patience();
+            let observed = {
+                let state = self.state();
+                let is_explained = |app: &ObservedApp| match state.tracks.get(&app.id) {
+                    Some(track) => track.expects_absence(&observed.notifications, &app.id),
+                    None => !app.is_of(&self.translator.cluster),
+                };
+                absences.complete(device.number(), &observed, is_explained, patience)
+            };
+            if full || !absences.any() {
+                return Ok(observed);
+            }
+            // Only the complete data show whether the device lists its applications at all.
+            (full, age) = (true, Duration::ZERO);
+        }
+    }
+
+    /// Returns the time over which the device must prove the absence of an application.
+    fn absence_patience(&self) -> Duration {
+        milliseconds(self.options.step_limit_ms) / 2
+    }
+
+    /// Takes one step towards the applications of the requested pod.
     async fn advance(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
-        let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
+        let observed = self.observe(STEP_MAX_AGE).await?;
         let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut kept = Vec::new();
         let mut whole = PodProgress::Done;
+        let mut earlier: Option<&str> = None;
         for wanted in &pod.apps {
             let of_container =
                 |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
@@ -112,30 +139,44 @@ impl IosXeDriver {
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
             kept.push(id);
+            let name = &wanted.container;
+            if let Some(earlier) = earlier.filter(|_| there.is_none()) {
+                let state = format!("{name}: waiting for the install of {earlier}");
+                whole = whole.and(PodProgress::Working { state, poll_after: POLL });
+                continue;
+            }
             let as_wanted = there.map_or(Configured::No, |app| configured(app, Some((wanted, unformed))));
             let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
-            let name = &wanted.container;
             let case = AppCase { id, name, goal, wanted: Some(wanted), configured: as_wanted };
-            whole = whole.and(self.step(&mut state, &observed, case).await?);
+            let progress = self.step(&observed, case).await?;
+            // An application that fails holds up no other.
+            if matches!(progress, PodProgress::Working { .. })
+                && !AppStep::Install.is_fulfilled_by(observed.state_of(id))
+            {
+                earlier = earlier.or(Some(name));
+            }
+            whole = whole.and(progress);
         }
         // What an earlier form of the pod left.
         let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
-        Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
+        Ok(whole.and(self.remove(&observed, rest).await?))
     }
 
-    /// Takes one step towards removing the applications.
+    /// Takes one step towards a device without the applications `ids`. If the step for one application fails, the
+    /// others are still removed.
     async fn remove(
         &self,
-        state: &mut State,
-        observed: &Observed,
+        observed: &Arc<Observed>,
         ids: impl Iterator<Item = &str>,
     ) -> Result<PodProgress, DriverError> {
         let mut whole = PodProgress::Done;
         let mut failed = None;
         for id in ids {
-            let configured = observed.apps.get(id).map_or(Configured::No, |app| configured(app, None));
-            let case = AppCase { id, name: id, goal: Goal::Gone, wanted: None, configured };
-            match self.step(state, observed, case).await {
+            let app = observed.apps.get(id);
+            let configured = app.map_or(Configured::No, |app| configured(app, None));
+            let name = app.and_then(|app| app.mark.as_ref()).map_or(id, |mark| mark.container.as_str());
+            let case = AppCase { id, name, goal: Goal::Gone, wanted: None, configured };
+            match self.step(observed, case).await {
                 Ok(progress) => whole = whole.and(progress),
                 // The other applications are not to stay because of this one.
                 Err(error) => failed = Some(error),
@@ -145,21 +186,18 @@ impl IosXeDriver {
     }
 }
 
-/// The state of an application; one that is not there is absent.
-fn state_of(observed: &Observed, id: &str) -> AppState {
-    observed.apps.get(id).map_or(AppState::Absent, |app| app.state)
-}
-
-/// The treatment of an application whose mark, written by an older agent, has no configuration digest.
+/// The treatment of an application whose ownership mark has no configuration digest, because another controller wrote
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LegacyMark {
-    /// It is as its pod wants it: nothing says otherwise.
+    /// The configuration counts as that of the pod.
     AsWanted,
-    /// Its pod has changed since.
+    /// The configuration counts as outdated, because the pod has changed.
     Otherwise,
 }
 
-/// Compares the configuration of an application with the wanted one.
+/// Compares the configuration of an application with the wanted one. With `wanted` = `None`, every configuration counts
+/// as the wanted one.
 fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Configured {
     let form = app.mark.as_ref().and_then(|mark| mark.form.as_ref());
     let other = match (wanted, form) {
@@ -177,25 +215,23 @@ fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Co
 #[async_trait]
 impl AppHostingDriver for IosXeDriver {
     async fn check_connection(&self) -> Result<(), DriverError> {
-        let mut state = self.state.lock().await;
-        self.observe(&mut state, REACHABLE_MAX_AGE).await.map(drop)
+        self.observe(REACHABLE_MAX_AGE).await.map(drop)
     }
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
         const STEP: &str = "read the device information";
-        let mut state = self.state.lock().await;
-        if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < INFO_MAX_AGE) {
+        let known = || self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, info)) = known().as_ref().filter(|(at, _)| at.elapsed() < INFO_MAX_AGE) {
             return Ok(info.clone());
         }
         let data: HardwareData = fetch(&*self.client, resource::HARDWARE, STEP).await?;
         let info = data.info();
-        state.info = Some((Instant::now(), info.clone()));
+        *known() = Some((Instant::now(), info.clone()));
         Ok(info)
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
-        let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
+        let observed = self.observe(STEP_MAX_AGE).await?;
         resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
 
@@ -208,22 +244,21 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
-        let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
+        let observed = self.observe(STEP_MAX_AGE).await?;
         let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
         // A device may have forgotten all but its files.
-        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_of(id, uid));
-        ids.extend(left.map(|(id, _)| id.clone()));
-        self.remove(&mut state, &observed, ids.iter().map(String::as_str)).await
+        let has_left = |(id, track): &(&String, &AppRecord)| track.may_have_copy() && is_of(id, uid);
+        ids.extend(self.state().tracks.iter().filter(has_left).map(|(id, _)| id.clone()));
+        self.remove(&observed, ids.iter().map(String::as_str)).await
     }
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
-        let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, STEP_MAX_AGE).await?;
-        let State { listing, tracks, .. } = &mut *state;
-        Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
+        let observed = self.observe(STEP_MAX_AGE).await?;
+        let mut listing = self.listing.lock().await;
+        listing.read_addresses(&*self.client, &observed, &self.translator.cluster).await;
+        Ok(listing.pods(&observed, &self.state().tracks, &self.translator.cluster))
     }
 
     fn last_answer(&self) -> Option<Instant> {
@@ -231,8 +266,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        let mut state = self.state.lock().await;
-        let observed = self.observe(&mut state, REACHABLE_MAX_AGE).await?;
+        let observed = self.observe(REACHABLE_MAX_AGE).await?;
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the device, and caches its answers.
+//! Reads the device and caches the responses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,40 +15,49 @@ use crate::model::resource::{self, Resource};
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
 
-/// The time for which the configuration is cached, as long as this process does not change it and no application
-/// appears or disappears.
+/// The time for which the configuration is cached. It is read earlier if this process has changed it, or if an
+/// application has appeared or disappeared.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "read the configured apps";
 const OPER: &str = "read the state of the apps";
 
-/// The cached result of the last read of the device.
+/// The last read of the device.
 #[derive(Default)]
 pub(super) struct DeviceReading {
-    /// The time of the observation; `None` after a change.
+    /// The time of the last read; `None` if it failed.
     at: Option<Instant>,
-    /// The time at which the configuration was read; `None` if it may have changed.
+    /// The number of changes of the device by this process before the last read.
+    changes: u64,
+    /// The time of the last read of the configuration; `None` if it may have changed.
     configured_at: Option<Instant>,
-    /// `true` if notifications were read too.
+    /// `true` if the last read contained notifications.
     full: bool,
-    /// The answers, to find out whether they changed.
+    /// The last response with the configuration. An identical response is not decoded again.
     config: Option<Vec<u8>>,
+    /// The last response with the operational data.
     oper: Option<Vec<u8>>,
-    /// The applications that the device has, configured or not.
+    /// The names of all applications in the operational data.
     names: BTreeSet<String>,
-    /// The parsed observation.
+    /// The decoded state of the device.
     observed: Option<Arc<Observed>>,
+    /// The number of reads of the operational data so far.
+    reads: u64,
 }
 
 impl DeviceReading {
-    /// Returns the state of the device, at most `age` old, with notifications if `full`. Unchanged answers return the
-    /// same `Arc`.
+    /// Returns the state of the device from a read that is at most `age` old and later than the last of `changes` by
+    /// this process, with notifications if `full`. While the responses of the device are unchanged, the same `Arc` is
+    /// returned.
     pub(super) async fn observed(
         &mut self,
         client: &dyn NetworkClient,
-        age: Duration,
+        (age, changes): (Duration, u64),
         full: bool,
     ) -> Result<Arc<Observed>, DriverError> {
+        if self.changes != changes {
+            (self.changes, self.at, self.configured_at) = (changes, None, None);
+        }
         if let Some(observed) = &self.observed
             && self.at.is_some_and(|at| at.elapsed() < age)
             && (self.full || !full)
@@ -58,14 +67,11 @@ impl DeviceReading {
         self.read(client, full).await
     }
 
-    /// Reads the device, regardless of the age of the cache. The configuration is read only if it may have changed.
-    pub(super) async fn read(
-        &mut self,
-        client: &dyn NetworkClient,
-        full: bool,
-    ) -> Result<Arc<Observed>, DriverError> {
+    /// Reads the device, whatever the age of the last read. The configuration is read only if it may have changed.
+    async fn read(&mut self, client: &dyn NetworkClient, full: bool) -> Result<Arc<Observed>, DriverError> {
         self.at = None; // a failed read leaves no fresh one
         let oper = client.get(if full { resource::EVENTS } else { resource::STATES }, OPER).await?;
+        self.reads += 1;
         let mut fresh = None;
         if self.observed.is_none() || self.full != full || self.oper != oper {
             let data = operational(oper.as_deref())?;
@@ -93,15 +99,15 @@ impl DeviceReading {
         Ok(observed)
     }
 
+    /// Returns the number of the last read of the operational data.
+    pub(super) fn number(&self) -> u64 {
+        self.reads
+    }
+
     fn configured(&mut self) -> Result<ConfigData, DriverError> {
         let read = parsed(resource::CONFIG, self.config.as_deref(), CONFIG);
         // What cannot be understood is read again.
         read.inspect_err(|_| self.configured_at = None)
-    }
-
-    /// Marks the cached state as outdated.
-    pub(super) fn invalidate(&mut self) {
-        (self.at, self.configured_at) = (None, None);
     }
 }
 
@@ -109,7 +115,8 @@ fn operational(body: Option<&[u8]>) -> Result<OperData, DriverError> {
     parsed(resource::STATES, body, OPER)
 }
 
-/// Reads a resource. An empty resource gives the default value.
+/// Reads and decodes a resource. A resource without data gives the default value. Returns an error if the request fails
+/// or the response cannot be decoded.
 pub(super) async fn fetch<T: DeserializeOwned + Default>(
     client: &dyn NetworkClient,
     resource: Resource,
@@ -119,7 +126,7 @@ pub(super) async fn fetch<T: DeserializeOwned + Default>(
     parsed(resource, body.as_deref(), step)
 }
 
-/// Parses the answer of a resource.
+/// Decodes the response for a resource.
 fn parsed<T: DeserializeOwned + Default>(
     resource: Resource,
     body: Option<&[u8]>,

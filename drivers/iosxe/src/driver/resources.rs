@@ -1,4 +1,4 @@
-//! The resources of a device and their usage by pods.
+//! Reads the resources of a device and their usage by pods.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,11 @@ use crate::restconf::NetworkClient;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A unit of CPU is a thousandth of one, and that is a million billionths.
+/// The number of nanocores in a CPU unit of the device, which is a thousandth of a CPU.
 const NANOCORES_A_UNIT: u64 = 1_000_000;
 
-/// Reads the device's resources for applications and the part reserved by others than pods of this cluster.
+/// Reads the resources of the device for applications, and the part that applications other than those of this cluster
+/// have reserved.
 pub(super) async fn read_resources(
     client: &dyn NetworkClient,
     observed: &Observed,
@@ -57,7 +58,8 @@ fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources
     }
 }
 
-/// The disk of applications. Devices also list the file system that contains it, which is not a separate disk.
+/// Returns the storage device for the data of applications: the one whose name contains `persist`, or else the largest.
+/// The others are not separate: they include the file system that contains it.
 fn disk(devices: &Value) -> Option<&Value> {
     let devices = devices.as_array()?;
     let is_persistent = |disk: &&Value| disk["name"].as_str().is_some_and(|name| name.contains("persist"));
@@ -65,7 +67,7 @@ fn disk(devices: &Value) -> Option<&Value> {
     persistent.or_else(|| devices.iter().max_by_key(|device| number(&device["quota"])))
 }
 
-/// Reads the resource usage of this cluster's pods.
+/// Reads the resource usage of the pods of this cluster, and of those whose ownership mark names no cluster.
 pub(super) async fn read_usage(
     client: &dyn NetworkClient,
     observed: &Observed,
@@ -101,7 +103,7 @@ fn usage(name: &str, app: &App) -> ContainerUsage {
     }
 }
 
-/// The sum of the known amounts.
+/// Returns the sum of two amounts, where `None` is unknown and not counted; `None` if both are unknown.
 fn sum(all: Option<u64>, one: Option<u64>) -> Option<u64> {
     all.into_iter().chain(one).reduce(u64::saturating_add)
 }

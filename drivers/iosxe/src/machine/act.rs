@@ -5,37 +5,46 @@ use std::time::Duration;
 use super::state::AppState;
 use crate::options::{IosXeOptions, milliseconds};
 
-/// The source of an application's package.
+/// The source from which the package of an application is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Package {
-    /// From a file system of the device.
+    /// A file that the user has put on the device.
     OnDevice,
-    /// From a URL, which the device is to fetch itself.
+    /// A URL, from which the device downloads the package during the install.
     AtUrl,
-    /// From a copy on the flash, as the configuration says.
+    /// A copy on the flash, which this controller has made from a URL. The configuration records this.
     Copied,
 }
 
-/// A step in the lifecycle of an application, executed by one request to the device.
+/// A step in the lifecycle of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AppStep {
+    /// Writes the configuration.
     Configure,
-    /// Reconfigures the application to install from a copy on the flash.
+    /// Changes the configuration so that the package is installed from a copy on the flash.
     Divert,
+    /// Copies the package from its URL to the flash.
     Copy,
+    /// Installs the package: from absent to `DEPLOYED`.
     Install,
+    /// From `DEPLOYED` to `ACTIVATED`: reserves the resources.
     Activate,
+    /// From `ACTIVATED` or `STOPPED` to `RUNNING`.
     Start,
+    /// From `RUNNING` to `STOPPED`.
     Stop,
+    /// From `ACTIVATED` or `STOPPED` to `DEPLOYED`.
     Deactivate,
+    /// From `DEPLOYED` to absent. Also cancels an install.
     Uninstall,
-    /// Deletes the copy on the flash.
+    /// Deletes the copy of the package on the flash.
     Discard,
+    /// Removes the configuration.
     Remove,
 }
 
 impl AppStep {
-    /// The ongoing operation, for messages, and the reason of a failure, in CamelCase.
+    /// Returns the running step for messages (`installing`), and the reason of its failure in CamelCase.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Configure => ("configuring", "ConfigureFailed"),
@@ -52,22 +61,23 @@ impl AppStep {
         }
     }
 
-    /// The ongoing operation, for messages.
+    /// Returns the running step for messages: `installing`.
     pub(crate) fn doing(self) -> &'static str {
         self.words().0
     }
 
-    /// The reason of a failure of this step, in CamelCase.
+    /// Returns the reason of a failure of the step, in CamelCase: `InstallFailed`.
     pub(crate) fn failed(self) -> &'static str {
         self.words().1
     }
 
-    /// Returns `true` if the device answers when the step is complete, rather than when it begins.
+    /// Returns `true` if the step is complete when the device responds. The other steps only begin then.
     pub(crate) fn is_done_when_accepted(self) -> bool {
         matches!(self, Self::Configure | Self::Divert | Self::Discard | Self::Remove)
     }
 
-    /// Returns `true` if this state is the target of the step, or beyond it.
+    /// Returns `true` if an application in this state does not need the step any more: the step leads to this state, or
+    /// to an earlier one.
     pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
         use AppState::{Absent, Activated, Deployed, Installing, Running, Stopped};
         match self {
@@ -83,45 +93,55 @@ impl AppStep {
     }
 }
 
-/// The time limits of steps and the delays before they are retried.
+/// The time limits of the steps of an application, after which they are retried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepLimits {
+    /// The duration after which an install is reported as slow.
+    pub(crate) slow: Duration,
+    /// The limit from the request of an install until the device reports the application.
+    pub(crate) appear: Duration,
+    /// The limit of an install.
     pub(crate) install: Duration,
     /// The limit of a copy to the flash.
     pub(crate) copy: Duration,
+    /// The limit of every other step.
     pub(crate) step: Duration,
 }
 
-/// The pause after a step that failed; it doubles each time.
+/// The delay after the first failure of a step. It doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest such pause.
+/// The longest delay after a failure of a step.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl StepLimits {
-    /// Returns the limits for an application with this source of its package.
+    /// Returns the limits for an application whose package has this source. An install from a URL has the limit for
+    /// downloads.
     pub(crate) fn of(options: &IosXeOptions, package: Package) -> Self {
-        let download = milliseconds(options.download_limit_ms);
-        let install =
-            if package == Package::AtUrl { download } else { milliseconds(options.install_limit_ms) };
-        Self { install, copy: download, step: milliseconds(options.step_limit_ms) }
+        let (slow, download) =
+            (milliseconds(options.slow_install_ms), milliseconds(options.download_limit_ms));
+        let (appear, install) = match package {
+            Package::AtUrl => (download, download),
+            Package::OnDevice | Package::Copied => (slow, milliseconds(options.install_limit_ms)),
+        };
+        Self { slow, appear, install, copy: download, step: milliseconds(options.step_limit_ms) }
     }
 
-    /// The time limit of a step.
+    /// Returns the time limit of a step.
     pub(crate) fn limit(&self, act: AppStep) -> Duration {
         match act {
-            AppStep::Install => self.install,
+            AppStep::Install => self.appear,
             AppStep::Copy => self.copy,
             _ => self.step,
         }
     }
 
-    /// The longest time limit of an install, for any source of the package.
+    /// Returns the longest time limit of an install from any source.
     pub(super) fn longest_install(&self) -> Duration {
         self.install.max(self.copy)
     }
 
-    /// The delay after the `tries`th failure of a step.
+    /// Returns the delay after the `tries`th consecutive failure of a step.
     pub(crate) fn pause(tries: u32) -> Duration {
         FIRST_PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
     }

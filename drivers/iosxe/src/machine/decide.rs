@@ -1,4 +1,4 @@
-//! Decides the next step of an application.
+//! Decides the next step of an application, without I/O.
 
 use std::time::Duration;
 
@@ -15,56 +15,68 @@ pub(crate) const POLL: Duration = Duration::from_millis(300);
 /// The delay before the next read while the device reports an unknown state.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// The number of consecutive busy answers that count as a failure.
+/// The delay before the next read after a slow install was reported. A change of the state is noticed before.
+const SELDOM: Duration = Duration::from_secs(30);
+
+/// The number of consecutive refusals of a step because the device is busy, before they are reported as a failure.
 const BUSY_RETRIES: u32 = 5;
 
 /// The observed state of an application.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppView<'a> {
+    /// The comparison of its configuration with the wanted one.
     pub(crate) configured: Configured,
+    /// The state on the device.
     pub(crate) state: AppState,
-    /// The state in the device's own word.
+    /// The state as the device reports it.
     pub(crate) said: &'a str,
+    /// The source of its package.
     pub(crate) package: Package,
-    /// Another application that is being installed: a device that installs two at a time may lose one without a word.
+    /// Another application that is being installed. The next install waits for it, because a device that installs two
+    /// applications at the same time may lose one of them.
     pub(crate) busy: Option<Busy<'a>>,
-    /// Another application whose package is being copied to the flash: one at a time is enough for a device.
+    /// Another application whose package is being copied to the flash. Only one copy runs at a time.
     pub(crate) copying: Option<&'a str>,
+    /// `true` if the device may activate and start an installed application by itself.
+    pub(crate) starts_by_itself: bool,
 }
 
-/// Another application that is being installed.
+/// Another application that is being installed, with the time since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy<'a> {
     pub(crate) app: &'a str,
     pub(crate) since: Instant,
 }
 
-/// The configuration of an application.
+/// The result of comparing the configuration of an application with the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Configured {
+    /// There is no configuration.
     No,
-    /// As it is wanted.
+    /// The configuration is the wanted one.
     Yes,
-    /// In another form than the one that is wanted.
+    /// The configuration differs from the wanted one.
     Otherwise,
 }
 
-/// The target state of an application.
+/// The goal for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
+    /// The application runs, with the configuration of its pod.
     Running {
-        /// `true` if it is restarted after it exited.
+        /// `true` if the application is restarted after its exit.
         ended: bool,
-        /// `true` if it is retried after the device gave up.
+        /// `true` if the application is retried after the device has given up.
         failed: bool,
     },
+    /// The application is removed from the device.
     Gone,
 }
 
 /// The next action for an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Nothing to do: the goal is reached.
+    /// The goal is reached.
     Done,
     /// Take this step, then read the device again.
     Do(AppStep),
@@ -76,10 +88,10 @@ pub(crate) enum Decision {
 
 /// Decides the next action for an application.
 ///
-/// * From every state it leads to the goal, on a device that carries out its steps, one step at a time.
-/// * No step is taken twice within its limit while nothing changed; one that the device refused waits for a pause that
-///   doubles. What ends or fails again and again is left alone for as long.
-/// * A state that it does not know it leaves alone.
+/// * Repeated calls lead from every known state to the goal, one step at a time, if the device executes the steps.
+/// * A step is not repeated within its time limit while the state is unchanged. After a refusal it is delayed; the delay doubles with
+///   each refusal. An application that exits or fails repeatedly is restarted with the same delays.
+/// * While the device reports an unknown state, no step is taken, except to remove the application if the state lasts.
 pub(crate) fn decide(
     view: AppView<'_>,
     goal: Goal,
@@ -111,11 +123,11 @@ enum Next {
     Done,
     AppStep(AppStep),
     Wait,
-    /// It ended or failed, which has this reason; it is tried again then.
+    /// The application has exited or failed, with this reason. The next attempt is made at this time.
     Pause(&'static str, Instant),
 }
 
-/// Decides the next step towards an application that runs.
+/// Decides the next step towards a running application. The pair is that of [`Goal::Running`].
 fn towards_running(
     view: AppView<'_>,
     (ended, failed): (bool, bool),
@@ -125,21 +137,35 @@ fn towards_running(
 ) -> Next {
     match view.state {
         AppState::Absent => Next::AppStep(fetch(view.package, track)),
-        AppState::Deployed => Next::AppStep(AppStep::Activate),
-        AppState::Activated => Next::AppStep(AppStep::Start),
+        AppState::Deployed => unless_by_itself(AppStep::Activate, view, track, limits, now),
+        AppState::Activated => unless_by_itself(AppStep::Start, view, track, limits, now),
         AppState::Stopped if ended => {
             after_back_off("CrashLoopBackOff", track.ended, AppStep::Start, track, now)
         }
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
         AppState::Failed => after_back_off("AppFailed", track.failures, removal_step(track), track, now),
-        // It is tried again; a device that hangs on a URL is given the package in another way.
-        AppState::Installing if hangs(track, limits, now) => Next::AppStep(AppStep::Uninstall),
+        // A device that hangs on a URL is given the package in another way.
+        AppState::Installing if view.package == Package::AtUrl && lasts(limits.install, track, now) => {
+            Next::AppStep(AppStep::Uninstall)
+        }
         AppState::Installing | AppState::Unknown => Next::Wait,
     }
 }
 
-/// Acts on an application that ended or failed for the `times`th time, after a back-off.
+/// Takes the step `act`, but leaves the device the time of a step to take it by itself.
+fn unless_by_itself(
+    act: AppStep,
+    view: AppView<'_>,
+    track: &AppRecord,
+    limits: StepLimits,
+    now: Instant,
+) -> Next {
+    let may_come = view.starts_by_itself && track.attempt(act).is_none();
+    if may_come && now < track.since() + limits.step { Next::Wait } else { Next::AppStep(act) }
+}
+
+/// Takes the step `act` after the `times`th exit or failure of an application, with a delay that doubles each time.
 fn after_back_off(reason: &'static str, times: u32, act: AppStep, track: &AppRecord, now: Instant) -> Next {
     let until = track.since() + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
     if now < until { Next::Pause(reason, until) } else { Next::AppStep(act) }
@@ -152,8 +178,11 @@ fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: I
         AppState::Stopped | AppState::Activated => Next::AppStep(AppStep::Deactivate),
         AppState::Deployed => Next::AppStep(AppStep::Uninstall),
         AppState::Failed => Next::AppStep(removal_step(track)),
-        // An install that hangs is ended by an uninstall; one that goes on is left to its end.
-        AppState::Installing if hangs(track, limits, now) => Next::AppStep(AppStep::Uninstall),
+        // A slow install is ended by an uninstall; any other one is left to its end.
+        AppState::Installing if lasts(limits.slow, track, now) => Next::AppStep(AppStep::Uninstall),
+        AppState::Unknown if now >= track.since() + limits.step => {
+            Next::AppStep(least_tried(&[AppStep::Stop, AppStep::Deactivate, AppStep::Uninstall], track))
+        }
         AppState::Installing | AppState::Unknown => Next::Wait,
         // An install that was accepted may not be visible yet: its configuration stays until then.
         AppState::Absent
@@ -171,45 +200,53 @@ fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: I
     }
 }
 
-/// Returns `true` if an install exceeds its time limit.
-fn hangs(track: &AppRecord, limits: StepLimits, now: Instant) -> bool {
-    now >= track.waiting_since(AppStep::Install) + limits.install
+/// Returns `true` if an install has lasted for `limit`.
+fn lasts(limit: Duration, track: &AppRecord, now: Instant) -> bool {
+    now >= track.waiting_since(AppStep::Install) + limit
 }
 
-/// Returns the step that removes a failed application. It depends on the step that failed, which the device does not
-/// report, so the candidates alternate.
+/// Returns the step that removes a failed application: an uninstall or a deactivation, in turn. The right one depends
+/// on the step that failed, which the device does not report.
 fn removal_step(track: &AppRecord) -> AppStep {
-    let tries = |act| track.attempt(act).map_or(0, |attempt| attempt.tries);
-    if tries(AppStep::Uninstall) > tries(AppStep::Deactivate) {
-        AppStep::Deactivate
-    } else {
-        AppStep::Uninstall
-    }
+    least_tried(&[AppStep::Uninstall, AppStep::Deactivate], track)
 }
 
-/// Waits for an operation on the device.
+/// Returns the first of the `steps` that were tried the least often.
+fn least_tried(steps: &[AppStep], track: &AppRecord) -> AppStep {
+    let tries = |act: &&AppStep| track.attempt(**act).map_or(0, |attempt| attempt.tries);
+    *steps.iter().min_by_key(tries).expect("there is a step")
+}
+
+/// Waits for an operation that runs on the device, or for the end of an unknown state. What takes long is reported as a
+/// failure.
 fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
     let state = format!("the device reports {}", view.said);
+    let installs = view.state == AppState::Installing;
     if track.is_copying() {
-        return Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL };
+        Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL }
+    } else if installs && lasts(limits.install, track, now) {
+        let limit = limits.install.as_secs();
+        let message = format!("{state} for more than {limit} s; delete the pod to cancel the install");
+        Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SELDOM }
+    } else if installs && lasts(limits.slow, track, now) {
+        let message = format!("{state} for more than {} s", limits.slow.as_secs());
+        Decision::Fail { reason: "InstallSlow", message, poll_after: SELDOM }
+    } else if view.state == AppState::Unknown && lasts(limits.step, track, now) {
+        let message = format!("{state} for more than {} s", limits.step.as_secs());
+        Decision::Fail { reason: "UnknownState", message, poll_after: SLOW }
+    } else {
+        let poll_after = if view.state == AppState::Unknown { SLOW } else { POLL };
+        Decision::Wait { state, poll_after }
     }
-    // An install that takes too long is ended before anybody waits for it here.
-    if view.state != AppState::Unknown {
-        return Decision::Wait { state, poll_after: POLL };
-    }
-    if now < track.waiting_since(AppStep::Install) + limits.step {
-        return Decision::Wait { state, poll_after: SLOW };
-    }
-    let message = format!("{state} for more than {} s", limits.step.as_secs());
-    Decision::Fail { reason: "UnknownState", message, poll_after: SLOW }
 }
 
-/// The delay after the `tries`th busy answer.
+/// Returns the delay after the `tries`th consecutive refusal of a step because the device is busy.
 fn busy_delay(tries: u32) -> Duration {
     POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(StepLimits::pause(tries))
 }
 
-/// Waits for the install of another application. After its time limit that is reported, and polled ever more rarely.
+/// Waits for the install of another application. After the time limit of an install, this is reported as a failure,
+/// with growing delays between reads.
 fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Decision {
     let (state, limit) = (format!("waiting for the install of {}", other.app), limits.longest_install());
     let overdue = now.saturating_duration_since(other.since + limit);
@@ -224,7 +261,8 @@ fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Dec
     }
 }
 
-/// Decides for the step, unless it was tried too recently.
+/// Takes the step `act`, or waits if it was tried too recently, or if another application must be installed or copied
+/// first.
 fn unless_tried_recently(
     act: AppStep,
     view: AppView<'_>,

@@ -1,20 +1,22 @@
-//! Installs packages from a copy on the flash.
+//! Decides about installing packages from a copy on the flash.
 //!
-//! A device fetches a package from a URL itself, while it installs it. Some releases do not, or give up on a slow server
-//! without a word. Then the device is requested to copy the package to its flash first, which it answers when that is done, and to
-//! install it from there. That a copy may be there is written into the configuration before it is made, so that whoever
-//! removes the application deletes it. A device goes on with a copy although the process that requested it has ended: one that may still come is
-//! waited for.
+//! Usually a device downloads a package from its URL during the install. Some releases cannot, or give up on a slow
+//! server without an error. Then the driver makes the device copy the package to its flash first, and install it from
+//! there.
+//!
+//! Before the copy is made, the configuration of the application records that there may be one, so that any later
+//! process that removes the application deletes the copy too. The device continues a copy even if the process that
+//! requested it has ended, so the removal waits for a copy that may still appear.
 
 use tokio::time::Instant;
 
 use super::act::{AppStep, Package, StepLimits};
 use super::track::{AppRecord, RefusalKind};
 
-/// The number of attempts to delete a copy before it is abandoned.
+/// The number of attempts to delete a copy, after which it is left on the flash.
 const DISCARDS: u32 = 5;
 
-/// The next step for an application that is configured, and not there.
+/// Returns the next step for a configured application that is not installed.
 pub(super) fn fetch(package: Package, track: &AppRecord) -> AppStep {
     match package {
         Package::AtUrl if track.url_failed() => AppStep::Divert,
@@ -24,31 +26,32 @@ pub(super) fn fetch(package: Package, track: &AppRecord) -> AppStep {
 }
 
 impl AppRecord {
-    /// Returns `true` if the device cannot install from a URL: it reports so, or the install never completes.
+    /// Returns `true` if the device cannot install from the URL: it has refused permanently, or the install did not
+    /// complete.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(AppStep::Install).and_then(|install| install.refusal.as_ref());
         self.fetch.hung || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)
     }
 
-    /// Returns `true` if a copy is on the flash, as far as known. A copy from which installs fail is made again,
-    /// after twice as many failures each time.
+    /// Returns `true` if a usable copy is on the flash, as far as this process knows. After 2, 4, 8, ... failed
+    /// installs in total, the copy counts as unusable and is made again.
     pub(super) fn is_copied(&self) -> bool {
         let install = self.attempt(AppStep::Install);
         let failed = install.map_or(0, |install| install.tries - u32::from(install.refusal.is_none()));
         self.fetch.copies > 0 && failed < 1_u32.checked_shl(self.fetch.copies).unwrap_or(u32::MAX)
     }
 
-    /// Returns `true` during a copy.
+    /// Returns `true` if a copy was requested and its result is not known yet.
     pub(super) fn is_copying(&self) -> bool {
         self.attempt(AppStep::Copy).is_some_and(|copy| copy.refusal.is_none())
     }
 
-    /// Returns `true` if a copy that nothing else would delete may be on the flash.
+    /// Returns `true` if a copy may be on the flash that this controller has not deleted.
     pub(crate) fn may_have_copy(&self) -> bool {
         !self.fetch.discarded && (self.fetch.copies > 0 || self.is_copying())
     }
 
-    /// Records that a copy is on the flash.
+    /// Records that a copy is complete.
     pub(crate) fn copied(&mut self) {
         self.unsent(AppStep::Copy);
         if self.fetch.copies == 0 {
@@ -58,28 +61,28 @@ impl AppRecord {
         (self.fetch.copies, self.fetch.discarded) = (self.fetch.copies + 1, false);
     }
 
-    /// Records that the result of the copy that was being made is not known.
+    /// Records that the response to a copy was lost, so that the device may still be copying.
     pub(crate) fn lost_copy(&mut self) {
         self.fetch.untracked_copy = true;
     }
 
-    /// Returns `true` if a missing copy may still appear: the device continues a copy after its client has gone, up
-    /// to the copy's time limit.
+    /// Returns `true` if a copy may still appear on the flash: the device continues a copy whose requester has gone, up
+    /// to the time limit of a copy.
     pub(crate) fn copy_may_come(&self, limits: StepLimits, now: Instant) -> bool {
         self.fetch.untracked_copy && now < self.waiting_since(AppStep::Copy) + limits.copy
     }
 
-    /// Records that no copy is on the flash.
+    /// Records that no copy is on the flash any more.
     pub(crate) fn discarded(&mut self) {
         self.fetch.discarded = true;
     }
 
-    /// Returns `true` if the deletion of a copy was just abandoned.
+    /// Returns `true` if the last attempt to delete the copy failed, so that it is left on the flash.
     pub(crate) fn leaves_copy(&self, limits: StepLimits) -> bool {
         !self.fetch.discarded && self.is_discarded(limits)
     }
 
-    /// Returns `true` if nothing more is done about the copy: it is deleted, or cannot be.
+    /// Returns `true` if the copy needs no further step: it is deleted, or too many attempts to delete it have failed.
     pub(super) fn is_discarded(&self, limits: StepLimits) -> bool {
         let discard = self.attempt(AppStep::Discard).filter(|discard| discard.tries >= DISCARDS);
         let refusal = discard.and_then(|discard| discard.refusal.as_ref());

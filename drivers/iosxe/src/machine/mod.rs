@@ -1,5 +1,5 @@
-//! Decides the next step of one application, without I/O: the observed and wanted states, the record of attempts and
-//! the time are arguments.
+//! The state machine of an application: decides the next step from its observed state, its wanted state, the record of
+//! earlier steps and the time. It does no I/O.
 
 mod act;
 mod decide;
@@ -10,6 +10,6 @@ mod tests;
 mod track;
 
 pub(crate) use act::{AppStep, Package, StepLimits};
-pub(crate) use decide::{AppView, Busy, Configured, Decision, Goal, decide};
+pub(crate) use decide::{AppView, Busy, Configured, Decision, Goal, POLL, decide};
 pub(crate) use state::AppState;
-pub(crate) use track::{AppRecord, RefusalKind};
+pub(crate) use track::{AppRecord, Attempt, RefusalKind, UNCERTAIN};

@@ -1,4 +1,4 @@
-//! The states of an application, as the device names them.
+//! The states of an application on a device.
 
 /// The state of an application on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,14 +11,14 @@ pub(crate) enum AppState {
     Activated,
     Running,
     Stopped,
-    /// The device gave up.
+    /// The device has given up (`ERROR` or `FAILED`).
     Failed,
-    /// A word that this driver does not know, and waits behind.
+    /// A state that this driver does not know. The driver waits until it changes.
     Unknown,
 }
 
 impl AppState {
-    /// Reads the leaf `details/state`, which is a free text.
+    /// Decodes the leaf `details/state`, whose type is a string without defined values.
     pub(crate) fn read(text: &str) -> Self {
         match text.trim().to_ascii_uppercase().as_str() {
             "INSTALLING" => Self::Installing,

@@ -1,4 +1,5 @@
-//! The record of the steps tried for one application. It spaces the steps; a process without it continues correctly.
+//! The in-memory record of the steps that were tried for one application. It delays repeated steps; a process that
+//! starts without it continues correctly.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -10,73 +11,79 @@ use super::state::AppState;
 use crate::model::oper::Notification;
 use crate::model::quote::quoted;
 
-/// The running time after which earlier failures of an application are forgotten.
+/// The running time after which earlier exits and failures of an application are forgotten.
 const STEADY: Duration = Duration::from_secs(600);
 
-/// The time to wait for the effect of a step whose request may not have reached the device.
-const UNCERTAIN: Duration = Duration::from_secs(5);
+/// The time to wait for the effect of a step if the device may not have received the request.
+pub(crate) const UNCERTAIN: Duration = Duration::from_secs(5);
 
-/// The record of the steps tried for one application.
+/// The in-memory record of the steps that were tried for one application.
 #[derive(Clone, Debug)]
 pub(crate) struct AppRecord {
-    /// The last observed state and the time since which it holds.
+    /// The last observed state, and the time since which it is unchanged.
     state: AppState,
     since: Instant,
-    /// The steps that were tried and have not had their effect yet.
+    /// The steps that were tried and have not led to their target state yet.
     attempts: HashMap<AppStep, Attempt>,
-    /// The number of failures reported by the device since the last steady run.
+    /// The number of failures that the device reported since the application last ran for [`STEADY`].
     pub(super) failures: u32,
-    /// The number of exits since the last steady run.
+    /// The number of exits since the application last ran for [`STEADY`].
     pub(super) ended: u32,
-    /// `true` during an install, or after one failed.
+    /// `true` from the request of an install until the application is deployed. It stays `true` if the install fails.
     installing: bool,
-    /// The times of the failures that the device reported before the install.
+    /// `true` if the application disappeared after this process requested its uninstall.
+    uninstalled: bool,
+    /// The timestamps of the failure notifications that existed before the last install, activation or start.
     earlier: HashSet<String>,
-    /// The device's explanation of the current failure.
+    /// The explanation of the device for the current failure; `None` if it has reported none.
     reason: Option<String>,
-    /// The state of the package.
+    /// The state of the package's download and copy.
     pub(super) fetch: Fetch,
 }
 
-/// The state of a package, beside the steps that were tried.
+/// The state of a package's download and copy, in addition to the steps that were tried.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetch {
-    /// `true` if the device's own download did not complete.
+    /// `true` if the device's download of the package was stopped because it did not complete within the time limit.
     pub(super) hung: bool,
-    /// The number of copies made.
+    /// The number of complete copies that were made.
     pub(super) copies: u32,
-    /// `true` if no copy is left.
+    /// `true` if the last copy was deleted.
     pub(super) discarded: bool,
-    /// `true` if the device may be making a copy that this process does not wait for: it was started by another
-    /// process, or its answer was lost.
+    /// `true` if the device may be making a copy whose response this process does not await: another process requested
+    /// it, or the connection was lost.
     pub(super) untracked_copy: bool,
 }
 
-/// A step that was tried.
+/// The last attempt of a step.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
+    /// The time of the request.
     pub(super) at: Instant,
-    /// The time at which it must be complete.
+    /// The time at which the effect of the step must be visible.
     pub(super) until: Instant,
-    /// The number of consecutive attempts without any change of the application.
+    /// The number of consecutive attempts without a change of the state.
     pub(super) tries: u32,
-    /// `true` if the request may not have reached the device.
+    /// `true` if the device may not have received the request.
     uncertain: bool,
+    /// The refusal by the device; `None` if it has not refused the step.
     pub(super) refusal: Option<StepRefusal>,
 }
 
-/// The device's refusal of a step.
+/// The refusal of a step by the device, or its failure there.
 #[derive(Clone, Debug)]
 pub(super) struct StepRefusal {
+    /// The time of the refusal.
     pub(super) at: Instant,
+    /// The message of the device.
     pub(super) said: String,
     pub(super) kind: RefusalKind,
 }
 
-/// The kind of a refusal.
+/// The kind of a refusal, which determines the delay and the alternatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// The device is busy, possibly with its own operation.
+    /// The device is busy, possibly with its own operation. The next attempt is made soon.
     Busy,
     /// The step failed; a retry may succeed.
     Now,
@@ -85,7 +92,7 @@ pub(crate) enum RefusalKind {
 }
 
 impl AppRecord {
-    /// Creates an empty record.
+    /// Creates a record without steps, for an application in this state.
     pub(crate) fn new(state: AppState, now: Instant) -> Self {
         Self {
             state,
@@ -94,19 +101,22 @@ impl AppRecord {
             failures: u32::from(state == AppState::Failed),
             ended: 0,
             installing: state == AppState::Installing,
+            uninstalled: false,
             earlier: HashSet::new(),
             reason: None,
             fetch: Fetch { untracked_copy: !AppStep::Copy.is_fulfilled_by(state), ..Fetch::default() },
         }
     }
 
-    /// Records the state of the application. A change ends the refused steps and those that led to it. If the application is
-    /// absent long after an install was accepted, or disappears during the install, the install failed.
-    pub(crate) fn observe(&mut self, state: AppState, now: Instant) {
+    /// Records the observed state of the application. A change removes the attempts that were refused and those whose
+    /// target is reached. An install counts as failed if the application is still absent after the time limit, or
+    /// disappears during the install. Returns `true` if the device has activated or started the application by itself.
+    pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
             self.give_up_install(now);
-            return;
+            return false;
         }
+        let by_itself = self.goes_on_by_itself(state);
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
         let install = self.attempts.get(&AppStep::Install).cloned();
@@ -119,6 +129,7 @@ impl AppRecord {
         if before == AppState::Running && lasted >= STEADY {
             (self.failures, self.ended) = (0, 0);
         }
+        self.uninstalled = state == AppState::Absent && asked_to_stop.is_some();
         self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
@@ -138,6 +149,17 @@ impl AppRecord {
             }
             _ => {}
         }
+        by_itself
+    }
+
+    /// Returns `true` if no step of this process leads from the last observed state to `state`.
+    fn goes_on_by_itself(&self, state: AppState) -> bool {
+        let act = match (self.state, state) {
+            (AppState::Deployed, AppState::Activated | AppState::Running) => AppStep::Activate,
+            (AppState::Activated, AppState::Running) => AppStep::Start,
+            _ => return false,
+        };
+        self.attempt(act).is_none_or(|attempt| attempt.refusal.is_some())
     }
 
     fn give_up_install(&mut self, now: Instant) {
@@ -152,7 +174,7 @@ impl AppRecord {
         }
     }
 
-    /// Records that a step is being tried, which may take that long.
+    /// Records that a step is being tried at `now`, which may take up to `limit`.
     pub(crate) fn attempted(&mut self, act: AppStep, now: Instant, limit: Duration) {
         let tries = self.attempts.get(&act).map_or(0, |attempt| attempt.tries).saturating_add(1);
         let attempt = Attempt { at: now, until: now + limit, tries, uncertain: false, refusal: None };
@@ -163,7 +185,7 @@ impl AppRecord {
         self.fetch.hung |= act == AppStep::Uninstall && self.state == AppState::Installing;
     }
 
-    /// Records that the device has answered to a step, which may take that long.
+    /// Records that the device has responded to a step, which may take up to `limit` from its request.
     pub(crate) fn answered(&mut self, act: AppStep, limit: Duration) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.at + limit;
@@ -171,7 +193,7 @@ impl AppRecord {
         }
     }
 
-    /// Records that the device may not have received a step.
+    /// Records that the device may not receive the request of a step: its effect is awaited for at most [`UNCERTAIN`].
     pub(crate) fn uncertain(&mut self, act: AppStep) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
@@ -179,28 +201,30 @@ impl AppRecord {
         }
     }
 
-    /// Records that the answer to a step was lost at `now`. The device may have received the request only then, however long ago it
-    /// was sent.
+    /// Records that the response to a step was lost at `now`. The device may have received the request as late as that,
+    /// so its effect is awaited for [`UNCERTAIN`] from `now`.
     pub(crate) fn lost(&mut self, act: AppStep, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             (attempt.until, attempt.uncertain) = (now + UNCERTAIN, true);
         }
     }
 
-    /// Records that the device refused a step that was tried, or could not take it.
+    /// Records that the device refused a step, or reported its failure. Ignored if the step was not tried.
     pub(crate) fn refused(&mut self, act: AppStep, said: String, kind: RefusalKind, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.refusal = Some(StepRefusal { at: now, said, kind });
         }
     }
 
-    /// Records the failures that the device reported before a step of `id`. Its clock is another one: times are only compared for equality.
+    /// Records the failures of the application `id` that the device has reported before a step. Their timestamps are
+    /// only compared for equality, because the clock of the device may differ.
     pub(crate) fn record_earlier_failures(&mut self, notifications: &[Notification], id: &str) {
         let reported = notifications.iter().filter(|notification| notification.is_failure(id));
         self.earlier = reported.map(|notification| notification.timestamp.clone()).collect();
     }
 
-    /// Records what the device reports now: why `id` could not be installed, activated or started, or failed later.
+    /// Records the newest failure of the application `id` that the device has reported since the last step: that of an
+    /// install, an activation or a start, or the explanation of the state `Failed`.
     pub(crate) fn record_failures(&mut self, notifications: &[Notification], id: &str, now: Instant) {
         let mut failures = notifications.iter().rev().filter(|reported| reported.is_failure(id));
         let Some(failure) = failures.find(|failure| !self.earlier.contains(&failure.timestamp)) else {
@@ -225,7 +249,7 @@ impl AppRecord {
         }
     }
 
-    /// Returns `true` if the device may have an explanation of a failure.
+    /// Returns `true` if the notifications of the device should be read, because they may explain a failure.
     pub(crate) fn awaits_report(&self) -> bool {
         let open = |act| self.attempt(act).is_some_and(|attempt| attempt.refusal.is_none());
         match self.state {
@@ -238,49 +262,72 @@ impl AppRecord {
         }
     }
 
-    /// Returns `true` if the device certainly has only the configuration that this process wrote.
+    /// Returns `true` if the device certainly has no more than the configuration that this process wrote.
     pub(crate) fn is_only_configured(&self) -> bool {
         let tried = |act| self.attempts.contains_key(&act);
         self.state == AppState::Absent && tried(AppStep::Configure) && !tried(AppStep::Install)
     }
 
-    /// Withdraws an attempt that certainly never reached the device.
+    /// Returns `true` if the application disappeared after this process requested its uninstall.
+    pub(crate) fn was_uninstalled(&self) -> bool {
+        self.uninstalled
+    }
+
+    /// Returns `true` if the disappearance of the application `id` has a known cause: this process has requested its
+    /// uninstall, or the device reports that the install has failed.
+    pub(crate) fn expects_absence(&self, notifications: &[Notification], id: &str) -> bool {
+        let is_new = |failure: &&Notification| !self.earlier.contains(&failure.timestamp);
+        let asked = self.attempt(AppStep::Uninstall).is_some_and(|uninstall| uninstall.refusal.is_none());
+        let failures = || notifications.iter().filter(|reported| reported.is_failure(id));
+        asked || (self.state == AppState::Installing && failures().any(|failure| is_new(&failure)))
+    }
+
+    /// Replaces the attempt of a step by an earlier one, because it was not made.
+    pub(crate) fn restore(&mut self, act: AppStep, before: Option<Attempt>) {
+        self.attempts.remove(&act);
+        self.attempts.extend(before.map(|before| (act, before)));
+    }
+
+    /// Removes the attempt of a step whose request certainly did not reach the device, or whose result is obsolete.
     pub(crate) fn unsent(&mut self, act: AppStep) {
         self.attempts.remove(&act);
     }
 
-    /// Returns `true` if an install was accepted but is not visible yet.
+    /// Returns `true` if an install was accepted and the device does not report the application yet.
     pub(crate) fn installs(&self, now: Instant) -> bool {
         let install = self.attempts.get(&AppStep::Install).filter(|install| install.refusal.is_none());
         self.state == AppState::Absent && install.is_some_and(|install| now < install.until)
     }
 
-    /// Returns `true` if a step was tried within `age`.
+    /// Returns `true` if a step was tried, or the state changed, less than `age` ago.
     pub(crate) fn recent(&self, now: Instant, age: Duration) -> bool {
         now < self.since + age || self.attempts.values().any(|attempt| now < attempt.at + age)
     }
 
-    /// The message of the last refusal.
+    /// Returns the message of the last refusal, or else the explanation of the current failure; `None` if there is
+    /// neither.
     pub(crate) fn problem(&self) -> Option<&str> {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
         let said = refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str());
         said.or(self.reason())
     }
 
-    /// The device's explanation of the current failure.
+    /// Returns the explanation of the device for the current failure.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    pub(super) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
+    /// Returns the last attempt of a step; `None` if it was not tried, or has reached its target state.
+    pub(crate) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
         self.attempts.get(&act)
     }
 
+    /// Returns the time since which the observed state is unchanged.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// The time at which the current state began, or the step that led to it was tried.
+    /// Returns the later of the time at which the current state began, and the time of the last attempt of the step.
     pub(super) fn waiting_since(&self, act: AppStep) -> Instant {
         self.attempt(act).map_or(self.since, |attempt| attempt.at.max(self.since))
     }

@@ -1,4 +1,4 @@
-//! The module `Cisco-IOS-XE-arp-oper`: which address belongs to which hardware address.
+//! The YANG module `Cisco-IOS-XE-arp-oper`: the ARP table, which maps IP addresses to MAC addresses.
 
 use std::net::IpAddr;
 
@@ -9,28 +9,34 @@ use staffetta_driver::MacAddress;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct ArpData {
+    /// The ARP tables of each VRF.
     pub(crate) arp_vrf: Vec<Vrf>,
 }
 
-/// The tables of one routing instance. Releases before 17.6 have the second list only.
+/// The ARP tables of one VRF. Releases before 17.6 have the list `arp-oper` only.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Vrf {
+    /// The entries; empty in releases before 17.6.
     pub(crate) arp_entry: Vec<ArpEntry>,
+    /// The entries in the format of releases before 17.6.
     pub(crate) arp_oper: Vec<ArpEntry>,
 }
 
-/// A line of a table.
+/// An entry of an ARP table.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ArpEntry {
+    /// The IP address.
     pub(crate) address: String,
+    /// The MAC address.
     pub(crate) hardware: String,
+    /// The kind of the entry; `ios-arp-mode-incomplete` while the MAC address is not resolved.
     pub(crate) mode: String,
 }
 
 impl ArpData {
-    /// The address of a hardware address, in any routing instance.
+    /// Returns the IP address of a MAC address, in any VRF; `None` if there is no complete entry.
     pub(crate) fn address(&self, wanted: MacAddress) -> Option<IpAddr> {
         let entries = self
             .arp_vrf
@@ -42,7 +48,8 @@ impl ArpData {
     }
 }
 
-/// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`, which are one address. All zeros are none.
+/// Parses a MAC address: `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c` are the same one. `None` if the
+/// text is malformed or the address is zero.
 pub(crate) fn mac(text: &str) -> Option<MacAddress> {
     let mut digits = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_digit(16));
     let mut bytes = [0; 6];

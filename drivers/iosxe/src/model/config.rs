@@ -1,4 +1,4 @@
-//! The module `Cisco-IOS-XE-app-hosting-cfg`: the configuration of applications.
+//! The YANG module `Cisco-IOS-XE-app-hosting-cfg`: the configuration of applications.
 
 use std::net::IpAddr;
 
@@ -9,24 +9,29 @@ use serde_json::{Value, json};
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConfigData {
+    /// The container `apps`.
     pub(crate) apps: Apps,
 }
 
+/// The container `apps`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Apps {
+    /// The configured applications.
     pub(crate) app: Vec<ConfiguredApp>,
 }
 
-/// A configured application. A part that cannot be read, of an application of others, hides no other part.
+/// A configured application, of this cluster or of another user. A part that cannot be decoded does not hide the
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Value")]
 pub(crate) struct ConfiguredApp {
     pub(crate) name: String,
+    /// The options with which the container is started, including the ownership labels.
     pub(crate) run_options: RunOptions,
-    /// The first address that it is given; `None` if it gets one from a DHCP server.
+    /// The first configured IP address; `None` if the application gets one by DHCP.
     pub(crate) address: Option<IpAddr>,
-    /// Every address in its configuration: no other application may get any of them.
+    /// All IP addresses in the configuration of the application. No other application may get one of them.
     pub(crate) mentioned: Vec<IpAddr>,
 }
 
@@ -47,7 +52,7 @@ impl From<Value> for ConfiguredApp {
     }
 }
 
-/// All addresses in a part of the configuration, whatever they are for: the module has a dozen places for them.
+/// Collects all IP addresses in a part of the configuration. The YANG module has about a dozen leaves for addresses.
 fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
     match value {
         Value::String(text) => found.extend(parsed(text)),
@@ -57,39 +62,47 @@ fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
     }
 }
 
-/// An address. One that carries a zone (RFC 6991, `inet:ip-address`) is read without it.
+/// Parses an IP address. A zone (RFC 6991, `inet:ip-address`) is ignored.
 fn parsed(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse().ok()
 }
 
-/// The body of a request with an entry of the list `app`.
+/// Returns the request body with an entry of the list `app`.
 pub(crate) fn body(app: &Value) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
 }
 
-/// The container `application-resource-profile`.
+/// The container `application-resource-profile`: the resources that an application reserves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ResourceProfile {
+    /// The name of the profile: `custom` for explicit amounts.
     pub(crate) profile_name: String,
+    /// The CPU units, each a thousandth of a CPU.
     pub(crate) cpu_units: u16,
+    /// The memory, in MB.
     pub(crate) memory_capacity_mb: u16,
+    /// The storage, in MB.
     pub(crate) disk_size_mb: u16,
+    /// The number of virtual CPUs.
     pub(crate) vcpu: u16,
 }
 
-/// The container `run-optss`; the misspelt name is the module's own.
+/// The container `run-optss`, which the YANG module spells so: the options with which the container is started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct RunOptions {
+    /// The lines of options.
     pub(crate) run_opts: Vec<Line>,
 }
 
-/// A line of options for the container: at most 235 characters, numbered 1 to 30.
+/// A line of options for the container: at most 235 characters, with an index from 1 to 30.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Line {
+    /// The index of the line, from 1.
     pub(crate) line_index: u16,
+    /// The options, separated by blanks.
     pub(crate) line_run_opts: String,
 }
 

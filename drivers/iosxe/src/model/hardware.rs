@@ -1,4 +1,4 @@
-//! The module `Cisco-IOS-XE-device-hardware-oper`: device information.
+//! The YANG module `Cisco-IOS-XE-device-hardware-oper`: device information.
 
 use serde::Deserialize;
 use staffetta_driver::app_hosting::DeviceInfo;
@@ -31,11 +31,12 @@ struct System {
     software_version: String,
 }
 
-/// The part number prefixes of devices whose applications run on ARM.
+/// The part number prefixes of devices that run applications on ARM processors.
 const ARM: [&str; 6] = ["IR11", "IR18", "IR81", "IE-3", "IE3", "ESS-3"];
 
 impl HardwareData {
-    /// The device information; the first chassis with a serial number represents the device.
+    /// Returns the device information. The serial number and the part number are those of the first chassis with a
+    /// serial number.
     pub(crate) fn info(&self) -> DeviceInfo {
         let parts = &self.device_hardware.device_inventory;
         let chassis =
@@ -52,7 +53,8 @@ impl HardwareData {
     }
 }
 
-/// The version in what a device says of its software: `..., Version 17.12.1, RELEASE SOFTWARE ...`.
+/// Returns the version in the software description of a device: `..., Version 17.12.1, RELEASE SOFTWARE ...`. Empty if
+/// there is none.
 fn version(said: &str) -> &str {
     let Some((_, rest)) = said.split_once("Version ") else { return "" };
     rest.split([',', ' ', '\n', '\r']).next().unwrap_or_default()

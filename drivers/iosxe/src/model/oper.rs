@@ -1,4 +1,4 @@
-//! The module `Cisco-IOS-XE-app-hosting-oper`: the operational state of applications.
+//! The YANG module `Cisco-IOS-XE-app-hosting-oper`: the operational data of applications.
 
 use std::net::IpAddr;
 
@@ -13,18 +13,30 @@ use super::arp;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OperData {
+    /// The applications of all users.
     #[serde(rename = "app", deserialize_with = "apps")]
     pub(crate) apps: Vec<App>,
-    /// The device's resources for applications.
+    /// The resources of the device for applications, not decoded further.
     #[serde(rename = "app-resources", deserialize_with = "resources")]
     pub(crate) resources: Vec<Value>,
+    /// The results of the last operations on applications.
     #[serde(rename = "app-notifications", deserialize_with = "readable")]
     pub(crate) notifications: Vec<Notification>,
+    /// The global state of app hosting; `None` if the device does not report it.
     #[serde(rename = "app-globals")]
     pub(crate) globals: Option<Globals>,
 }
 
-/// Reads the resources. A resource whose amounts are not lists is rejected: it would look like a device without resources.
+impl OperData {
+    /// Returns `true` if the data contain the list of applications, which may be empty. While app hosting is disabled
+    /// or starts, devices serve no list.
+    pub(crate) fn is_served(&self) -> bool {
+        self.globals.as_ref().map_or(!self.apps.is_empty(), |globals| globals.iox_enabled)
+    }
+}
+
+/// Decodes the list `app-resources`. Returns an error if amounts are not lists: the device would look as if it had no
+/// resources.
 fn resources<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Value>, D::Error> {
     let resources = Vec::<Value>::deserialize(list)?;
     let is_malformed = |all: &Value| {
@@ -36,36 +48,38 @@ fn resources<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Value>, D::Error>
     Ok(resources)
 }
 
-/// The applications that have a name. A part that cannot be read, of an application of others, hides no other part.
+/// Decodes the applications that have a name. A part of an application that cannot be decoded does not hide the others.
 fn apps<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
     Ok(Vec::<Value>::deserialize(list)?.iter().filter_map(App::read).collect())
 }
 
-/// The entries of a list that can be read.
+/// Decodes the entries of a list, without those that cannot be decoded.
 fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(list: D) -> Result<Vec<T>, D::Error> {
     Ok(Vec::<Value>::deserialize(list)?.iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
 }
 
-/// An application.
+/// The operational data of an application.
 #[derive(Debug, Default)]
 pub(crate) struct App {
     pub(crate) name: String,
-    /// The state in the device's own word.
+    /// The state as the device reports it (leaf `details/state`): `RUNNING`.
     pub(crate) state: String,
     pub(crate) interfaces: Vec<AppInterface>,
-    /// The reserved units of CPU.
+    /// The reserved CPU units, each a thousandth of a CPU.
     pub(crate) cpu: Option<u64>,
-    /// The reserved memory, in MB.
+    /// The reserved memory, in MB of 2^20 bytes.
     pub(crate) memory: Option<u64>,
-    /// The reserved disk, in MB.
+    /// The reserved storage, in MB of 2^20 bytes.
     pub(crate) disk: Option<u64>,
     /// The used CPU, in percent of the reservation.
     pub(crate) used_cpu: Option<u64>,
-    /// The used memory, in KB.
+    /// The used memory, in KB of 1024 bytes.
     pub(crate) used_memory: Option<u64>,
-    /// The used storage, in blocks of a thousand bytes.
+    /// The used storage, in blocks of 1000 bytes.
     pub(crate) used_storage: Option<u64>,
+    /// The bytes that all its interfaces have received.
     pub(crate) received_bytes: Option<u64>,
+    /// The bytes that all its interfaces have sent.
     pub(crate) sent_bytes: Option<u64>,
 }
 
@@ -90,7 +104,8 @@ impl App {
     }
 }
 
-/// A number, or a string that is one: RFC 7951 requires strings for 64 bits, and not every device writes them.
+/// Returns a number, also one in a string: RFC 7951 requires strings for 64-bit numbers, but not every device sends
+/// them. `None` if the value is no number.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),
@@ -99,12 +114,13 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// The sum of a leaf over the entries of a list; `None` if none of them has it.
+/// Returns the sum of a leaf over the entries of a list; `None` if no entry has the leaf.
 pub(crate) fn total(list: &Value, leaf: &str) -> Option<u64> {
     let entries = list.as_array().into_iter().flatten();
     entries.filter_map(|entry| number(&entry[leaf])).reduce(u64::saturating_add)
 }
 
+/// A network interface of an application.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AppInterface {
@@ -117,30 +133,35 @@ pub(crate) struct AppInterface {
 }
 
 impl AppInterface {
-    /// The address that it reports; `0.0.0.0` is none.
+    /// Returns the IP address that the interface reports, IPv4 first; `None` if there is none, or it is `0.0.0.0`.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         let texts = [&self.ipv4, &self.ipv6];
         let mut addresses = texts.into_iter().filter_map(|text| text.parse::<IpAddr>().ok());
         addresses.find(|address| !address.is_unspecified())
     }
 
+    /// Returns the MAC address of the interface; `None` if there is none.
     pub(crate) fn mac(&self) -> Option<MacAddress> {
         arp::mac(&self.hardware)
     }
 }
 
-/// The outcome of an operation on an application.
+/// A notification of the device: the result of an operation on an application.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Notification {
+    /// The time, on the clock of the device.
     pub(crate) timestamp: String,
+    /// The name of the application.
     pub(crate) app_id: String,
+    /// The result: `im-app-fail` for a failure.
     pub(crate) status: String,
+    /// The explanation, in words.
     pub(crate) message: String,
 }
 
 impl Notification {
-    /// Returns `true` if the notification reports a failure of this application.
+    /// Returns `true` if the notification reports a failure of the application `id`.
     pub(crate) fn is_failure(&self, id: &str) -> bool {
         self.app_id == id && self.status == "im-app-fail"
     }
@@ -152,9 +173,11 @@ impl Notification {
     }
 }
 
+/// The global state of app hosting.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Globals {
+    /// `true` if app hosting (IOx) is enabled on the device.
     pub(crate) iox_enabled: bool,
 }
 

@@ -1,9 +1,11 @@
-//! The operations of the module `Cisco-IOS-XE-rpc`: steps of an application's life, and files of a device.
+//! The operations of the YANG module `Cisco-IOS-XE-rpc` that this crate calls: lifecycle steps of applications, and
+//! file operations.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// An operation. The device answers a step of an application's life when it has accepted it, and all others when they are done.
+/// An operation. The device responds to a lifecycle step when it has accepted the step, and to a file operation when
+/// the operation is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
@@ -26,7 +28,7 @@ pub(crate) enum Operation {
     Uninstall {
         appid: String,
     },
-    /// The device fetches `from` and stores it as `to`.
+    /// Makes the device fetch the URL `from` and store the file as `to`.
     #[serde(untagged)]
     Copy {
         #[serde(rename = "source-drop-node-name")]
@@ -34,6 +36,7 @@ pub(crate) enum Operation {
         #[serde(rename = "destination-drop-node-name")]
         to: String,
     },
+    /// Deletes a file on the device.
     #[serde(untagged)]
     Delete {
         #[serde(rename = "filename-drop-node-name")]
@@ -42,7 +45,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The path of the request below the RESTCONF root.
+    /// Returns the path of the operation below the RESTCONF root.
     pub(crate) fn path(&self) -> &'static str {
         match self {
             Self::Copy { .. } => "operations/Cisco-IOS-XE-rpc:copy",
@@ -51,7 +54,7 @@ impl Operation {
         }
     }
 
-    /// The step in words, as an imperative.
+    /// Returns the operation in words, as an imperative, for errors.
     pub(crate) fn step(&self) -> &'static str {
         match self {
             Self::Install { .. } => "install an app",
@@ -65,13 +68,13 @@ impl Operation {
         }
     }
 
-    /// Its input, without the envelope of RFC 8040.
+    /// Returns the input of the operation as JSON, without the envelope of RFC 8040.
     pub(crate) fn input(&self) -> Value {
         json!(self)
     }
 }
 
-/// The input of an operation in its envelope (RFC 8040, section 3.6.1).
+/// Returns the input of an operation in the envelope that RFC 8040, section 3.6.1 requires.
 pub(crate) fn in_envelope(input: &Value) -> Value {
     json!({ "Cisco-IOS-XE-rpc:input": input })
 }

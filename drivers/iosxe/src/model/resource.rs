@@ -1,18 +1,18 @@
-//! The resources under the root of RESTCONF, and the requested part of each (RFC 8040, section 4.8.3).
+//! The RESTCONF resources that this crate reads, with queries for parts of them (`fields`, RFC 8040, section 4.8.3).
 
-/// A resource that is read.
+/// A RESTCONF resource, with the queries that select the required part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     /// The path below the RESTCONF root.
     pub(crate) path: &'static str,
-    /// The query for just what is needed; none where all of it is.
+    /// The query for exactly the required part; `None` to read the whole resource.
     pub(crate) fine: Option<&'static str>,
-    /// The path for devices that do not support the more specific one.
+    /// The query for devices that do not support `fine`; `None` to read the whole resource.
     pub(crate) coarse: Option<&'static str>,
 }
 
 impl Resource {
-    /// The name of the container that it is, without its module.
+    /// Returns the name of the container that the resource is, without the name of its module.
     pub(crate) fn container(self) -> &'static str {
         self.path.rsplit_once(':').map_or(self.path, |(_, name)| name)
     }
@@ -20,38 +20,40 @@ impl Resource {
 
 const OPER: &str = "data/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data";
 
-/// The configured applications.
+/// The configuration of all applications.
 pub(crate) const CONFIG: Resource = whole("data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data");
 
-/// The states and interfaces of the applications: nothing that counts up, so that the answer stays the same while they do.
+/// The states and interfaces of all applications, without counters, so that the response is the same as long as no
+/// state changes.
 pub(crate) const STATES: Resource = Resource {
     path: OPER,
     fine: Some("fields=app(name;details/state;network-interfaces)"),
     coarse: Some("fields=app"),
 };
 
-/// The same, with the notifications about them, and a flag that the device hosts applications.
+/// The states and interfaces of all applications, with the notifications about operations, and the flag that app
+/// hosting is enabled.
 pub(crate) const EVENTS: Resource = Resource {
     path: OPER,
     fine: Some("fields=app(name;details/state;network-interfaces);app-notifications;app-globals"),
     coarse: None,
 };
 
-/// All data of the applications, including resource usage.
+/// All operational data of the applications, including their resource usage.
 pub(crate) const USAGE: Resource =
     Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
-/// The device's resources for applications, and the reservation of each application.
+/// The total and free resources of the device for applications, and the reservation of each application.
 pub(crate) const AMOUNTS: Resource = Resource {
     path: OPER,
     fine: Some("fields=app-resources;app-globals;app(name;details/resource-reservation)"),
     coarse: None,
 };
 
-/// The ARP tables.
+/// The ARP tables of all VRFs.
 pub(crate) const ARP: Resource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");
 
-/// Information about the device.
+/// The hardware inventory and the software version of the device.
 pub(crate) const HARDWARE: Resource = whole("data/Cisco-IOS-XE-device-hardware-oper:device-hardware-data");
 
 const fn whole(path: &'static str) -> Resource {

@@ -1,4 +1,4 @@
-//! The top of an answer: one member with the name of a module before it.
+//! Decodes the top level of a response: one member, whose name is prefixed with that of its module.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Reads the container `name` of an answer. Servers differ in whether a `fields` query takes the container off; where
-/// it is off, the members are at the top.
+/// Decodes the container `name` of a response. With a `fields` query, some servers omit the container and put its
+/// members at the top level, which is accepted too.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8], name: &str) -> Result<T, serde_json::Error> {
     let top: BTreeMap<String, &RawValue> = serde_json::from_slice(body)?;
     let container = top.iter().find(|(member, _)| local(member) == name);
@@ -21,7 +21,7 @@ pub(crate) fn read<T: DeserializeOwned>(body: &[u8], name: &str) -> Result<T, se
     serde_json::from_value(Value::Object(members.collect::<Result<_, serde_json::Error>>()?))
 }
 
-/// A name without the module before it.
+/// Returns a name without its module prefix.
 fn local(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, local)| local)
 }

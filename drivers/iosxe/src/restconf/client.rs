@@ -1,43 +1,51 @@
-//! The RESTCONF client of one device: its address, credentials and cached paths.
+//! The RESTCONF client of one device: its address, credentials and connection pool.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use reqwest::{Url, redirect};
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Fence, Reason};
 
 use super::gate::Gate;
 use super::tls;
 use crate::options::{IosXeOptions, milliseconds};
 
-/// The largest answer that is read, in bytes.
+/// The maximum size of a response body, in bytes.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// RESTCONF to one device.
+/// The RESTCONF client of one device.
 pub(crate) struct Restconf {
     pub(super) http: reqwest::Client,
-    /// The address of the device, without a path.
+    /// The URL of the device, without a path.
     pub(super) base: Url,
     pub(super) username: String,
     pub(super) password: Password,
+    /// The time limit of a request that only reads.
+    pub(super) read_timeout: Duration,
+    /// The maximum size of a response body, in bytes.
     pub(super) max_answer: usize,
+    /// The fence that stops requests when this process is no longer the leader.
+    pub(super) fence: Fence,
+    /// The gate that delays requests after a failure.
     pub(super) gate: Gate,
-    /// The path of the API, once the device has reported it.
+    /// The path of the API root, once it was discovered.
     pub(super) root: Mutex<Option<String>>,
-    /// The paths of resources that were there once.
+    /// The paths of the resources that the device has returned at least once.
     pub(super) served: Mutex<HashSet<&'static str>>,
-    /// `true` if the device does not support requests for parts of a resource.
+    /// `true` if the device does not support the `fine` query of a [`Resource`](crate::model::resource::Resource).
     pub(super) coarse: AtomicBool,
-    /// `true` if the device expects operations without the envelope of RFC 8040.
+    /// `true` if the device expects the input of operations without the envelope of RFC 8040.
     pub(super) bare: AtomicBool,
 }
 
 impl Restconf {
-    /// Creates a client of the device of `spec`. It connects when it is used.
-    pub(crate) fn new(spec: &DeviceSpec, options: &IosXeOptions) -> Result<Self, DriverError> {
+    /// Creates a client for the device of `spec`, without a connection. Returns an error if the address, the
+    /// credentials or the TLS options are missing or invalid.
+    pub(crate) fn new(spec: &DeviceSpec, options: &IosXeOptions, fence: Fence) -> Result<Self, DriverError> {
         let refused = |field: &str, why: &str| {
             DriverError::new(Reason::Refused, "make a client of the device").detail(format!("{field}: {why}"))
         };
@@ -71,7 +79,9 @@ impl Restconf {
             base,
             username: spec.username.clone(),
             password,
+            read_timeout: milliseconds(options.read_timeout_ms),
             max_answer: MAX_ANSWER,
+            fence,
             gate: Gate::default(),
             root: Mutex::default(),
             served: Mutex::default(),
@@ -80,7 +90,7 @@ impl Restconf {
         })
     }
 
-    /// The URL of a resource under the root of the API.
+    /// Returns the URL of a resource below the API root, which is discovered first if necessary.
     pub(super) async fn url(&self, path: &str) -> Result<Url, DriverError> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let root = if let Some(root) = known {
@@ -96,7 +106,7 @@ impl Restconf {
         Ok(url)
     }
 
-    /// Forgets where the API is: the device may have been replaced.
+    /// Makes the next request discover the API root again, because the device may have been replaced.
     pub(super) fn forget_root(&self) {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

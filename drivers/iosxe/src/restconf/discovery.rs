@@ -10,11 +10,13 @@ use crate::model::quote::quoted;
 
 const STEP: &str = "find the API of the device";
 
-/// The API root of devices that do not report it.
+/// The usual API root, for devices without a `/.well-known/host-meta` document.
 const USUAL: &str = "/restconf";
 
 impl Restconf {
-    /// The path of the API, without a slash at its end.
+    /// Reads the path of the API root from the device, and returns it without a slash at the end. Returns an error if
+    /// the device does not answer, if its document has no link, or if the link is on another host: the password must
+    /// not be sent there.
     pub(super) async fn discover(&self) -> Result<String, DriverError> {
         let url_of_host_meta = self.base.join("/.well-known/host-meta").expect("it is a path");
         let request = self.http.get(url_of_host_meta).header(ACCEPT, "application/xrd+xml");
@@ -44,7 +46,7 @@ fn origin(url: &Url) -> (&str, Option<&str>, Option<u16>) {
     (url.scheme(), url.host_str(), url.port_or_known_default())
 }
 
-/// The target of the link `restconf` in a document in XML (XRD), whatever the order and quotes of its attributes.
+/// Returns the target of the link `restconf` in an XRD document (XML), with any order and quotes of its attributes.
 fn link(document: &str) -> Option<String> {
     let elements = document.split('<').filter_map(|element| {
         let element = element.split('>').next()?.trim_end_matches('/');
@@ -56,7 +58,7 @@ fn link(document: &str) -> Option<String> {
     links.find_map(|attributes| attribute(attributes, "href")).map(str::to_owned)
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute in the attributes of an XML element.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = attributes;
     loop {

@@ -1,4 +1,4 @@
-//! Error messages of devices (RFC 8040, sections 3.9 and 7.1).
+//! Error responses of devices (RFC 8040, sections 3.9 and 7.1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use staffetta_driver::{DriverError, Reason};
 use super::Fault;
 use crate::model::quote::quoted;
 
-/// An error reported by a device.
+/// The error response of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ErrorResponse {
     status: StatusCode,
-    /// None where the answer has not the form of RFC 8040.
+    /// The `error-tag`; `None` if the response does not have the format of RFC 8040.
     tag: Option<String>,
     message: String,
 }
 
-/// One of the errors. Devices send a list of them, or one alone.
+/// An entry of the list `error`. Some devices send a single object instead of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -33,7 +33,7 @@ struct Entry {
 }
 
 impl ErrorResponse {
-    /// Reads an answer.
+    /// Decodes the body of an error response.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
         if let Some(entry) = entry(body) {
             let Entry { tag, message, path } = entry;
@@ -43,19 +43,21 @@ impl ErrorResponse {
         Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
     }
 
-    /// Returns the error in the output of an operation with a success status: some devices report errors only there.
+    /// Returns the error in the output of an operation with a success status: some devices report errors only there, in
+    /// a text that starts with `%`. `None` if there is none.
     pub(super) fn in_output(status: StatusCode, body: &[u8]) -> Option<Self> {
         let top: BTreeMap<String, Value> = serde_json::from_slice(body).ok()?;
         let said = top.into_values().next()?["result"].as_str()?.trim().to_owned();
         said.starts_with('%').then(|| Self { status, tag: None, message: quoted(&said) })
     }
 
+    /// Returns `true` if the response has this `error-tag`.
     pub(super) fn has_tag(&self, tag: &str) -> bool {
         self.tag.as_deref() == Some(tag)
     }
 
-    /// Returns `true` if the API has the resource and it is empty. A 404 from anything else than the API proves
-    /// nothing.
+    /// Returns `true` if the API reports that the resource exists and is empty. A 404 without the error format of RFC
+    /// 8040 may come from something else than the API.
     pub(super) fn is_nothing_there(&self) -> bool {
         let unknown =
             |tag: &str| matches!(tag, "unknown-element" | "unknown-namespace" | "operation-not-supported");
@@ -72,12 +74,13 @@ impl ErrorResponse {
         }
     }
 
-    /// Converts it to a `Fault`. With `changes`, a server error leaves the outcome unknown.
+    /// Converts the response into a [`Fault`]. With `changes`, the error of a server status (5xx) says that the request
+    /// may have taken effect.
     pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
         let said = self.to_string();
         let error = DriverError::new(self.reason(), step).detail(said.clone());
         let error = if changes && self.status.is_server_error() { error.maybe_applied() } else { error };
-        Fault { error: Box::new(error), said: Some(said) }
+        Fault { error: Box::new(error), said: Some(said), timed_out: false }
     }
 }
 
@@ -91,7 +94,8 @@ impl fmt::Display for ErrorResponse {
     }
 }
 
-/// The first error of an answer in the form of RFC 8040, whatever module stands before the member.
+/// Returns the first error of a response in the format of RFC 8040, with or without a module prefix; `None` for another
+/// format.
 fn entry(body: &[u8]) -> Option<Entry> {
     let mut top: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
     let errors = top.remove("ietf-restconf:errors").or_else(|| top.remove("errors"))?;

@@ -1,14 +1,14 @@
-//! One request and its answer.
+//! Sends a request to a device and reads the response.
 
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Fence, Reason};
 
-use super::Restconf;
 use super::error_response::ErrorResponse;
+use super::{NoAnswer, Restconf};
 
 const YANG_DATA: &str = "application/yang-data+json";
 
@@ -16,17 +16,18 @@ const YANG_DATA: &str = "application/yang-data+json";
 #[derive(Clone)]
 pub(super) struct Call<'a> {
     pub(super) method: Method,
-    /// The step, as an imperative, for errors.
+    /// The step, as an imperative, for error messages.
     pub(super) step: &'static str,
-    /// The body, in JSON.
+    /// The JSON body; `None` to send none.
     pub(super) body: Option<&'a Value>,
-    /// The time limit of an operation that takes long on the device; exceeding it does not mean that the device is
-    /// unreachable. `None` for the default of all requests.
+    /// The time limit of an operation that takes long on the device. If it is exceeded, the device does not count as
+    /// unreachable. `None` for the usual time limit of requests.
     pub(super) limit: Option<Duration>,
 }
 
 impl Restconf {
-    /// Sends a request, and reads the answer whatever its status.
+    /// Sends a request, and returns the status and the body of the response, whatever the status is. Returns an error
+    /// if the device does not respond, or refuses the log-in.
     pub(super) async fn exchange(
         &self,
         url: Url,
@@ -51,7 +52,9 @@ impl Restconf {
         Ok(answer)
     }
 
-    /// Sends a request. If the device does not answer, the requests that wait behind it fail too.
+    /// Sends a request with the usual time limit. If the device does not respond, the gate is closed, so that waiting
+    /// requests fail at once; a request that `changes` the device may also hang by itself, and closes it only if it
+    /// fails otherwise. With `changes`, the error says that the request may have taken effect.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
@@ -59,17 +62,34 @@ impl Restconf {
         changes: bool,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
         self.gate.check()?;
+        let request = if changes { request } else { request.timeout(self.read_timeout) };
         let answer = self.attempt(request, step, changes).await;
         answer.inspect_err(|error| {
-            if error.reason() == Reason::Unavailable {
+            let hangs = changes && error.is_because_of::<NoAnswer>();
+            if error.reason() == Reason::Unavailable && !hangs {
                 self.gate.close_after_outage(error);
             }
         })
     }
 
-    /// Sends a request with our credentials. A refused log-in and a missing answer are errors; every other answer is
-    /// returned. With `changes`, a request without a complete answer may have taken effect.
+    /// Sends a request while this process is the leader.
     async fn attempt(
+        &self,
+        request: RequestBuilder,
+        step: &'static str,
+        changes: bool,
+    ) -> Result<(StatusCode, Vec<u8>), DriverError> {
+        let sent = self.fence.run(self.send_now(request, step, changes)).await;
+        sent.unwrap_or_else(|| {
+            let error = DriverError::new(Reason::Unavailable, step).detail(Fence::REFUSED);
+            Err(if changes { error.maybe_applied() } else { error })
+        })
+    }
+
+    /// Sends a request with the credentials of the device. Returns an error if the log-in is refused or there is no
+    /// complete response, and every other response with its status and body. With `changes`, the error of an incomplete
+    /// response says that the request may have taken effect.
+    async fn send_now(
         &self,
         request: RequestBuilder,
         step: &'static str,
@@ -88,7 +108,7 @@ impl Restconf {
         Ok((status, body))
     }
 
-    /// Reads the body, up to the maximum size of an answer.
+    /// Reads the body of a response. Returns an error if the body is larger than `max_answer`.
     async fn body(
         &self,
         mut response: Response,
@@ -108,14 +128,18 @@ impl Restconf {
     }
 }
 
-/// Returns the error of a request without a complete answer.
+/// Returns the error of a request without a complete response. With `changes`, it says that the request may have taken
+/// effect, unless there was no connection.
 fn unanswered(error: reqwest::Error, step: &'static str, changes: bool) -> DriverError {
     let error = error.without_url();
     let unavailable = DriverError::new(Reason::Unavailable, step);
     if error.is_connect() {
         return unavailable.detail("the device cannot be reached").because(error);
     }
-    let detail = if error.is_timeout() { "no answer in time" } else { "the connection broke" };
-    let unavailable = unavailable.detail(detail).because(error);
+    let unavailable = if error.is_timeout() {
+        unavailable.because(NoAnswer)
+    } else {
+        unavailable.detail("the connection broke").because(error)
+    };
     if changes { unavailable.maybe_applied() } else { unavailable }
 }

@@ -1,4 +1,4 @@
-//! Pauses the requests after a failure that the next request would repeat.
+//! Delays requests after a failure that the next request would repeat.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,27 +6,29 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-/// The pause after the device refused the log-in: devices lock an account after a few attempts.
+/// The delay after the device refused the log-in. Devices lock an account after a few attempts.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// The pause after the device could not be reached: requests that waited fail without another attempt.
+/// The delay after the device could not be reached. Requests that waited for the failed one fail at once.
 const OUTAGE: Duration = Duration::from_secs(1);
 
-/// Lets requests through, except during a pause.
+/// A gate that all requests to a device pass. After a failure it is closed for a time: requests then fail at once with
+/// the error of that failure.
 #[derive(Debug, Default)]
 pub(super) struct Gate(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// The end of the current delay, and the error that requests get until then; `None` if the gate is open.
     closed: Option<(Instant, DriverError)>,
-    /// `true` if the API ever completed a request: the credentials are valid.
+    /// `true` if the API has completed a request with the current credentials.
     succeeded: bool,
-    /// The time of the device's last answer.
+    /// The time of the last response of the device, other than a refused log-in; `None` before the first.
     answered: Option<Instant>,
 }
 
 impl Gate {
-    /// Returns the error of the request that closed the gate, if it is closed.
+    /// Returns the error that closed the gate, with the remaining delay, if the gate is closed.
     pub(super) fn check(&self) -> Result<(), DriverError> {
         let state = self.state();
         match &state.closed {
@@ -37,35 +39,36 @@ impl Gate {
         }
     }
 
-    /// Records that the device answered, other than by a refused log-in.
+    /// Opens the gate, and records the time, after a response other than a refused log-in.
     pub(super) fn open(&self) {
         let mut state = self.state();
         *state = State { succeeded: state.succeeded, answered: Some(Instant::now()), ..State::default() };
     }
 
-    /// Records that the API completed a request.
+    /// Records that the API has completed a request, which proves that the credentials are valid.
     pub(super) fn record_success(&self) {
         self.state().succeeded = true;
     }
 
-    /// Returns `true` if the API ever completed a request. A later refusal is then not caused by the credentials.
+    /// Returns `true` if the API has completed a request. The status 403 of a later response is then not caused by the
+    /// credentials.
     pub(super) fn has_succeeded(&self) -> bool {
         self.state().succeeded
     }
 
-    /// The time of the device's last answer.
+    /// Returns the time of the last response of the device, other than a refused log-in; `None` before the first.
     pub(super) fn answered(&self) -> Option<Instant> {
         self.state().answered
     }
 
-    /// Closes the gate after a refused log-in, and returns the error.
+    /// Closes the gate after a refused log-in, and returns the error for the request.
     pub(super) fn close_after_refusal(&self, detail: String) -> DriverError {
         let error = DriverError::new(Reason::Refused, "log in to the device").detail(detail);
         self.state().closed = Some((Instant::now() + REFUSAL, error.clone()));
         error.after(REFUSAL)
     }
 
-    /// Closes the gate after an unreachable device.
+    /// Closes the gate after `error`, the failure of a request to an unreachable device.
     pub(super) fn close_after_outage(&self, error: &DriverError) {
         self.state().closed = Some((Instant::now() + OUTAGE, error.clone()));
     }

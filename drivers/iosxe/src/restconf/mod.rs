@@ -1,4 +1,4 @@
-//! RESTCONF (RFC 8040): requests to one device, and what their answers mean.
+//! The RESTCONF client (RFC 8040) for one device: requests, and the interpretation of responses.
 
 mod client;
 mod discovery;
@@ -12,4 +12,4 @@ mod tests;
 mod tls;
 
 pub(crate) use client::Restconf;
-pub(crate) use network_client::{Fault, NetworkClient};
+pub(crate) use network_client::{Fault, NetworkClient, NoAnswer};

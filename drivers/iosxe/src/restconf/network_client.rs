@@ -1,4 +1,4 @@
-//! The connection to a device, as the driver uses it.
+//! The interface of the driver to a device.
 
 use std::time::Duration;
 
@@ -10,39 +10,49 @@ use tokio::time::Instant;
 use crate::model::operation::Operation;
 use crate::model::resource::Resource;
 
-/// The connection to a device: RESTCONF, or a simulated device in tests.
+/// The interface of the driver to a device: RESTCONF, or a simulated device in tests. Errors are returned as [`Fault`].
 #[async_trait]
 pub(crate) trait NetworkClient: Send + Sync {
-    /// Reads a resource; `None` if the device has nothing there.
+    /// Reads a resource and returns the body of the response; `None` if the resource is empty. `step` is an imperative
+    /// for error messages.
     async fn get(&self, resource: Resource, step: &'static str) -> Result<Option<Vec<u8>>, Fault>;
 
-    /// Adds an application to the configuration.
+    /// Adds an application to the configuration. `body` is the complete request body.
     async fn configure(&self, body: &Value) -> Result<(), Fault>;
 
-    /// Merges `body` into the configuration of an application.
+    /// Merges `body` into the configuration of the application `id`.
     async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault>;
 
-    /// Removes an application from the configuration, if it is there.
+    /// Removes the application `id` from the configuration. Succeeds if it is not there.
     async fn remove(&self, id: &str) -> Result<(), Fault>;
 
-    /// Calls an operation. The device may take until `limit` to answer; `None`: no longer than for any other request.
+    /// Calls an operation. `limit` is the time limit of the response; `None` for the usual time limit of requests.
     async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault>;
 
-    /// The time of the device's last answer to any request.
+    /// Returns the time of the last response of the device to any request; `None` before the first.
     fn last_answer(&self) -> Option<Instant>;
 }
 
 /// The failure of a request.
 #[derive(Debug)]
 pub(crate) struct Fault {
+    /// The error with its reason, for the caller of the driver.
     pub(crate) error: Box<DriverError>,
-    /// The device's message, if it understood and refused the request.
+    /// The message of the device, if it understood and refused the request; `None` for any other failure.
     pub(crate) said: Option<String>,
+    /// `true` if the request reached the device, which did not answer within the time limit.
+    pub(crate) timed_out: bool,
 }
+
+/// The source of the error of a request that reached the device and was not answered within the time limit.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer in time")]
+pub(crate) struct NoAnswer;
 
 impl From<DriverError> for Fault {
     fn from(error: DriverError) -> Self {
-        Self { error: Box::new(error), said: None }
+        let timed_out = error.is_because_of::<NoAnswer>();
+        Self { error: Box::new(error), said: None, timed_out }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests to a device and the meaning of its answers.
+//! Implements the requests of the driver in RESTCONF, and interprets the responses.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;
@@ -80,6 +80,8 @@ impl NetworkClient for Restconf {
 }
 
 impl Restconf {
+    /// Reads a resource, with an optional query. Returns `None` if the resource is empty. A resource that the device
+    /// does not serve is an error, because it proves nothing about the state.
     async fn read(
         &self,
         path: &'static str,
@@ -109,7 +111,8 @@ impl Restconf {
         Err(refusal.fault(step, false))
     }
 
-    /// Sends a change. Returns the device's objection, if any.
+    /// Sends a request that changes the device. Returns the error response if the device refused it; `None` if it
+    /// succeeded.
     async fn change(&self, path: &str, call: Call<'_>) -> Result<Option<ErrorResponse>, DriverError> {
         let url = self.url(path).await?;
         let (status, answer) = self.exchange(url, call).await?;
@@ -121,17 +124,17 @@ impl Restconf {
     }
 }
 
-/// Returns the result of a change from the device's objection.
+/// Converts the error response to a change into the result of the request.
 fn accepted(refusal: Option<ErrorResponse>, step: &'static str) -> Result<(), Fault> {
     refusal.map_or(Ok(()), |refusal| Err(refusal.fault(step, true)))
 }
 
-/// The path of an application's configuration.
+/// Returns the path of the configuration of the application `id`.
 fn path_of(id: &str) -> String {
     format!("{}/app={}", APPS, encoded(id))
 }
 
-/// A key in a path (RFC 8040, section 3.5.3).
+/// Returns a list key in the percent-encoding that a path requires (RFC 8040, section 3.5.3).
 fn encoded(key: &str) -> String {
     let mut encoded = String::with_capacity(key.len());
     for byte in key.bytes() {

@@ -1,4 +1,4 @@
-//! Authentication of a device by a CA or by one pinned certificate.
+//! Authenticates devices: by CA certificates, or by one pinned certificate.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -19,10 +19,11 @@ const STEP: &str = "prepare TLS to the device";
 /// The length of a SHA-256 digest, in bytes.
 const DIGEST: usize = 32;
 
-/// The largest file that is read, in bytes: four times the size of all public CA certificates together.
+/// The maximum size of a certificate or key file, in bytes: about four times that of all public CA certificates.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Builds the TLS configuration for a device. `address` is for messages.
+/// Builds the TLS configuration for a device. `address` is for log messages. Returns an error if options contradict
+/// each other, or if a file cannot be used.
 pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
     check(spec)?;
     if !spec.enabled {
@@ -36,14 +37,16 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
     let builder = if let Some(pin) = &spec.certificate_sha256 {
         let pin = fingerprint(pin);
         let pin = pin.ok_or_else(|| refused("tls.certificateSha256", "must have 64 hexadecimal digits"))?;
-        let verifier = Only { pin: Some(pin), provider };
+        let verifier = CertificateVerifier { pin: Some(pin), provider };
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     } else if spec.insecure_skip_verify {
         warn!(
             device = address,
             "tls.insecureSkipVerify is on: the device is not authenticated, and its password can be stolen"
         );
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: None, provider }))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(CertificateVerifier { pin: None, provider }))
     } else {
         builder.with_root_certificates(authorities(spec)?)
     };
@@ -60,7 +63,8 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
     }
 }
 
-/// Refuses keys that would have no effect: any key of TLS without TLS, and a second way to verify the device.
+/// Refuses options that would have no effect: any TLS option while TLS is off, and more than one way to verify the
+/// device.
 fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     let ways = [
         ("tls.certificateSha256", spec.certificate_sha256.is_some()),
@@ -82,7 +86,8 @@ fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     }
 }
 
-/// The CA certificates that verify the device: those of the description, or else of the system.
+/// Returns the CA certificates that verify the device: those in the file of the specification, or else those of the
+/// operating system.
 fn authorities(spec: &TlsSpec) -> Result<Arc<RootCertStore>, DriverError> {
     let Some(file) = &spec.ca_file else {
         let unused = || Arc::new(RootCertStore::empty());
@@ -95,7 +100,7 @@ fn authorities(spec: &TlsSpec) -> Result<Arc<RootCertStore>, DriverError> {
     Ok(Arc::new(roots))
 }
 
-/// The CA certificates of this system: many and large, and the same for all devices.
+/// Returns the CA certificates of the operating system. They are read once, and shared by all devices.
 fn authorities_of_this_system() -> Arc<RootCertStore> {
     static AUTHORITIES: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let read = || {
@@ -106,7 +111,7 @@ fn authorities_of_this_system() -> Arc<RootCertStore> {
     Arc::clone(AUTHORITIES.get_or_init(read))
 }
 
-/// The certificates of a file; at least one.
+/// Returns the certificates in a file. Returns an error if there are none.
 fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'static>>, DriverError> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content(file, field)?).collect();
     let certificates = certificates.map_err(|error| unreadable(field, error))?;
@@ -116,8 +121,8 @@ fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'stati
     Ok(certificates)
 }
 
-/// Reads a file. Only regular files are opened and the size is bounded, because the path comes from the device's
-/// description.
+/// Reads a file. Only regular files of at most [`MAX_FILE`] bytes are accepted, because the path comes from the device
+/// specification.
 fn content(file: &Path, field: &str) -> Result<Vec<u8>, DriverError> {
     let about = fs::metadata(file).map_err(|error| unreadable(field, error))?;
     if !about.is_file() {
@@ -132,7 +137,7 @@ fn content(file: &Path, field: &str) -> Result<Vec<u8>, DriverError> {
     Ok(content)
 }
 
-/// Reads 64 hexadecimal digits, with or without colons.
+/// Parses a SHA-256 digest: 64 hexadecimal digits, with or without colons. `None` if the text is malformed.
 fn fingerprint(text: &str) -> Option<[u8; DIGEST]> {
     let digits: Option<Vec<u32>> = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 2 * DIGEST)?;
@@ -151,14 +156,15 @@ fn unreadable(field: &str, error: impl std::error::Error + Send + Sync + 'static
     refused(field, "cannot be used").because(error)
 }
 
-/// Accepts only the certificate with that digest, or any; in both cases the peer must prove that it has the key.
+/// Verifies the certificate of a device by its SHA-256 digest, or accepts any certificate if `pin` is `None`. The
+/// device must prove in either case that it has the private key.
 #[derive(Debug)]
-struct Only {
+struct CertificateVerifier {
     pin: Option<[u8; DIGEST]>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Only {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

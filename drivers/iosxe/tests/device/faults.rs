@@ -20,7 +20,7 @@ const REQUESTS: usize = 40;
 async fn life(device: Device, fault: Fault, skip: usize) -> bool {
     // A step that has no effect within its limit is tried again.
     let second = 1000.try_into().unwrap();
-    let options = IosXeOptions { install_limit_ms: second, step_limit_ms: second, ..IosXeOptions::default() };
+    let options = IosXeOptions { slow_install_ms: second, step_limit_ms: second, ..IosXeOptions::default() };
     let driver = driver(options, CLUSTER, &spec(&device));
     let request = request(&pod("web", 1, &["app"]));
     device.inject(Requests::any().after(skip), 1, fault.clone());
@@ -116,7 +116,7 @@ async fn an_install_that_fails_with_a_reason_tells_it() {
 #[tokio::test]
 async fn an_install_that_fails_in_silence_is_told_and_tried_again_later() {
     let mut world = World::new(|_| ());
-    world.options.install_limit_ms = 300.try_into().unwrap();
+    world.options.slow_install_ms = 300.try_into().unwrap();
     world.device.plan_installs("", 1, Install::FailsInSilence);
     let (driver, request) = (world.driver(), web());
     let mut failing = false;

@@ -9,7 +9,8 @@ use crate::world::{World, delete, deploy, pod, reported, request, runs, until, w
 
 #[tokio::test]
 async fn a_state_that_nobody_knows_is_waited_out() {
-    let world = World::new(|_| ());
+    let mut world = World::new(|_| ());
+    world.options.step_limit_ms = 30_000.try_into().unwrap();
     let (driver, request) = (world.driver(), web());
     deploy(&*driver, &request).await;
     let name = world.device.apps()[0].name.clone();

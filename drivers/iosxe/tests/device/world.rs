@@ -1,6 +1,7 @@
 //! A device, drivers for it, and pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use tokio::time::{Instant, sleep};
 
 /// The time limit of a test step. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time limit of a step on the device, in milliseconds.
+const STEP_LIMIT_MS: NonZeroU64 = NonZeroU64::new(2000).unwrap();
 
 /// The cluster of the pods.
 pub(crate) const CLUSTER: &str = "east";
@@ -33,7 +37,9 @@ impl World {
         change(&mut options);
         let site = Site::start().unwrap();
         let device = site.device(options).unwrap();
-        Self { site, device, options: IosXeOptions::default() }
+        // A device that starts no app by itself is waited for no longer.
+        let options = IosXeOptions { step_limit_ms: STEP_LIMIT_MS, ..IosXeOptions::default() };
+        Self { site, device, options }
     }
 
     /// The device's description.
@@ -79,7 +85,7 @@ impl World {
 pub(crate) fn spec(device: &Device) -> Value {
     json!({
         "driver": "XE", "address": device.address().ip(), "port": device.address().port(),
-        "username": "admin", "password": "cisco-123",
+        "username": "admin", "password": "cisco-123", "tls": { "enabled": false },
         "xe": { "networking": { "interface": {
             "type": "VirtualPortGroup", "virtualPortGroup": { "dhcp": true } } } },
     })

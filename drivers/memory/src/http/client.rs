@@ -1,4 +1,4 @@
-//! The client: one pool of connections, shared by the drivers and by the inspection of the cloud.
+//! The client of a simulated cloud in another process. Its connections are shared by the drivers and by the methods that inspect the cloud.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -16,25 +16,26 @@ use super::options::{SimulatedOptions, SimulatedOptionsError};
 use super::{Fault, PlannedFault};
 use crate::MemoryPort;
 
-/// The maximum size of a response: a list of a hundred thousand VIFs.
+/// The maximum size of a response, in bytes: enough for a list of a hundred thousand VIFs.
 const MAX_RESPONSE: usize = 128 << 20;
 
-/// A client of the simulated cloud. Its clones share their connections.
+/// A client of the simulated cloud. Clones share connections and request ids.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    /// The address, without a slash at its end.
+    /// The URL of the server, without a slash at its end.
     pub(super) url: Arc<str>,
     pub(super) timeout: Duration,
+    /// The maximum size of a response, in bytes.
     pub(super) max_response: usize,
-    /// A random number, from the standard library's hash maps.
+    /// A random number that distinguishes the request ids of this client. The randomness is that of the standard library's hash maps.
     id: u64,
-    /// The number of requests so far.
+    /// The number of request ids that were used.
     requests: Arc<AtomicU64>,
 }
 
 impl Client {
-    /// Creates a client for the cloud of the options. It connects when it is used.
+    /// Creates a client for the URL in the options. It connects at the first call. Invalid options are an error.
     pub fn new(options: &SimulatedOptions) -> Result<Self, SimulatedOptionsError> {
         let (url, timeout) = options.checked()?;
         // reqwest panics without a provider; an error means that there is one.
@@ -51,12 +52,13 @@ impl Client {
         Ok(Self { http, url: url.into(), timeout, max_response: MAX_RESPONSE, id, requests })
     }
 
-    /// Returns an error while the server does not answer.
+    /// Returns `Ok` if the server responds, and an error otherwise.
     pub async fn check(&self) -> Result<(), DriverError> {
         self.get::<String>("livez", "reach the simulated cloud").await.map(drop)
     }
 
-    /// Returns every effect so far. Fails if the server has dropped the first ones.
+    /// Returns all effects that calls have had on the cloud so far. If the log of the server does not contain the first effects any more,
+    /// the error is [`Reason::NotFound`].
     pub async fn effects(&self) -> Result<EffectLog, DriverError> {
         const STEP: &str = "read the effects";
         let (mut log, mut after) = (EffectLog::default(), 0);
@@ -72,22 +74,23 @@ impl Client {
         }
     }
 
-    /// Returns the ports that exist, of all clusters.
+    /// Returns the existing ports of all clusters.
     pub async fn ports(&self) -> Result<Vec<MemoryPort>, DriverError> {
         self.get("ports", "list the ports").await
     }
 
-    /// Returns the load balancers that exist, of all clusters.
+    /// Returns the existing load balancers of all clusters.
     pub async fn load_balancers(&self) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         self.get("load_balancers", "list the load balancers").await
     }
 
-    /// Returns the public addresses that are in use, of all clusters.
+    /// Returns the public addresses that are in use or belong to a user, of all clusters.
     pub async fn public_ips(&self) -> Result<Vec<Owned<PublicIp>>, DriverError> {
         self.get("public_ips", "list the public addresses").await
     }
 
-    /// Plans `fault` for the next `times` calls of `method` that have no fault yet. At most 100,000.
+    /// Plans `fault` for the next `times` calls of `method` that have no planned fault yet. More than 100,000 times are an error
+    /// ([`Reason::Refused`]).
     pub async fn inject(&self, method: Method, times: usize, fault: &Fault) -> Result<(), DriverError> {
         let planned = PlannedFault { call: method, times, fault: fault.clone() };
         self.post("faults", &planned, CallStep::Changes("plan a fault")).await
@@ -99,7 +102,7 @@ impl Client {
         self.exchange(request, CallStep::Changes("cancel the faults")).await
     }
 
-    /// Sends `body` to `path` as a step that errors name.
+    /// Sends `body` to `path`. `step` is the operation that errors name.
     pub(super) async fn post<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -113,7 +116,7 @@ impl Client {
         self.exchange(self.http.get(format!("{}/{path}", self.url)), CallStep::Reads(step)).await
     }
 
-    /// Returns the id of the next request: `<random number of the client>-<number of the request>`.
+    /// Returns the id of the next request: the random number of the client in hexadecimal, `-`, and the number of the request.
     pub(super) fn next_request_id(&self) -> String {
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         format!("{:016x}-{number}", self.id)

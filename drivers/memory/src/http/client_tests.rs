@@ -1,4 +1,4 @@
-//! The errors of calls to a server that misbehaves.
+//! Tests of the errors of calls to a server that does not respond correctly.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ fn request() -> VifRequest {
     }
 }
 
-/// The error of a call that changes something, and of one that does not.
+/// Returns the error of a call that changes the cloud, and of a call that only reads.
 async fn errors(client: &Client) -> [DriverError; 2] {
     let driver = client.driver("east".into());
     let changing = PodVifDriver::request_vif(&driver, &request()).await.unwrap_err();
@@ -36,7 +36,7 @@ async fn errors(client: &Client) -> [DriverError; 2] {
     [changing, reading]
 }
 
-/// Asserts that nobody knows what came of the call, and that it says this in these words.
+/// Asserts that the error of a changing call is ambiguous, and that errors contain `detail`.
 async fn assert_unknown(client: &Client, detail: &str) {
     let [changing, reading] = errors(client).await;
     assert!(changing.ambiguous(), "{changing}");
@@ -46,7 +46,7 @@ async fn assert_unknown(client: &Client, detail: &str) {
     }
 }
 
-/// A network that gives every request the same answer.
+/// Returns a client of a server that gives the same response to every request.
 async fn answers<A: IntoResponse + Clone + Send + Sync + 'static>(answer: A) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

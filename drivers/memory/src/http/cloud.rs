@@ -1,4 +1,4 @@
-//! The cloud that a server serves: it dispatches calls to the drivers in memory and logs their effects.
+//! The cloud of a server. It passes calls to the drivers in memory and logs their effects.
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -27,29 +27,31 @@ use crate::{
     MemoryServices, MemoryVifDriver,
 };
 
-/// The cloud that a server serves.
+/// The simulated cloud of a server, with its planned faults and its log of effects.
 pub(super) struct ServedCloud {
     network: Arc<MemoryNetwork>,
     services: Arc<MemoryServices>,
     pub(super) faults: Faults<Method>,
-    /// Locked while a call changes something, so that effects are logged in the order in which they happen.
+    /// The effects. It is locked while a call changes something, so that effects are logged in the order in which they happen.
     log: Mutex<EffectLog>,
     log_capacity: NonZeroUsize,
 }
 
-/// The origin of a call.
+/// The method of a call, and the client that made it.
 #[derive(Clone, Debug)]
 pub(super) struct CallOrigin {
     pub(super) method: Method,
+    /// The cluster in the ownership marks of created resources.
     pub(super) cluster: ClusterId,
+    /// The id that the client gave the request, or `None` without one.
     pub(super) request_id: Option<String>,
 }
 
-/// A call whose arguments were read.
+/// A call whose arguments have been deserialized. Calling the closure executes it.
 pub(super) type ReadyCall<'a> = Box<dyn FnOnce() -> Result<Value, DriverError> + Send + 'a>;
 
 impl ServedCloud {
-    /// Creates an empty cloud, whose log holds `log_capacity` effects.
+    /// Creates an empty cloud. Its log holds the last `log_capacity` effects.
     pub(super) fn new(options: MemoryOptions, log_capacity: NonZeroUsize) -> Self {
         Self {
             network: Arc::new(MemoryNetwork::new(options.clone())),
@@ -60,29 +62,29 @@ impl ServedCloud {
         }
     }
 
-    /// Returns the first logged effects after number `after`.
+    /// Returns the logged effects after the one with the number `after`, up to a thousand.
     pub(super) fn effects(&self, after: u64) -> EffectLog {
         lock(&self.log).page(after)
     }
 
-    /// Returns the ports that exist.
+    /// Returns the existing ports of all clusters.
     pub(super) fn ports(&self) -> Vec<MemoryPort> {
         let now = Instant::now();
         self.network.ports().into_iter().map(|port| MemoryPort { vif: port.vif_at(now), ..port }).collect()
     }
 
-    /// Returns the load balancers that exist.
+    /// Returns the existing load balancers of all clusters.
     pub(super) fn load_balancers(&self) -> Vec<Owned<LoadBalancer>> {
         owned(self.services.load_balancers())
     }
 
-    /// Returns the public addresses that are in use.
+    /// Returns the public addresses that are in use or belong to a user, of all clusters.
     pub(super) fn public_ips(&self) -> Vec<Owned<PublicIp>> {
         owned(self.services.public_ips())
     }
 
-    /// Reads the arguments of a call. The returned closure executes it: its change and the logged effect are one step,
-    /// whenever the caller disconnects.
+    /// Deserializes the arguments of a call, and returns a closure that executes the call. A change and the log entry of its effect are one
+    /// atomic step, even if the client disconnects.
     pub(super) fn read(
         &self,
         origin: CallOrigin,
@@ -112,7 +114,9 @@ impl ServedCloud {
             Method::ReleaseVif => call(arguments, move |(owner, vif): (Owner, Vif)| {
                 self.logged(&origin, || self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
             }),
-            Method::ActivateVif => call(arguments, move |(vif,): (Vif,)| now(vifs.activate_vif(&vif))),
+            Method::ActivateVif => {
+                call(arguments, move |(owner, vif): (Owner, Vif)| now(vifs.activate_vif(&owner, &vif)))
+            }
             Method::ListVifs => {
                 call(arguments, move |(owner,): (Option<Owner>,)| now(vifs.vifs(owner.as_ref())))
             }
@@ -180,7 +184,8 @@ impl ServedCloud {
         Some(Owned { owner, thing: Resource::PublicIp(thing) })
     }
 
-    /// Executes `work` and logs how it changed the resource that `look` finds before and after it.
+    /// Executes `work`, and logs the difference between the results of `look` before and after it. `look` finds the resource that the call
+    /// may change.
     fn logged<A>(
         &self,
         origin: &CallOrigin,
@@ -219,7 +224,7 @@ impl ServedCloud {
     }
 }
 
-/// Reads `arguments` and binds them to `work`.
+/// Deserializes `arguments`, and returns a closure that executes `work` with them.
 fn call<'a, A: DeserializeOwned + Send + 'a, R: Serialize>(
     arguments: Value,
     work: impl FnOnce(A) -> Result<R, DriverError> + Send + 'a,
@@ -231,12 +236,12 @@ fn call<'a, A: DeserializeOwned + Send + 'a, R: Serialize>(
     }))
 }
 
-/// Returns the result of a driver in memory, none of which ever waits.
+/// Returns the result of a driver in memory, which is ready at once.
 fn now<T>(answer: impl Future<Output = T>) -> T {
     answer.now_or_never().expect("the drivers in memory wait for nothing but faults, which these do not have")
 }
 
-/// Returns the first of the resources of an owner, each of which has at most one of a kind.
+/// Returns the first of the resources of an owner, who has at most one of each kind.
 fn first<T>(found: Result<Vec<Owned<T>>, DriverError>) -> Option<T> {
     Some(found.ok()?.into_iter().next()?.thing)
 }
@@ -245,7 +250,7 @@ fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
     found.into_iter().map(|(owner, thing)| Owned { owner, thing }).collect()
 }
 
-/// A resource in the state that only calls change.
+/// A resource without the parts of its state that change by themselves.
 #[derive(PartialEq)]
 enum Resource {
     Port(Vif),

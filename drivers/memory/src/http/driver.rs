@@ -1,4 +1,4 @@
-//! The drivers named `simulated`: each method is one request.
+//! The drivers named `simulated`. Each method sends one request to a simulated cloud in another process.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -16,10 +16,10 @@ use super::CallBody;
 use super::client::Client;
 use super::method::Method;
 
-/// The drivers of one cluster, in a simulated cloud of another process.
+/// The drivers named `simulated` of one cluster, for a simulated cloud in another process.
 ///
-/// A call without a response that may have taken effect fails as [ambiguous](DriverError::ambiguous); no call is repeated.
-/// Every error names the id of its request, as the [`EffectLog`](super::EffectLog) does.
+/// If the response to a call is lost and the call may have taken effect, its error is [ambiguous](DriverError::ambiguous). No call is
+/// repeated. Every error names the id of its request, which the [`EffectLog`](super::EffectLog) contains too.
 #[derive(Clone, Debug)]
 pub struct SimulatedDriver {
     client: Client,
@@ -27,14 +27,14 @@ pub struct SimulatedDriver {
 }
 
 impl Client {
-    /// Creates the drivers of the cluster with that name.
+    /// Creates the drivers of the cluster with this id.
     pub fn driver(&self, cluster: ClusterId) -> SimulatedDriver {
         SimulatedDriver { client: self.clone(), cluster }
     }
 }
 
 impl SimulatedDriver {
-    /// Calls a method, with its arguments in order.
+    /// Calls a method of a driver on the server. `arguments` contains its arguments in their order.
     async fn call<R: DeserializeOwned>(
         &self,
         method: Method,
@@ -80,8 +80,8 @@ impl PodVifDriver for SimulatedDriver {
         self.call(Method::ReleaseVif, (owner, vif)).await
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.call(Method::ActivateVif, (vif,)).await
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        self.call(Method::ActivateVif, (owner, vif)).await
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
@@ -89,7 +89,7 @@ impl PodVifDriver for SimulatedDriver {
     }
 }
 
-/// The simulated cloud has no pool: each VIF is a new port.
+/// The simulated cloud has no VIF pool: each VIF is a new port.
 impl VifPoolDriver for SimulatedDriver {}
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The log of the effects that calls had on the simulated cloud.
+//! The log of the effects that calls have had on the simulated cloud.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -9,35 +9,36 @@ use staffetta_driver::{ClusterId, Owner, Uid};
 
 use super::method::Method;
 
-/// The maximum number of effects in one answer: about 400 KB.
+/// The maximum number of effects in one response, which are about 400 KB.
 const PAGE: usize = 1_000;
 
-/// An effect of a call. A call that failed, or that had nothing to change, has none.
+/// An effect of a call on a resource. A call that failed, or that had nothing to change, has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEffect {
-    /// The position in the order of effects, without gaps from 1 on.
+    /// The number of the effect. The effects are numbered in their order, from 1 on and without gaps.
     pub number: u64,
     /// The time of the effect, by the clock of the server.
     pub at: Timestamp,
-    /// The call.
+    /// The called method.
     pub call: Method,
-    /// The id that the caller gave its request: `<number of its process>-<number of the request>`.
+    /// The id that the client gave the request; `None` if it gave none. A [`Client`](super::Client) uses a random number, `-`, and the
+    /// number of the request.
     pub request_id: Option<String>,
-    /// The cluster that called.
+    /// The cluster whose controller made the call.
     pub cluster: ClusterId,
-    /// The kind of change.
+    /// The kind of effect.
     pub effect: EffectKind,
     /// The kind of the resource.
     pub kind: ResourceKind,
     /// The id of the resource.
     pub id: String,
-    /// The owner whose mark the resource carries, or carried when it was released.
+    /// The owner in the ownership mark of the resource (before a release). `None` for a resource without an owner.
     pub owner: Option<Owner>,
-    /// The addresses of the resource.
+    /// The IP addresses of the resource.
     pub addresses: Vec<IpAddr>,
 }
 
-/// A kind of change.
+/// A kind of effect on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {
@@ -49,11 +50,11 @@ pub enum EffectKind {
     Released,
 }
 
-/// A kind of resource.
+/// A kind of resource in the simulated cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResourceKind {
-    /// A port: the VIF of a pod.
+    /// A port, which is the VIF of a pod.
     Port,
     /// A load balancer with its listeners, pools and members.
     LoadBalancer,
@@ -61,7 +62,7 @@ pub enum ResourceKind {
     PublicIp,
 }
 
-/// A sequence of effects, oldest first. In JSON, a page of it.
+/// A sequence of effects, oldest first. In JSON, a part of the log of the server.
 ///
 /// ```
 /// use staffetta_memory::http::{EffectLog, ResourceKind};
@@ -75,24 +76,25 @@ pub enum ResourceKind {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectLog {
-    /// The number of effects that the server has dropped: its oldest ones.
+    /// The number of effects that the server has dropped from the start of its log.
     pub(super) dropped: u64,
+    /// The effects, oldest first.
     pub(super) entries: VecDeque<LoggedEffect>,
 }
 
-/// Counts of the resources of one owner.
+/// Counts of the resources of one kind that an owner has had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerCounts {
-    /// Resources that were created.
+    /// The number of resources that were created.
     pub created: usize,
-    /// Resources that were released.
+    /// The number of resources that were released.
     pub released: usize,
-    /// The maximum that existed at a time.
+    /// The maximum number of resources that existed at the same time.
     pub peak: usize,
 }
 
 impl EffectLog {
-    /// Appends `effect` with the next number; a log that holds `capacity` effects drops its oldest one.
+    /// Appends `effect` with the next number. If the log contains `capacity` effects already, drops the oldest one.
     pub(super) fn push(&mut self, effect: LoggedEffect, capacity: usize) {
         if self.entries.len() >= capacity {
             self.entries.pop_front();
@@ -102,7 +104,7 @@ impl EffectLog {
         self.entries.push_back(LoggedEffect { number, ..effect });
     }
 
-    /// Returns the first effects after number `after`, as many as one answer holds.
+    /// Returns the effects after the one with the number `after`, up to the maximum number in one response.
     pub(super) fn page(&self, after: u64) -> Self {
         let skipped = usize::try_from(after.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
         Self {
@@ -116,7 +118,7 @@ impl EffectLog {
         &self.entries
     }
 
-    /// Returns the resources that were created and not released, by id, each with the effect that created it.
+    /// Returns the resources of this kind that were created and not released, by id. The value is the effect that created the resource.
     pub fn existing(&self, kind: ResourceKind) -> BTreeMap<&str, &LoggedEffect> {
         let mut existing = BTreeMap::new();
         for entry in self.of(kind) {
@@ -129,7 +131,7 @@ impl EffectLog {
         existing
     }
 
-    /// Counts the resources of that kind by the UID of their owners.
+    /// Counts the resources of this kind, by the UID of their owners.
     pub fn owners(&self, kind: ResourceKind) -> BTreeMap<&Uid, OwnerCounts> {
         let mut owners: BTreeMap<&Uid, OwnerCounts> = BTreeMap::new();
         for entry in self.of(kind) {

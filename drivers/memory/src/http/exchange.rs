@@ -1,4 +1,4 @@
-//! One request with its response, and the error when there is none.
+//! Sends one request and reads its response, or returns the error if there is none.
 
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -8,14 +8,12 @@ use super::REQUEST_ID;
 use super::client::Client;
 use super::method::CallStep;
 
-/// The maximum length of a quoted response, in characters.
+/// The maximum length of the part of a response that an error quotes, in characters.
 const QUOTED: usize = 200;
 
 impl Client {
-    /// Sends a request and reads its response.
-    ///
-    /// Every error names the id of the request. A request that changes something, may have been sent and has no readable
-    /// response fails as ambiguous; one that was certainly not sent does not.
+    /// Sends a request and deserializes its response. Every error names the id of the request. If a request that changes something may have
+    /// been sent, and has no readable response, the error is ambiguous. If it was certainly not sent, the error is not.
     pub(super) async fn exchange<A: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -32,7 +30,7 @@ impl Client {
         answer.await.map_err(|error| error.request_id(request_id))
     }
 
-    /// Reads the body, up to the maximum size of a response.
+    /// Reads a response body, up to the maximum size of a response.
     async fn body(&self, mut response: Response, step: CallStep) -> Result<Vec<u8>, DriverError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unanswered(step, error))? {
@@ -45,7 +43,7 @@ impl Client {
         Ok(body)
     }
 
-    /// The error of a request without a complete response.
+    /// Returns the error of a request without a complete response.
     fn unanswered(&self, step: CallStep, error: reqwest::Error) -> DriverError {
         let error = error.without_url();
         if error.is_connect() {
@@ -61,7 +59,7 @@ impl Client {
     }
 }
 
-/// Reads a complete response.
+/// Deserializes the body of a complete response, or returns the error that it contains.
 fn read<A: DeserializeOwned>(status: StatusCode, body: &[u8], step: CallStep) -> Result<A, DriverError> {
     if status == StatusCode::OK {
         return serde_json::from_slice(body)
@@ -80,7 +78,7 @@ fn read<A: DeserializeOwned>(status: StatusCode, body: &[u8], step: CallStep) ->
     Err(unknown(step).detail(detail))
 }
 
-/// The error of a request with an unknown outcome.
+/// Returns the error of a request whose outcome is not known.
 fn unknown(step: CallStep) -> DriverError {
     let error = DriverError::new(Reason::Unavailable, step.text());
     match step {

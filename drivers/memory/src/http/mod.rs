@@ -1,7 +1,7 @@
-//! The simulated cloud as a process of its own, and the drivers that reach it over HTTP.
+//! The simulated cloud as a separate process, and the drivers that call it over HTTP.
 //!
-//! A [`Server`] outlives the controllers that use it, however they end, and its [`EffectLog`] lists what they created and
-//! released. The program `staffetta-simulated-network` is a server and nothing else. A [`Client`] inspects the cloud, injects
+//! A [`Server`] continues to run when a controller that uses it stops or crashes, and its [`EffectLog`] contains all resources that
+//! controllers created and released. The program `staffetta-simulated-network` runs only a server. A [`Client`] inspects the cloud, plans
 //! faults, and creates [`SimulatedDriver`]s, which implement the driver traits of pods and services.
 //!
 //! ```
@@ -29,11 +29,11 @@
 //! |---|---|
 //! | `POST /v1/<trait>/<method>` | calls a driver, see [`Method`]: `{"cluster": ..., "arguments": [...]}` |
 //! | `GET /effects?after=N` | lists the effects after number N, a thousand at most |
-//! | `GET /ports`, `/load_balancers`, `/public_ips` | lists what exists, with its owners |
+//! | `GET /ports`, `/load_balancers`, `/public_ips` | lists the existing resources with their owners |
 //! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; cancels all |
-//! | `GET /livez` | answers while the server runs |
+//! | `GET /livez` | responds while the server runs |
 //!
-//! A call is answered with status 200 and the result of the method, or with status 422 and the
+//! The response to a call has the status 200 and contains the result of the method, or has the status 422 and contains the
 //! [`DriverError`](staffetta_driver::DriverError).
 
 mod client;
@@ -57,16 +57,16 @@ pub use self::options::{SimulatedOptions, SimulatedOptionsError};
 pub use self::server::{Server, ServerOptions};
 pub use crate::Fault;
 
-/// The header that carries the id that the client gave its request.
+/// The header that carries the id that the client gives a request.
 const REQUEST_ID: &str = "x-request-id";
 
-/// The body of a call.
+/// The JSON body of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallBody<A> {
-    /// The cluster whose mark the created resources carry.
+    /// The cluster in the ownership marks of created resources.
     cluster: ClusterId,
-    /// The arguments of the method, in order.
+    /// The arguments of the method, in their order.
     arguments: A,
 }
 

@@ -24,22 +24,22 @@ impl Default for SimulatedOptions {
     }
 }
 
-/// No client can be made with these options.
+/// The error of options with which no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulatedOptionsError {
-    /// The address is none of a simulated network.
+    /// The URL does not have the form `http://HOST:PORT`.
     #[error("`simulated.url` is not of the form http://HOST:PORT")]
     Url,
-    /// No call can be answered.
+    /// The timeout is 0, so that every call would fail.
     #[error("`simulated.timeout_ms` is 0")]
     Timeout,
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("the HTTP client of the simulated network cannot be made")]
     Client(#[source] reqwest::Error),
 }
 
 impl SimulatedOptions {
-    /// The address without a slash at its end, and the timeout.
+    /// Checks the options, and returns the URL without a slash at its end, and the timeout.
     pub(super) fn checked(&self) -> Result<(String, Duration), SimulatedOptionsError> {
         let url = Url::parse(&self.url).map_err(|_| SimulatedOptionsError::Url)?;
         let plain = url.scheme() == "http" && url.has_host() && url.path() == "/";

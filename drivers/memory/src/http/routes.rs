@@ -19,16 +19,16 @@ use super::effects::EffectLog;
 use super::method::Method;
 use super::{CallBody, PlannedFault, REQUEST_ID};
 
-/// The maximum size of a request in bytes: a pod has at most 1.5 MB, a pool of ten thousand members about as much.
+/// The maximum size of a request, in bytes. A pod has at most 1.5 MB, and a pool of ten thousand members about as much.
 const MAX_BODY: usize = 4 << 20;
 
-/// The maximum length of a request id in bytes.
+/// The maximum length of a request id, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
-/// The maximum number of times that a planned fault happens.
+/// The maximum number of calls for which one request plans a fault.
 const MAX_TIMES: usize = 100_000;
 
-/// Serves `cloud` on `listener` for ever.
+/// Serves `cloud` on `listener` until the future is dropped.
 pub(super) async fn serve(listener: std::net::TcpListener, cloud: Arc<ServedCloud>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     // Otherwise a small answer may wait for the acknowledgement of the one before.
@@ -72,7 +72,7 @@ fn request_id(headers: &HeaderMap) -> Result<Option<String>, CallFailure> {
     text.map(|text| Some(text.to_owned())).ok_or_else(wrong)
 }
 
-/// The query of a request for effects.
+/// The query parameters of a request for effects.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct EffectsQuery {
@@ -101,13 +101,13 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallFailure> {
     serde_json::from_slice(body).map_err(|error| CallFailure::Malformed(error.to_string()))
 }
 
-/// The reason why a request has no result.
+/// The reason why a request is not executed, or fails.
 enum CallFailure {
     /// The driver returned an error.
     Failed(DriverError),
-    /// The request could not be read.
+    /// The request cannot be deserialized.
     Malformed(String),
-    /// The path names no method.
+    /// The path does not name a method.
     UnknownMethod,
 }
 

@@ -1,4 +1,4 @@
-//! The server: it is started, has an address, and stops when it is dropped.
+//! The server of a simulated cloud. It listens on an address from its start, and stops when it is dropped.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,17 +13,17 @@ use super::cloud::ServedCloud;
 use super::routes;
 use crate::MemoryOptions;
 
-/// The number of threads that serve calls.
+/// The number of threads that execute calls.
 const WORKERS: usize = 2;
 
 /// The options of a [`Server`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The address on which it listens; port 0 takes a free one.
+    /// The address on which the server listens; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The number of effects that the log holds, about 350 bytes each. Reading older ones is an error.
+    /// The number of effects that the log holds, of about 350 bytes each. A client that requests older effects gets an error.
     pub log_capacity: NonZeroUsize,
-    /// The options of the cloud.
+    /// The options of the simulated cloud.
     pub memory: MemoryOptions,
 }
 
@@ -39,7 +39,8 @@ impl Default for ServerOptions {
 
 /// A running server. Dropping it closes its socket and all connections.
 ///
-/// It has threads and a clock of its own, independent of a busy or paused runtime of its users.
+/// The server has its own threads and its own clock, so it does not depend on the asynchronous runtime of its user, which may be busy or
+/// paused.
 pub struct Server {
     url: String,
     stop: Option<oneshot::Sender<()>>,
@@ -47,7 +48,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with an empty cloud. Fails if it cannot listen on the address or cannot start threads.
+    /// Starts a server with an empty cloud. If it cannot listen on the address, or cannot start its threads, returns an error.
     pub fn start(options: &ServerOptions) -> io::Result<Self> {
         let listener = TcpListener::bind(options.listen).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {}: {error}", options.listen))
@@ -63,13 +64,13 @@ impl Server {
         Ok(Self { url, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The address: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the server, such as `http://127.0.0.1:9697`.
     pub fn url(&self) -> &str {
         &self.url
     }
 }
 
-/// Serves until `stopped` resolves; the runtime then closes the connections.
+/// Serves until `stopped` resolves. The end of the runtime then closes the connections.
 fn serve(runtime: &Runtime, listener: TcpListener, cloud: Arc<ServedCloud>, stopped: oneshot::Receiver<()>) {
     runtime.block_on(async {
         tokio::select! {

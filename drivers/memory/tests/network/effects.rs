@@ -14,7 +14,7 @@ async fn each_effect_has_one_entry_that_says_what_for_whom_and_by_which_request(
     let vif = drivers.vifs.request_vif(&drivers.vif_request("a").await).await.unwrap();
     drivers.vifs.release_vif(&owner("b"), &vif).await.unwrap();
     drivers.vifs.vifs(None).await.unwrap();
-    drivers.vifs.activate_vif(&vif).await.unwrap();
+    drivers.vifs.activate_vif(&owner("a"), &vif).await.unwrap();
     drivers.vifs.release_vif(&owner("a"), &vif).await.unwrap();
     drivers.vifs.release_vif(&owner("a"), &vif).await.unwrap();
     let ledger = remote.client.effects().await.unwrap();

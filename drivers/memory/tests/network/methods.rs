@@ -42,7 +42,7 @@ async fn failure(drivers: &Drivers, method: Method) -> DriverError {
         }
         Method::RequestVif => vifs.request_vif(&request).await.unwrap_err(),
         Method::ReleaseVif => vifs.release_vif(&owner("a"), &vif).await.unwrap_err(),
-        Method::ActivateVif => vifs.activate_vif(&vif).await.unwrap_err(),
+        Method::ActivateVif => vifs.activate_vif(&owner("a"), &vif).await.unwrap_err(),
         Method::ListVifs => vifs.vifs(None).await.unwrap_err(),
         Method::ServiceProject => drivers.service_projects.project(&service).await.unwrap_err(),
         Method::ServiceSubnets => drivers.service_subnets.subnets(&service, &project).await.unwrap_err(),

@@ -56,7 +56,7 @@ async fn a_vif_is_what_was_asked_for(place: Place) {
     assert!(vif.active);
     assert_eq!((vif.address.to_string().as_str(), vif.network.mtu), ("fa:16:3e:00:00:01", Some(1400)));
     assert_eq!(vif.subnets, [request.subnets[0].with_ips(vec![[10, 10, 0, 2].into()])]);
-    assert_eq!(drivers.vifs.activate_vif(&vif).await.unwrap(), Activation::Active(vif));
+    assert_eq!(drivers.vifs.activate_vif(&owner("web"), &vif).await.unwrap(), Activation::Active(vif));
 }
 
 async fn what_is_made_is_marked_and_the_marks_of_one_cluster_and_one_owner_are_listed(place: Place) {
@@ -90,7 +90,7 @@ async fn a_release_names_its_owner_and_may_be_repeated(place: Place) {
     east.vifs.release_vif(&owner("a"), &vif).await.unwrap();
     east.vifs.release_vif(&owner("a"), &vif).await.unwrap();
     assert_eq!(held(&*east.vifs).await, []);
-    assert_eq!(east.vifs.activate_vif(&vif).await.unwrap_err().reason(), Reason::NotFound);
+    assert_eq!(east.vifs.activate_vif(&owner("a"), &vif).await.unwrap_err().reason(), Reason::NotFound);
 }
 
 async fn a_port_that_is_down_says_when_to_ask_again(place: Place) {
@@ -98,7 +98,7 @@ async fn a_port_that_is_down_says_when_to_ask_again(place: Place) {
     let drivers = place.drivers(MemoryOptions { activation_delay_ms: 3_600_000, ..instant() });
     let vif = drivers.vifs.request_vif(&drivers.vif_request("a").await).await.unwrap();
     assert!(!vif.active);
-    let activation = drivers.vifs.activate_vif(&vif).await.unwrap();
+    let activation = drivers.vifs.activate_vif(&owner("a"), &vif).await.unwrap();
     let Activation::NotYet { poll_after } = activation else { panic!("not before an hour has passed") };
     assert!(hour / 2 < poll_after && poll_after <= hour, "{poll_after:?}");
 }
@@ -134,7 +134,7 @@ async fn the_pool_makes_and_releases_the_same_ports(place: Place) {
     let vif = drivers.pool.request_vif(&drivers.vif_request("a").await).await.unwrap();
     assert_eq!(held(&*drivers.vifs).await, std::slice::from_ref(&vif));
     assert_eq!(drivers.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
-    assert_eq!(drivers.pool.activate_vif(&vif).await.unwrap(), Activation::Active(vif.clone()));
+    assert_eq!(drivers.pool.activate_vif(&owner("a"), &vif).await.unwrap(), Activation::Active(vif.clone()));
     drivers.pool.release_vif(&owner("a"), &vif).await.unwrap();
     assert_eq!(held(&*drivers.vifs).await, []);
 }

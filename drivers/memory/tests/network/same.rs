@@ -19,7 +19,7 @@ use crate::world::{
 enum Act {
     RequestVif(usize),
     ReleaseVif(usize, usize),
-    ActivateVif(usize),
+    ActivateVif(usize, usize),
     ListVifs(Option<usize>),
     EnsureBalancer(usize, usize),
     ReleaseBalancer(usize, usize),
@@ -39,7 +39,7 @@ fn acts() -> impl Strategy<Value = Vec<(bool, Act)>> {
     let act = prop_oneof![
         3 => owner.clone().prop_map(Act::RequestVif),
         2 => (owner.clone(), thing.clone()).prop_map(|(owner, thing)| Act::ReleaseVif(owner, thing)),
-        1 => thing.clone().prop_map(Act::ActivateVif),
+        1 => (owner.clone(), thing.clone()).prop_map(|(owner, thing)| Act::ActivateVif(owner, thing)),
         1 => prop::option::of(owner.clone()).prop_map(Act::ListVifs),
         3 => (owner.clone(), 0..3_usize).prop_map(|(owner, spec)| Act::EnsureBalancer(owner, spec)),
         1 => (owner.clone(), thing.clone()).prop_map(|(owner, thing)| Act::ReleaseBalancer(owner, thing)),
@@ -85,7 +85,9 @@ impl Caller {
             Act::ReleaseVif(who, which) => {
                 said(drivers.vifs.release_vif(&nobody(who), chosen(&self.vifs, which)?).await)
             }
-            Act::ActivateVif(which) => said(drivers.vifs.activate_vif(chosen(&self.vifs, which)?).await),
+            Act::ActivateVif(who, which) => {
+                said(drivers.vifs.activate_vif(&nobody(who), chosen(&self.vifs, which)?).await)
+            }
             Act::ListVifs(who) => said(drivers.vifs.vifs(who.map(nobody).as_ref()).await),
             Act::EnsureBalancer(who, spec) => {
                 let made = drivers.balancers.ensure_load_balancer(&nobody(who), &specs[spec]).await;

@@ -41,7 +41,7 @@ async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
     assert_eq!(world.metrics().conflicts, 1);
     world.release("a", &vif).await;
     assert_eq!(world.metrics().used, 1);
-    world.pool.pod_vifs(&owner("c"), std::slice::from_ref(&vif));
+    world.pool.pod_vifs(&pod("c"), std::slice::from_ref(&vif));
     assert_eq!(world.metrics().conflicts, 2);
     world.release("b", &vif).await;
     pass(POLICY.cool_down * 2).await;
@@ -115,7 +115,7 @@ async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for
     let lists = world.lists();
     let dead = world.get("b").await;
     for _ in 0..3 {
-        assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
+        assert_eq!(world.pool.activate_vif(&owner("b"), &dead).await.unwrap_err().reason(), Reason::NotFound);
         settle().await;
     }
     assert_eq!(world.lists(), lists + 1);
@@ -140,7 +140,7 @@ async fn what_was_left_half_made_is_destroyed_by_a_leader_that_knows_what_pods_u
     settle().await;
     assert!(there(&left), "what pods use is not known yet");
     world.leads.store(false, Ordering::Relaxed);
-    world.pool.pod_vifs(&owner("a"), std::slice::from_ref(&shown));
+    world.pool.pod_vifs(&pod("a"), std::slice::from_ref(&shown));
     world.pool.start();
     settle().await;
     assert!(there(&left), "this process does not lead");
@@ -178,23 +178,72 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
     assert!(world.network.port(&free.id).is_none(), "and this time it was not");
 }
 
+/// Returns a pod that was created on this day of a month.
+fn created(name: &str, day: u8) -> Pod {
+    let mut pod = pod(name);
+    let time = format!("\"2026-01-{day:02}T00:00:00Z\"");
+    pod.metadata.creation_timestamp = serde_json::from_str(&time).unwrap();
+    pod
+}
+
+impl World {
+    fn claims(&self, names: [&str; 2], vif: &Vif) -> [PoolClaim; 2] {
+        names.map(|name| self.pool.claim(&owner(name), vif))
+    }
+}
+
+const FIRST: [PoolClaim; 2] = [PoolClaim::Held, PoolClaim::Refused];
+const SECOND: [PoolClaim; 2] = [PoolClaim::Refused, PoolClaim::Held];
+
 #[tokio::test(start_paused = true)]
-async fn of_two_pods_that_show_one_vif_the_one_that_showed_it_later_is_to_have_another() {
-    let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+async fn of_two_pods_that_show_one_vif_at_the_start_the_one_with_its_address_keeps_it_or_else_the_older() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let ip = vif.ips().next().map(|ip| ip.to_string());
+    let running =
+        |pod: Pod| Pod { status: Some(PodStatus { pod_ip: ip.clone(), ..PodStatus::default() }), ..pod };
+    let (younger, older) = (created("a", 2), created("b", 1));
+    for (pods, expected) in [
+        ([younger.clone(), older.clone()], SECOND),
+        ([running(younger.clone()), older.clone()], FIRST),
+        ([running(younger.clone()), running(older.clone())], SECOND),
+    ] {
+        let bulk = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
+        let world = World::on(Arc::clone(&before.network), bulk, POLICY);
+        for pod in &pods {
+            world.pool.pod_vifs(pod, std::slice::from_ref(&vif));
+        }
+        world.start().await;
+        assert_eq!(world.claims(["a", "b"], &vif), expected);
+        // The address of a pod may follow later.
+        world.pool.pod_vifs(&running(younger.clone()), std::slice::from_ref(&vif));
+        world.pool.pod_vifs(&older, std::slice::from_ref(&vif));
+        assert_eq!(world.claims(["a", "b"], &vif), FIRST);
+        world.release("a", &vif).await;
+        assert_eq!(world.claims(["a", "b"], &vif), SECOND, "the other one keeps it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pod_that_got_a_vif_from_the_pool_keeps_it_and_the_key_of_one_that_nobody_got_is_told() {
+    let world = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
     let vif = world.get("a").await;
-    let show = |name: &str| world.pool.pod_vifs(&owner(name), std::slice::from_ref(&vif));
-    let contested = || ["a", "b"].map(|name| world.pool.has_conflict(&owner(name).uid));
-    // Another controller gave it to b, which showed it first, although this one gave it to a before that.
-    show("b");
-    assert_eq!(contested(), [false, false], "a may not have been told of it");
-    show("a");
-    show("b");
-    assert_eq!(contested(), [true, false]);
-    let other = world.get("a").await;
-    world.pool.pod_vifs(&owner("a"), std::slice::from_ref(&other));
-    world.release("a", &vif).await;
-    assert_eq!(contested(), [false, false]);
-    assert!(world.network.port(&vif.id).is_some() && world.metrics().used == 2);
+    let ports = world.network.ports().into_iter().map(|port| port.vif);
+    let free = ports.into_iter().find(|port| port.id != vif.id).unwrap();
+    for shown in [&vif, &free] {
+        world.pool.pod_vifs(&created("b", 1), std::slice::from_ref(shown));
+    }
+    assert_eq!(world.claims(["a", "b"], &vif), FIRST, "a may not have been written yet");
+    world.pool.pod_vifs(&created("a", 2), std::slice::from_ref(&vif));
+    assert_eq!(world.claims(["a", "b"], &vif), FIRST);
+    let [of_a, of_b] = world.claims(["a", "b"], &free);
+    assert!(
+        of_a == PoolClaim::Refused && matches!(&of_b, PoolClaim::Late(key) if key.host == "n1"),
+        "{of_b:?}"
+    );
+    let elsewhere = Vif { class: VifClass::VlanNested { vif_name: "tap".into(), vlan_id: 7 }, ..vif.clone() };
+    assert_eq!(world.pool.claim(&owner("a"), &elsewhere), PoolClaim::Refused, "it has no VLAN");
+    assert_eq!(world.pool.claim(&owner("a"), &Vif { id: "unknown".into(), ..vif }), PoolClaim::NotPooled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +256,7 @@ async fn a_pool_that_is_dropped_does_not_wait_for_a_listing() {
     world.network.remove_port(&dead.id);
     let lists = world.lists();
     world.bulk.faults().inject(BulkVifMethod::ListVifs, 1, Fault::Hang);
-    assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
+    assert_eq!(world.pool.activate_vif(&owner("a"), &dead).await.unwrap_err().reason(), Reason::NotFound);
     settle().await;
     assert_eq!(world.lists(), lists + 1, "it is never answered");
     let World { bulk, pool, .. } = world;

@@ -165,7 +165,7 @@ async fn a_vif_that_its_node_binds_is_handed_out_inactive_and_activated_by_the_d
     let vif = world.get("a").await;
     assert!(!vif.active);
     pass(Duration::from_secs(5)).await;
-    assert!(matches!(world.pool.activate_vif(&vif).await.unwrap(), Activation::Active(_)));
+    assert!(matches!(world.pool.activate_vif(&owner("a"), &vif).await.unwrap(), Activation::Active(_)));
     world.release("a", &Vif { active: true, ..vif.clone() }).await;
     pass(POLICY.cool_down).await;
     for name in ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use staffetta_driver::{
-    Activation, BulkVifDriver, DriverError, IsLeader, NodeInfo, NoopVifPool, Owner, PodVifDriver, Reason,
-    SecurityGroupId, Vif, VifClass, VifPoolDriver, VifPoolMetrics, VifPoolObserver, VifPoolPolicy,
+    Activation, BulkVifDriver, DriverError, IsLeader, NodeInfo, NoopVifPool, Owner, PodVifDriver, PoolClaim,
+    Reason, SecurityGroupId, Vif, VifClass, VifPoolDriver, VifPoolMetrics, VifPoolObserver, VifPoolPolicy,
     VifRequest, WarmVifPool,
 };
 use staffetta_memory::{
@@ -70,7 +72,7 @@ impl World {
         let bulk = MemoryBulkVifDriver::new(Arc::clone(&self.network), "east".into());
         let world = Self::on(Arc::clone(&self.network), bulk, self.policy);
         for (name, vif) in shown {
-            world.pool.pod_vifs(&owner(name), &[Vif::clone(vif)]);
+            world.pool.pod_vifs(&pod(name), &[Vif::clone(vif)]);
         }
         world.start().await;
         world
@@ -128,6 +130,16 @@ impl World {
 
 fn owner(name: &str) -> Owner {
     Owner { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
+}
+
+fn pod(name: &str) -> Pod {
+    let meta = ObjectMeta {
+        namespace: Some("default".into()),
+        name: Some(name.into()),
+        uid: Some(format!("uid-{name}")),
+        ..ObjectMeta::default()
+    };
+    Pod { metadata: meta, ..Pod::default() }
 }
 
 /// Lets what was started come to its end, or to where it waits for time to pass.

@@ -101,12 +101,15 @@ async fn a_pod_cannot_give_away_the_vif_of_another_pool_by_naming_it_in_another_
     world.pool.resync().await.unwrap();
     world.pool.start();
     let vif = request(&world, "plain").await.unwrap();
-    world.pool.pod_vifs(&owner("web"), std::slice::from_ref(&vif));
-    let thief = Owner { name: "thief".into(), uid: "uid-thief".into(), ..owner("web") };
+    world.pool.pod_vifs(&pod("web"), std::slice::from_ref(&vif));
+    let thief = owner("thief");
     let named = Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
-    world.pool.pod_vifs(&thief, std::slice::from_ref(&named));
+    world.pool.pod_vifs(&pod("thief"), std::slice::from_ref(&named));
+    let claims = [world.pool.claim(&owner("web"), &vif), world.pool.claim(&thief, &named)];
+    assert_eq!(claims, [PoolClaim::Held, PoolClaim::Refused]);
+    world.pool.activate_vif(&thief, &named).await.unwrap_err();
     world.pool.release_vif(&thief, &named).await.unwrap();
-    assert_eq!(world.drivers[1].calls(), [], "it is no VIF of that driver");
+    assert_eq!(world.drivers[1].calls(), [VifCall::List(None)], "it is no VIF of that driver");
     assert!(world.drivers[0].network().port(&vif.id).is_some());
     let holds = async |owner: &Owner| world.pool.vifs(Some(owner)).await.unwrap().len();
     assert_eq!((holds(&owner("web")).await, holds(&thief).await), (1, 0));
@@ -121,7 +124,7 @@ async fn a_release_goes_where_the_class_says_whatever_the_node_says_by_now() {
     let nested = Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
     world.pool.release_vif(&owner("web"), &nested).await.unwrap();
     assert_eq!(world.drivers[1].calls(), [VifCall::Release("uid-web".into(), vif.id.clone())]);
-    world.pool.activate_vif(&vif).await.unwrap_err();
+    world.pool.activate_vif(&owner("web"), &vif).await.unwrap_err();
     assert_eq!(calls(&world), [2, 1]);
 }
 

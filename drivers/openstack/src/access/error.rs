@@ -1,8 +1,8 @@
-//! Errors in the access options: all of them, not only the first.
+//! The error of invalid access options. It contains all problems, not only the first.
 
 use std::fmt;
 
-/// The access options are invalid.
+/// The problems of invalid access options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(AccessProblem::to_string).collect::<Vec<_>>().join("; "))]
 pub struct AccessError {
@@ -13,14 +13,14 @@ pub struct AccessError {
 /// One problem in the access options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessProblem {
-    /// The option, or the file with line and column as far as they are known.
+    /// The option, such as `neutron.auth_url`, or the file with line and column as far as they are known.
     pub location: String,
-    /// The problem, and what would be valid.
+    /// The problem, often with the valid values.
     pub message: String,
 }
 
 impl AccessError {
-    /// Creates an error of one problem.
+    /// Creates an error with one problem.
     pub(super) fn new(location: impl Into<String>, message: impl Into<String>) -> Self {
         let problem = AccessProblem { location: location.into(), message: message.into() };
         Self { problems: vec![problem] }
@@ -33,21 +33,23 @@ impl fmt::Display for AccessProblem {
     }
 }
 
-/// Collects problems, so that a check continues after the first.
+/// Collects the problems of several checks, so that checks continue after the first problem.
 #[derive(Default)]
 pub(super) struct AccessProblems(Vec<AccessProblem>);
 
 impl AccessProblems {
-    /// Returns the value of a check, or adds its problems.
+    /// Returns the value of a check, or collects its problems and returns `None`.
     pub(super) fn check<T>(&mut self, result: Result<T, AccessError>) -> Option<T> {
         result.map_err(|error| self.add(error)).ok()
     }
 
+    /// Collects the problems of an error.
     pub(super) fn add(&mut self, error: AccessError) {
         self.0.extend(error.problems);
     }
 
-    /// Returns `value` if there are no problems; a missing value must have left one.
+    /// Returns `value` if there are no problems, and otherwise the error with all of them. If `value` is `None`, a problem must have been
+    /// collected.
     pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, AccessError> {
         value.filter(|_| self.0.is_empty()).ok_or(AccessError { problems: self.0 })
     }

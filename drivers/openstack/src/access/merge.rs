@@ -1,16 +1,19 @@
-//! The section `[neutron]` over clouds.yaml: its options override those of the cloud, and none of them is ignored.
+//! Merges the section `[neutron]` with the options of clouds.yaml. Options of the section override those of clouds.yaml, and an option of
+//! the section that has no effect is an error.
 
 use super::error::AccessProblems;
 use super::resolve::Locations;
 use super::{AccessError, Auth, DomainResource, IdOrName, NeutronOptions};
 
-/// The options of the user, and of the project.
+/// The options that identify the user: id, name, and the id and the name of the domain.
 const USER: [&str; 4] = ["user_id", "username", "user_domain_id", "user_domain_name"];
+/// The options that identify the project, in the same order as those in [`USER`].
 const PROJECT: [&str; 4] = ["project_id", "project_name", "project_domain_id", "project_domain_name"];
 
 impl NeutronOptions {
-    /// Returns these options over `cloud`, those of clouds.yaml, and updates the locations. Of alternative options, such as `username`
-    /// and `user_id`, any that is given here overrides all of them there.
+    /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, and adds the locations of the
+    /// latter to `locations`. Of alternative options, such as `username` and `user_id`, one that this section contains overrides all
+    /// alternatives in `cloud`.
     pub(super) fn over(&self, mut cloud: Self, locations: &mut Locations) -> Self {
         macro_rules! override_with {
             ($($($option:ident)|+,)+) => {$(
@@ -46,7 +49,7 @@ impl NeutronOptions {
         Self { cloud: self.cloud.clone(), max_concurrency: self.max_concurrency, ..cloud }
     }
 
-    /// Rejects login options of this section that `auth`, the login merged with clouds.yaml, does not use.
+    /// Returns an error for each login option of this section that the merged login `auth` does not use.
     pub(super) fn reject_unused(&self, auth: &Auth) -> Result<(), AccessError> {
         let (method, used) = match auth {
             Auth::None => ("none", Vec::new()),
@@ -81,7 +84,8 @@ impl NeutronOptions {
     }
 }
 
-/// The options that give a user or a project: of its id, its name, and the id and the name of its domain.
+/// Returns the options that identify a user or a project. The second argument contains the options of the id, the name, and the id and the
+/// name of the domain.
 fn options_of(
     resource: &DomainResource,
     [id, name, domain_id, domain_name]: [&'static str; 4],

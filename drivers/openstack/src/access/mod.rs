@@ -1,4 +1,4 @@
-//! The access to a cloud: login, endpoints and certificates.
+//! The options that give access to a cloud: login, endpoints and certificates.
 
 mod clouds;
 mod error;
@@ -18,69 +18,69 @@ pub use self::error::{AccessError, AccessProblem};
 pub use self::options::NeutronOptions;
 pub use self::secret::Secret;
 
-/// The access to a cloud.
+/// The login, endpoints and certificates of a cloud, and the limits of its calls.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The login.
+    /// The login method and its credentials.
     pub auth: Auth,
-    /// The region. Without it: the first one in the catalogue.
+    /// The region of the endpoints. `None`: the first suitable endpoint in the catalogue, in any region.
     pub region: Option<String>,
-    /// The interface of endpoints.
+    /// The interface of the endpoints that are used.
     pub interface: EndpointInterface,
-    /// Endpoints that override the catalogue.
+    /// The endpoints that replace those of the catalogue.
     pub urls: EndpointOverrides,
-    /// The certificates.
+    /// The certificates of TLS connections.
     pub tls: TlsOptions,
-    /// The timeout of a call that creates at most one resource.
+    /// The timeout of a call that creates at most one resource. It is extended by 200 ms for each resource that a bulk call creates.
     pub timeout: Duration,
-    /// The maximum number of calls of one service in flight.
+    /// The maximum number of calls in flight, for each service.
     pub max_concurrency: usize,
 }
 
-/// The login of a cloud.
+/// The login method of a cloud, with its credentials.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// No login: the services need no token.
+    /// No login, because the services need no token.
     None,
-    /// The password of a user of a project.
+    /// A login by the password of a user, for one project.
     Password {
-        /// Keystone, with or without the version at its end.
+        /// The URL of Keystone, with or without the version at its end.
         url: Url,
         /// The user.
         user: DomainResource,
         /// The user's password.
         password: Secret,
-        /// The project.
+        /// The project of the token.
         scope: DomainResource,
     },
-    /// An application credential, which implies a user and a project.
+    /// A login by an application credential, which implies a user and a project.
     ApplicationCredential {
-        /// Keystone, with or without the version at its end.
+        /// The URL of Keystone, with or without the version at its end.
         url: Url,
-        /// The credential.
+        /// The application credential.
         credential: Credential,
-        /// Its secret.
+        /// The secret of the application credential.
         secret: Secret,
     },
 }
 
-/// The id or the name of a resource of Keystone, serialized as in its API.
+/// The id or the name of a Keystone resource, serialized as in Keystone's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdOrName {
     /// The id.
     Id(String),
-    /// The name, which is unique within a domain, or for a user.
+    /// The name, which is unique within a domain or, for an application credential, within a user.
     Name(String),
 }
 
-/// A user or a project.
+/// A user or a project of Keystone, which may have a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DomainResource {
     /// The id or the name.
     #[serde(flatten)]
     pub key: IdOrName,
-    /// The domain of a name.
+    /// The domain that contains the name; `None` with an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<IdOrName>,
 }
@@ -91,12 +91,12 @@ pub struct Credential {
     /// The id or the name.
     #[serde(flatten)]
     pub key: IdOrName,
-    /// The user of a name.
+    /// The user who owns the named credential; `None` with an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<DomainResource>,
 }
 
-/// The interface of the endpoints in a catalogue.
+/// The interface of an endpoint, by which a catalogue distinguishes the URLs of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndpointInterface {
     /// The public network.
@@ -109,7 +109,7 @@ pub enum EndpointInterface {
 }
 
 impl EndpointInterface {
-    /// The name in a catalogue.
+    /// Returns the name of the interface in a catalogue.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -118,32 +118,33 @@ impl EndpointInterface {
         }
     }
 
-    /// The interface with this name; `publicURL`, as in older files, means `public`.
+    /// Returns the interface with this name, or `None` if there is none. Names with the suffix `URL`, such as `publicURL` in older files,
+    /// are accepted too.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.strip_suffix("URL").unwrap_or(name);
         [Self::Public, Self::Internal, Self::Admin].into_iter().find(|interface| interface.as_str() == name)
     }
 }
 
-/// Endpoints that override the catalogue.
+/// The endpoints that replace those of the catalogue. `None`: the endpoint of the catalogue is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointOverrides {
-    /// Neutron.
+    /// The URL of Neutron.
     pub network: Option<Url>,
-    /// Octavia.
+    /// The URL of Octavia.
     pub load_balancer: Option<Url>,
 }
 
-/// The certificates of connections.
+/// The certificates of TLS connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Disables the verification of certificates.
+    /// Disables the verification of server certificates.
     pub insecure: bool,
-    /// A PEM file with the trusted CA certificates. Without it: the CAs of the system.
+    /// A PEM file with the trusted CA certificates. `None`: the CA certificates of the system.
     pub ca_file: Option<PathBuf>,
-    /// A PEM file with the client certificate and its chain.
+    /// A PEM file with the client certificate and its chain. `None`: no client certificate.
     pub certificate_file: Option<PathBuf>,
-    /// A PEM file with its key. Without it, the key is in the same file.
+    /// A PEM file with the private key of the client certificate. `None`: the key is in the file of the certificate.
     pub key_file: Option<PathBuf>,
 }
 

@@ -29,7 +29,7 @@ pub struct NeutronOptions {
     /// The URL of Keystone, with or without the version at its end.
     #[schemars(length(min = 1), example = "https://keystone.example.com/v3")]
     pub auth_url: Option<String>,
-    /// The user.
+    /// The name of the user.
     #[schemars(length(min = 1), example = &"kuryr")]
     pub username: Option<String>,
     /// The id of the user, in place of the name and the domain.
@@ -41,7 +41,7 @@ pub struct NeutronOptions {
     /// The file with the password in its first line. It is read at each login.
     #[schemars(length(min = 1), example = "/etc/staffetta/password")]
     pub password_file: Option<PathBuf>,
-    /// The project of all resources.
+    /// The name of the project of the login.
     #[schemars(length(min = 1), example = &"k8s")]
     pub project_name: Option<String>,
     /// The id of the project, in place of the name and the domain.
@@ -89,7 +89,7 @@ pub struct NeutronOptions {
     /// A PEM file with the client certificate.
     #[schemars(length(min = 1))]
     pub certfile: Option<PathBuf>,
-    /// A PEM file with its key. Without it, the key is in `certfile`.
+    /// A PEM file with the private key of the client certificate. Without it, the key is in `certfile`.
     #[schemars(length(min = 1))]
     pub keyfile: Option<PathBuf>,
     /// Disables the verification of certificates: the password can then be read on the network. A warning is logged at start.

@@ -1,4 +1,4 @@
-//! Converts options, from the section or from clouds.yaml, to an [`Access`] and checks that they fit together.
+//! Converts the merged options of the section `[neutron]` and of clouds.yaml to an [`Access`], and checks that they fit together.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -16,27 +16,27 @@ use super::{
 /// The default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The valid timeouts, in seconds.
+/// The valid range of timeouts, in seconds.
 const TIMEOUTS: RangeInclusive<u64> = 1..=3600;
 
-/// The id of the domain of users and projects without one, as every cloud has it by default.
+/// The id of the domain of users and projects for which no domain is given. Every cloud has this domain by default.
 const DEFAULT_DOMAIN: &str = "default";
 
-/// The locations of options, for error messages.
+/// The locations of options, which error messages name.
 pub(super) struct Locations {
-    /// The prefix of options that are not given.
+    /// The text before the name of an option that is not given.
     pub(super) prefix: String,
-    /// The locations of the options that are given.
+    /// The locations of the options that are given, by the name of the option.
     pub(super) given: HashMap<&'static str, String>,
 }
 
 impl Locations {
-    /// Error locations `neutron.<option>`, for options that no clouds.yaml gives.
+    /// Returns locations of the form `neutron.<option>`, for options that do not come from clouds.yaml.
     pub(super) fn for_neutron_section() -> Self {
         Self { prefix: Self::in_section(""), given: HashMap::new() }
     }
 
-    /// The location of an option in the section.
+    /// Returns the location of an option in the section `[neutron]`.
     pub(super) fn in_section(option: &str) -> String {
         format!("neutron.{option}")
     }
@@ -50,7 +50,7 @@ impl Locations {
     }
 }
 
-/// Converts the options to an [`Access`].
+/// Converts the options to an [`Access`]. The error contains all problems; `locations` contains the locations that it names.
 pub(super) fn resolve(options: &NeutronOptions, locations: &Locations) -> Result<Access, AccessError> {
     let mut problems = AccessProblems::default();
     let mut url = |option, text: Option<&String>| {
@@ -172,12 +172,12 @@ fn user(options: &NeutronOptions, locations: &Locations) -> Result<DomainResourc
     user.map(|key| in_domain(key, domain)).ok_or_else(|| locations.error("username", "is missing"))
 }
 
-/// The id if there is one, or else the name.
+/// Returns the id if there is one, otherwise the name.
 fn id_or_name(id: Option<&String>, name: Option<&String>) -> Option<IdOrName> {
     id.cloned().map(IdOrName::Id).or_else(|| name.cloned().map(IdOrName::Name))
 }
 
-/// A user or a project, which has a domain if it is given by its name.
+/// Returns a user or a project. If it is given by its name, its domain is `domain` or the default domain.
 fn in_domain(key: IdOrName, domain: Option<IdOrName>) -> DomainResource {
     let by_default = || IdOrName::Id(DEFAULT_DOMAIN.to_owned());
     let domain = matches!(key, IdOrName::Name(_)).then(|| domain.unwrap_or_else(by_default));
@@ -200,7 +200,7 @@ fn secret(
     }
 }
 
-/// Parses a URL without user, password and query: a password there would end up in logs.
+/// Parses the URL of a service. A user, a password or a query is an error, because a password in a URL would end up in logs.
 fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or("is not a URL of the form https://HOST:PORT/PATH")?;

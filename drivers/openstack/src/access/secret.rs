@@ -9,10 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest secret, in bytes; the rest of a file is not read.
+/// The maximum size of a file that contains a secret, in bytes.
 const LARGEST: u64 = 64 * 1024;
 
-/// A password or similar: its text, or the file that contains it. `Debug` and `Serialize` do not show it.
+/// A password or a similar secret: its text, or the file that contains it. `Debug` and `Serialize` do not show the text.
 #[derive(Clone)]
 pub struct Secret(SecretSource);
 
@@ -23,12 +23,13 @@ enum SecretSource {
 }
 
 impl Secret {
-    /// The secret in the first line of `path`, which is read at each use. A file of more than 64 KiB is an error then.
+    /// Creates a secret that is the first line of the file `path`. The file is read at each use. If it has more than 64 KiB, that use
+    /// fails.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
         Self(SecretSource::File(path.into()))
     }
 
-    /// Returns the text. Reading a file may block.
+    /// Returns the text of the secret. Reading a file may block. The error is that of the file.
     pub(crate) fn reveal(&self) -> Result<Cow<'_, str>, io::Error> {
         match &self.0 {
             SecretSource::Text(text) => Ok(text.expose_secret().into()),
@@ -44,7 +45,7 @@ impl Secret {
         }
     }
 
-    /// The file that contains the secret.
+    /// Returns the file that contains the secret, or `None` if its text is in the options.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.0 {
             SecretSource::Text(_) => None,
@@ -80,7 +81,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Writes a placeholder.
+/// Writes a placeholder instead of the secret.
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("(secret)")

@@ -1,4 +1,4 @@
-//! A call of a service: its request and how the response is read.
+//! An API call of a service: its request, and the ways to read its response.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,16 +16,16 @@ use crate::error::{OpenStackError, Result, Step};
 use crate::http::{HttpRequest, HttpResponse};
 use crate::identity::Token;
 
-/// Additional timeout for each resource that a call creates: Neutron needs 80 ms for a port.
+/// The time that is added to the timeout for each resource that a call creates. Neutron needs about 80 ms for a port.
 const TIMEOUT_PER_ITEM: Duration = Duration::from_millis(200);
 
-/// The maximum number of attempts to read a list whose marker is deleted meanwhile.
+/// The maximum number of times that a list is read from its start, because its last item so far was deleted between two pages.
 const LIST_ATTEMPTS: usize = 4;
 
-/// A call of a service, before it is sent.
+/// An API call of a service, before it is sent.
 ///
-/// If the service rejects the token, the token is renewed and the call repeated once. If the connection closes before the response
-/// begins, the call is repeated once unless it is [`once`](Self::once). All other errors are returned.
+/// If the service rejects the token, the token is renewed and the call is repeated once. If the connection closes before the response
+/// begins, the call is repeated once, unless it is not idempotent ([`once`](Self::once)). All other errors are returned.
 #[must_use = "a call is sent by `done`, `answer_in` or `list`"]
 pub struct ApiCall<'s> {
     service: &'s Service,
@@ -45,57 +45,58 @@ impl<'s> ApiCall<'s> {
         Self { service, step, method, path, query, body, revision, items: 0, repeatable: true }
     }
 
-    /// Adds a query parameter. A name may be given more than once.
+    /// Adds a query parameter. The same name may be added more than once.
     pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.query.push((name.into(), value.into()));
         self
     }
 
-    /// Adds query parameters.
+    /// Adds the query parameters that filter a list.
     pub(crate) fn filter(self, filter: &[(&'static str, String)]) -> Self {
         filter.iter().fold(self, |call, (name, value)| call.query(*name, value))
     }
 
-    /// Limits the response to these fields, which spaces separate.
+    /// Limits the response to these fields. `fields` contains their names, separated by spaces.
     pub fn fields(self, fields: &str) -> Self {
         fields.split_whitespace().fold(self, |call, field| call.query("fields", field))
     }
 
-    /// Sets the body.
+    /// Sets the JSON body of the request.
     pub fn json(mut self, body: &(impl Serialize + ?Sized)) -> Self {
         self.body = Some(serde_json::to_vec(body).expect("request bodies have string keys only"));
         self
     }
 
-    /// Makes the service reject the call (412) unless the resource has this revision number.
+    /// Makes the service reject the call with status 412 unless the resource has this revision number (header `If-Match`).
     pub fn revision(mut self, number: u64) -> Self {
         self.revision = Some(number);
         self
     }
 
-    /// Extends the timeout for a call that creates `count` resources.
+    /// Extends the timeout by 200 ms for each of the `count` resources that the call creates.
     pub fn items(mut self, count: usize) -> Self {
         self.items = u32::try_from(count).unwrap_or(u32::MAX);
         self
     }
 
-    /// Marks the call as not idempotent: if its response is lost, it is ambiguous and is not repeated.
+    /// Marks the call as not idempotent. If its response is lost, the call is not repeated and its error is ambiguous.
     pub fn once(mut self) -> Self {
         self.repeatable = false;
         self
     }
 
-    /// Sends the call and ignores the body of the response.
+    /// Sends the call and ignores the body of the response. A status other than 2xx is an error.
     pub async fn done(self) -> Result<()> {
         self.send().await.map(drop)
     }
 
-    /// Sends the call and deserializes the value of `key` in the response.
+    /// Sends the call and deserializes the value of the member `key` in the response. A status other than 2xx, or a response without that
+    /// value, is an error.
     pub async fn answer_in<A: DeserializeOwned>(self, key: &str) -> Result<A> {
         self.answer_with_id(key).await.map(|(answer, _)| answer)
     }
 
-    /// Like [`answer_in`](Self::answer_in), with the service's id of the request.
+    /// Sends the call like [`answer_in`](Self::answer_in), and also returns the id that the service gave the request.
     pub(crate) async fn answer_with_id<A: DeserializeOwned>(self, key: &str) -> Result<(A, String)> {
         let response = self.send().await?;
         let unreadable = || response.unreadable(self.step, !self.repeatable);
@@ -105,9 +106,10 @@ impl<'s> ApiCall<'s> {
         Ok((value, response.request_id))
     }
 
-    /// Reads all pages of the list in `collection`.
+    /// Reads all pages of a list. `collection` is the member of the response that contains the items.
     ///
-    /// A page begins after the last item of the previous one. If that item was deleted meanwhile, the list is read again.
+    /// A page begins after the last item of the previous page. If that item was deleted in the meantime, the list is read again, four times
+    /// at most.
     pub async fn list<T: DeserializeOwned>(mut self, collection: &str) -> Result<Vec<T>> {
         if !self.query.iter().any(|(name, _)| name == "limit") {
             self = self.query("limit", PAGE_SIZE.to_string());
@@ -125,7 +127,7 @@ impl<'s> ApiCall<'s> {
         Err(last.into_iter().fold(error, OpenStackError::because))
     }
 
-    /// Reads all pages; `self.query` is that of the page requested last.
+    /// Reads all pages of a list. After an error, `self.query` is the query of the failed page.
     async fn pages<T: DeserializeOwned>(
         &mut self,
         first: &QueryParameters,
@@ -136,6 +138,7 @@ impl<'s> ApiCall<'s> {
             let response = self.send().await?;
             let unreadable = |error| response.unreadable(self.step, false).because(error);
             let page = ListPage::<T>::read(&response.body, collection).map_err(unreadable)?;
+            staffetta_driver::page_listed(page.items.len());
             items.extend(page.items);
             let Some(next) = page.next else { return Ok(items) };
             if !links.insert(next.clone()) {
@@ -153,7 +156,7 @@ impl<'s> ApiCall<'s> {
         OpenStackError::unavailable(self.step, text)
     }
 
-    /// Sends the call to the root of the service, which lists its versions.
+    /// Sends the call to the root URL of the service, which lists the API versions.
     pub(super) async fn send_to_root(self) -> Result<HttpResponse> {
         self.send_to(|token| self.service.root(token, self.step)).await
     }
@@ -169,7 +172,8 @@ impl<'s> ApiCall<'s> {
         .await
     }
 
-    /// Sends the call to the URL that `url` derives from a token, and again with a newer token if the service rejects the first.
+    /// Sends the call to the URL that `url` derives from a token. If the service rejects the token, sends the call once more with a newer
+    /// one.
     async fn send_to(&self, url: impl Fn(&Token) -> Result<Url>) -> Result<HttpResponse> {
         let (cloud, kind) = (&self.service.cloud, self.service.kind);
         let mut token = cloud.session.token().await?;

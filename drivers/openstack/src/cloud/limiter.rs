@@ -1,4 +1,4 @@
-//! Limits the calls of one service that are in flight.
+//! Limits the number of calls of one service that are in flight.
 
 use std::sync::Mutex;
 
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 use super::window::ConcurrencyWindow;
 use crate::lock::lock;
 
-/// Limits the calls in flight to the size of a [`ConcurrencyWindow`], first come, first served.
+/// Limits the number of calls in flight to the size of a [`ConcurrencyWindow`]. Waiting calls are admitted in their order.
 #[derive(Debug)]
 pub(super) struct Limiter {
     permits: Semaphore,
-    /// The window, and the number of permits in use to be dropped instead of returned.
+    /// The window, and the number of permits in use that are to be dropped instead of returned, since the window has shrunk.
     state: Mutex<(ConcurrencyWindow, usize)>,
 }
 
-/// Permission for one call to be in flight.
+/// The permission for one call to be in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit<'a> {
     held: Option<SemaphorePermit<'a>>,
@@ -24,12 +24,13 @@ pub(super) struct Permit<'a> {
 }
 
 impl Limiter {
+    /// Creates a limiter that admits `max` calls, at least one, until a response is throttled.
     pub(super) fn new(max: usize) -> Self {
         let window = ConcurrencyWindow::new(max);
         Self { permits: Semaphore::new(window.size()), state: Mutex::new((window, 0)) }
     }
 
-    /// Waits until a call may be sent.
+    /// Waits until a call may be sent, and returns its permit.
     pub(super) async fn permit(&self) -> Permit<'_> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         Permit { held: Some(permit), limiter: self }
@@ -37,7 +38,7 @@ impl Limiter {
 }
 
 impl Permit<'_> {
-    /// Adapts the limit to the response of the call.
+    /// Adapts the limit to the response of the call. `throttled` means that the service asked for fewer requests.
     pub(super) fn answered(&self, throttled: bool) {
         let (window, surplus) = &mut *lock(&self.limiter.state);
         let before = window.size();

@@ -1,4 +1,4 @@
-//! The client of a cloud: calls of its services with one token and limited concurrency.
+//! The client of a cloud. Its calls share one token and limit their concurrency.
 
 mod call;
 mod limiter;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::RequestObserver;
+use staffetta_driver::{Fence, RequestObserver};
 use tracing::warn;
 
 use self::limiter::Limiter;
@@ -19,15 +19,20 @@ use crate::access::Access;
 use crate::cached::Cached;
 use crate::http::{CloudError, HttpClient};
 use crate::identity::KeystoneSession;
+use crate::projects::Projects;
 use crate::service_kind::ServiceKind;
 
 pub use self::call::ApiCall;
 pub use self::service::Service;
 
-/// A cloud. Clones share connections, token and limits.
+/// The client of a cloud. Clones share connections, token and limits.
 #[derive(Clone, Debug)]
-pub struct Cloud(Arc<CloudClient>);
+pub struct Cloud {
+    client: Arc<CloudClient>,
+    projects: Projects,
+}
 
+/// The shared state of the clones of a [`Cloud`].
 #[derive(Debug)]
 struct CloudClient {
     http: HttpClient,
@@ -45,15 +50,25 @@ struct ServiceState {
 }
 
 impl Cloud {
-    /// Creates the client of a cloud, without a request. `observer` is called after each later request.
+    /// Creates the client of a cloud, in whose projects all resources count. It sends no request until the first call. `observer` is called after each request. The error is that
+    /// of the TLS options.
     pub fn new(access: Access, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
+        Self::fenced(access, observer, Fence::default())
+    }
+
+    /// Creates the client of a cloud that sends requests only as far as `fence` lets them pass.
+    pub fn fenced(
+        access: Access,
+        observer: Arc<dyn RequestObserver>,
+        fence: Fence,
+    ) -> Result<Self, CloudError> {
         if access.tls.insecure {
             warn!(
                 "TLS VERIFICATION IS OFF for OpenStack: the password can be read, and requests changed, on the network; \
                  give `neutron.cafile` instead"
             );
         }
-        let http = HttpClient::new(&access.tls, observer)?;
+        let http = HttpClient::new(&access.tls, observer, fence)?;
         let (timeout, max) = (access.timeout, access.max_concurrency);
         let session = Arc::new(KeystoneSession::new(http.clone(), access));
         let services = [(); ServiceKind::COUNT].map(|()| ServiceState {
@@ -61,16 +76,27 @@ impl Cloud {
             extensions: Cached::new(TTL),
             version: Cached::new(TTL),
         });
-        Ok(Self(Arc::new(CloudClient { http, session, services, timeout })))
+        let client = Arc::new(CloudClient { http, session, services, timeout });
+        Ok(Self { client, projects: Projects::default() })
     }
 
-    /// Returns the Neutron service.
+    /// Returns the same client for drivers to which only the resources in these projects belong.
+    #[must_use]
+    pub fn in_projects(&self, projects: Projects) -> Self {
+        Self { client: Arc::clone(&self.client), projects }
+    }
+
+    fn service(&self, kind: ServiceKind) -> Service {
+        Service { cloud: Arc::clone(&self.client), projects: self.projects.clone(), kind }
+    }
+
+    /// Returns the client of Neutron.
     pub fn network(&self) -> Service {
-        Service { cloud: Arc::clone(&self.0), kind: ServiceKind::Network }
+        self.service(ServiceKind::Network)
     }
 
-    /// Returns the Octavia service.
+    /// Returns the client of Octavia.
     pub fn load_balancer(&self) -> Service {
-        Service { cloud: Arc::clone(&self.0), kind: ServiceKind::LoadBalancer }
+        self.service(ServiceKind::LoadBalancer)
     }
 }

@@ -1,4 +1,4 @@
-//! The pages of lists.
+//! Reads the pages of lists.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error};
 use serde_json::value::RawValue;
 
-/// The page size that lists ask for.
+/// The number of items per page that the client requests.
 pub(super) const PAGE_SIZE: usize = 1000;
 
-/// The maximum number of pages of a list; services may return smaller pages than asked for.
+/// The maximum number of pages of a list. Services may return smaller pages than requested.
 pub(super) const MAX_PAGES: usize = 10_000;
 
 /// The query parameters of a request.
@@ -20,7 +20,7 @@ pub(super) type QueryParameters = Vec<(Cow<'static, str>, String)>;
 /// One page of a list.
 pub(super) struct ListPage<T> {
     pub(super) items: Vec<T>,
-    /// The query of the link to the next page.
+    /// The query of the link to the next page, or `None` on the last page.
     pub(super) next: Option<String>,
 }
 
@@ -31,7 +31,7 @@ struct Link {
 }
 
 impl<T: DeserializeOwned> ListPage<T> {
-    /// Deserializes the items in `collection` and the links in `<collection>_links`.
+    /// Deserializes a page: its items, which are the member `collection`, and the link to the next page in the member `<collection>_links`.
     pub(super) fn read(body: &[u8], collection: &str) -> Result<Self, serde_json::Error> {
         let keys: HashMap<String, Box<RawValue>> = serde_json::from_slice(body)?;
         let missing = || serde_json::Error::custom(format!("`{collection}` is missing"));
@@ -45,8 +45,8 @@ impl<T: DeserializeOwned> ListPage<T> {
     }
 }
 
-/// Returns the query of the next page: the first query with the marker of `link`. Host and path of a link are ignored: they are
-/// often those of a machine behind a proxy and must not get the token.
+/// Returns the query of the next page: the query of the first page, with the parameters `marker` and `page_reverse` of `link`. The host and
+/// the path of a link are ignored: they often belong to a server behind a proxy, and that server must not get the token.
 pub(super) fn next_query(first: &QueryParameters, link: &str) -> QueryParameters {
     const MARKERS: [&str; 2] = ["marker", "page_reverse"];
     let mut query: QueryParameters =

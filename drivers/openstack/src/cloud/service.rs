@@ -1,4 +1,4 @@
-//! One service of a cloud.
+//! The client of one service of a cloud.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use reqwest::{Method, Url};
 use serde::Deserialize;
+use staffetta_driver::ProjectId;
 
 use super::{ApiCall, CloudClient, ServiceState};
 use crate::error::{OpenStackError, Result, Step};
 use crate::http::{service_root, url_below};
 use crate::identity::Token;
+use crate::projects::Projects;
 use crate::service_kind::ServiceKind;
 
-/// The time for which capabilities are cached; only an upgrade of the cloud changes them.
+/// The time for which the extensions and the API version of a service are cached. Only an upgrade of the cloud changes them.
 pub(super) const TTL: Duration = Duration::from_secs(600);
 
-/// One service of a cloud. In its methods, `step` names the operation in errors, as an imperative; `path` is below the version:
-/// `ports/p1`.
+/// The client of one service of a cloud: Neutron or Octavia. In its methods, `step` names the operation in errors, as an imperative, and
+/// `path` is the part of the URL below the API version, such as `ports/p1`.
 ///
 /// ```no_run
 /// # async fn example(cloud: staffetta_openstack::Cloud) -> Result<(), staffetta_openstack::OpenStackError> {
@@ -36,31 +38,37 @@ pub(super) const TTL: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct Service {
     pub(super) cloud: Arc<CloudClient>,
+    pub(super) projects: Projects,
     pub(super) kind: ServiceKind,
 }
 
 impl Service {
-    /// The maximum number of calls in flight while the service does not throttle.
+    /// Returns `true` if the resources of this project may belong to the cluster.
+    pub(crate) fn owns(&self, project: &ProjectId) -> bool {
+        self.projects.contains(project)
+    }
+
+    /// Returns the maximum number of calls in flight while the service does not throttle them.
     pub(crate) fn max_concurrency(&self) -> usize {
         self.cloud.session.access.max_concurrency
     }
 
-    /// A call that reads.
+    /// Creates a call that reads (`GET`).
     pub fn get(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::GET, path.into())
     }
 
-    /// A call that creates a resource; it is not idempotent.
+    /// Creates a call that creates a resource (`POST`). It is not idempotent.
     pub fn post(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::POST, path.into()).once()
     }
 
-    /// A call that updates a resource; idempotent unless [`ApiCall::once`] says otherwise.
+    /// Creates a call that updates a resource (`PUT`). It counts as idempotent unless [`ApiCall::once`] is called.
     pub fn put(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::PUT, path.into())
     }
 
-    /// A call that deletes a resource.
+    /// Creates a call that deletes a resource (`DELETE`). It counts as idempotent.
     pub fn delete(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::DELETE, path.into())
     }
@@ -69,14 +77,14 @@ impl Service {
         &self.cloud.services[self.kind as usize]
     }
 
-    /// The URL of a path, below the endpoint in the options or else in the catalogue.
+    /// Returns the URL of a path. It is below the endpoint in the options or, without one, the endpoint in the catalogue of `token`.
     pub(super) fn url(&self, token: &Token, step: Step, path: &str) -> Result<Url> {
         let base = self.endpoint(token, step)?;
         let (version, prefix) = self.kind.path();
         Ok(url_below(&base, version, &format!("{prefix}{path}")))
     }
 
-    /// The URL of the version list.
+    /// Returns the URL of the list of API versions.
     pub(super) fn root(&self, token: &Token, step: Step) -> Result<Url> {
         Ok(service_root(&self.endpoint(token, step)?))
     }
@@ -94,7 +102,7 @@ impl Service {
         token.catalogue.url(self.kind.as_str(), access.interface, access.region.as_deref()).map_err(missing)
     }
 
-    /// Returns `true` if Neutron has the extension `alias`. The list of extensions is cached for ten minutes.
+    /// Returns `true` if Neutron has the API extension with this alias. The list of extensions is cached for ten minutes.
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
         let list = || async {
             let call = self.get("list the extensions", "extensions");
@@ -105,7 +113,7 @@ impl Service {
         Ok(self.state().extensions.get(&(), list).await?.contains(alias))
     }
 
-    /// The newest API version that the service lists, such as `(2, 30)`. It is cached for ten minutes.
+    /// Returns the newest API version that the service lists, as major and minor number such as `(2, 30)`. It is cached for ten minutes.
     pub async fn version(&self) -> Result<(u32, u32)> {
         const STEP: &str = "read the versions of a service";
         let read = || async {

@@ -1,26 +1,27 @@
-//! The number of calls in flight, by additive increase and multiplicative decrease as in TCP (RFC 5681): a pure function of
-//! responses and time.
+//! The maximum number of calls in flight. It changes by additive increase and multiplicative decrease, as in TCP (RFC 5681). Pure functions
+//! of responses and time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time after a decrease in which further ones are ignored: they answer calls that were in flight.
+/// The time after a decrease during which no other decrease takes place, because the throttled responses belong to calls that were already
+/// in flight.
 const DECREASE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The number of calls that may be in flight.
+/// The number of calls that may be in flight at present.
 #[derive(Debug)]
 pub(super) struct ConcurrencyWindow {
     size: usize,
     max: usize,
-    /// Unthrottled responses since the size last changed.
+    /// The number of unthrottled responses since the size last changed.
     good: usize,
-    /// The earliest instant of the next decrease.
+    /// The earliest time of the next decrease; `None` before the first.
     next_decrease: Option<Instant>,
 }
 
 impl ConcurrencyWindow {
-    /// Starts at the maximum, which is at least one.
+    /// Creates a window of the maximum size, at least one.
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
         Self { size: max, max, good: 0, next_decrease: None }
@@ -30,7 +31,7 @@ impl ConcurrencyWindow {
         self.size
     }
 
-    /// Records an unthrottled response: the window grows by one after a whole window of them.
+    /// Records an unthrottled response. The window grows by one after as many of these as its size, up to the maximum.
     pub(super) fn answered(&mut self) {
         self.good += 1;
         if self.good >= self.size && self.size < self.max {
@@ -38,7 +39,7 @@ impl ConcurrencyWindow {
         }
     }
 
-    /// Records a throttled response: the window halves, down to one.
+    /// Records a throttled response. The window halves, down to one, unless it did so less than a second ago.
     pub(super) fn throttled(&mut self, now: Instant) {
         if self.next_decrease.is_none_or(|next| now >= next) {
             (self.size, self.good) = ((self.size / 2).max(1), 0);

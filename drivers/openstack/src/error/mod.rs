@@ -1,4 +1,4 @@
-//! Errors of calls: driver errors that keep the error response of the service.
+//! Errors of API calls: driver errors that also contain the error response of the service.
 
 mod rejection;
 
@@ -12,29 +12,30 @@ use staffetta_driver::{DriverError, Reason};
 pub use self::rejection::Rejection;
 pub(crate) use self::rejection::truncated;
 
-/// The result of a call.
+/// The result of an API call.
 pub(crate) type Result<T, E = OpenStackError> = std::result::Result<T, E>;
 
 /// The result of a method of a driver.
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
-/// The operation of a call, as an imperative for errors: `create a port`.
+/// The operation of a call, as an imperative that errors contain, such as `create a port`.
 pub(crate) type Step = &'static str;
 
-/// The failure of a call to a service: a [`DriverError`], with the error response of the service if there was one.
+/// The failure of an API call: a [`DriverError`], and the error response of the service if there was one.
 ///
-/// It names the step and the id of the request in the service's log. It never contains a secret.
+/// The error names the operation, and the id by which the service's log names the request. It never contains a secret.
 #[derive(Clone, Debug)]
 pub struct OpenStackError(Box<(DriverError, Option<Rejection>)>);
 
 impl OpenStackError {
-    /// The error of a call without a response of the service: nothing was sent, or the response is lost or unusable.
+    /// Creates the error of a call without a usable response: the request was not sent, or the response was lost or cannot be read.
     pub(crate) fn unavailable(step: Step, text: impl Into<String>) -> Self {
         Self(Box::new((DriverError::new(Reason::Unavailable, step).detail(text), None)))
     }
 
-    /// The error of a response with this status. A 404 whose body no service writes does not mean that the resource is missing: it
-    /// is a proxy that does not find the service.
+    /// Creates the error of a response with this status and body. If the status is 404 or 410 and the body does not have the format of an
+    /// OpenStack service, the error is [`Reason::Unavailable`]: the response comes from a proxy that does not find the service, and does
+    /// not mean that the resource is missing.
     pub(crate) fn rejected(step: Step, status: u16, body: &[u8]) -> Self {
         let (rejection, is_of_a_service) = Rejection::parse(status, body);
         if matches!(status, 404 | 410) && !is_of_a_service {
@@ -47,32 +48,32 @@ impl OpenStackError {
         Self(Box::new((error, Some(rejection))))
     }
 
-    /// Marks the request as one that may have taken effect, if it is `ambiguous`.
+    /// If `ambiguous`, records in the error that the failed request may have taken effect.
     #[must_use]
     pub(crate) fn maybe_applied(self, ambiguous: bool) -> Self {
         if ambiguous { self.with(DriverError::maybe_applied) } else { self }
     }
 
-    /// Sets the delay before the call may be repeated.
+    /// Sets the delay after which the call may be repeated.
     #[must_use]
     pub(crate) fn after(self, delay: Duration) -> Self {
         self.with(|error| error.after(delay))
     }
 
-    /// Appends a hint to the message of the service.
+    /// Replaces the detail of the error by the error response of the service, followed by `hint`.
     #[must_use]
     pub(crate) fn hint(self, hint: &str) -> Self {
         let said = self.rejection().map(ToString::to_string).unwrap_or_default();
         self.with(|error| error.detail(format!("{said}; {hint}")))
     }
 
-    /// Sets the id of the request in the service's log.
+    /// Sets the id by which the service's log names the request.
     #[must_use]
     pub(crate) fn request_id(self, id: impl Into<String>) -> Self {
         self.with(|error| error.request_id(id))
     }
 
-    /// Sets the cause.
+    /// Sets the cause of the error.
     #[must_use]
     pub(crate) fn because(self, source: impl Error + Send + Sync + 'static) -> Self {
         self.with(|error| error.because(source))
@@ -83,33 +84,33 @@ impl OpenStackError {
         self
     }
 
-    /// The error response of the service, if there was one.
+    /// Returns the error response of the service, or `None` if the call failed without one.
     pub fn rejection(&self) -> Option<&Rejection> {
         self.0.1.as_ref()
     }
 
-    /// The HTTP status of the error response.
+    /// Returns the HTTP status of the error response, or `None` if there was none.
     pub fn status(&self) -> Option<u16> {
         self.rejection().map(|rejection| rejection.status)
     }
 
-    /// Returns `true` if the service named this error type: `error.is("DuplicateSubPort")`.
+    /// Returns `true` if the error response of Neutron has this error type (`NeutronError.type`), as in `error.is("DuplicateSubPort")`.
     pub fn is(&self, kind: &str) -> bool {
         self.rejection().is_some_and(|rejection| rejection.kind.as_deref() == Some(kind))
     }
 
-    /// Returns `true` if the error message of the service contains `text`.
+    /// Returns `true` if the message in the error response of the service contains `text`.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         self.rejection().is_some_and(|rejection| rejection.message.contains(text))
     }
 
-    /// Returns `true` if the resource does not exist (404).
+    /// Returns `true` if the status of the error response is 404: the resource does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
 }
 
-/// Turns the error of a missing resource (404) into `None`.
+/// Converts the error of a missing resource (status 404) to `Ok(None)`. Other errors stay.
 pub(crate) fn existing<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -118,7 +119,7 @@ pub(crate) fn existing<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The error as handlers get it.
+/// Dereferences to the error that handlers get.
 impl Deref for OpenStackError {
     type Target = DriverError;
 

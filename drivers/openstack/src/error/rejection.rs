@@ -1,26 +1,27 @@
-//! The error responses of services: each has its own format, and proxies answer in HTML.
+//! Parses the error responses of services. Each service has its own JSON format, and proxies respond in HTML.
 
 use std::fmt;
 
 use serde::Deserialize;
 use staffetta_driver::Reason;
 
-/// The longest text of a service that is kept, in characters.
+/// The maximum length of an error message that is kept, in characters.
 const MAX_TEXT: usize = 300;
 
-/// The error response of a service.
+/// A parsed error response of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The HTTP status.
     pub status: u16,
-    /// The error type, if the service names one: `NeutronError.type`.
+    /// The error type, from `NeutronError.type` in responses of Neutron; `None` for other services, which have no types.
     pub kind: Option<String>,
-    /// The message of the service, truncated to 300 characters; may be empty.
+    /// The error message of the service as one line, truncated to 300 characters. It may be empty.
     pub message: String,
 }
 
 impl Rejection {
-    /// Parses an error response. Returns `true` with it if the body has the format of a service.
+    /// Parses an error response. The second value is `true` if the body has the format of an OpenStack service, and `false` if it is
+    /// probably the page of a proxy.
     pub(super) fn parse(status: u16, body: &[u8]) -> (Self, bool) {
         let (kind, message) = match serde_json::from_slice(body) {
             Ok(ErrorBody { neutron: Some(NeutronErrorBody::Full { kind, message }), .. }) => {
@@ -40,8 +41,8 @@ impl Rejection {
         (Self { status, kind, message: truncated(&message) }, true)
     }
 
-    /// The driver's reason: by Neutron's error types (`neutron_lib.exceptions`), then by Octavia's messages, since it has no types, then
-    /// by the status. 409 is both an exceeded quota and a conflict.
+    /// Returns the driver's reason for the error. Neutron's error types (`neutron_lib.exceptions`) come first, then a message of Octavia,
+    /// which has no types, then the status. The status alone does not suffice: 409 means both an exceeded quota and a conflict.
     pub(super) fn reason(&self) -> Reason {
         match self.kind.as_deref() {
             Some("OverQuota" | "SubnetPoolQuotaExceeded" | "QuotaResourceUnknown") => return Reason::Quota,
@@ -73,8 +74,8 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// The error bodies of Neutron (`NeutronError`), of Keystone and its middleware (`error`), and of Octavia (`faultstring`, or `title`
-/// for an unknown path).
+/// The error bodies of Neutron (`NeutronError`), of Keystone and its middleware (`error`), and of Octavia (`faultstring`, or `title` and
+/// `description` for an unknown path).
 #[derive(Deserialize)]
 struct ErrorBody {
     #[serde(rename = "NeutronError")]
@@ -102,7 +103,7 @@ struct KeystoneErrorBody {
     message: String,
 }
 
-/// Returns the text of an HTML page.
+/// Returns the text of an HTML page, without its tags.
 fn without_tags(html: &str) -> String {
     let mut text = String::new();
     let mut in_tag = false;
@@ -120,7 +121,7 @@ fn without_tags(html: &str) -> String {
     text
 }
 
-/// Returns `text` as one line of at most [`MAX_TEXT`] characters.
+/// Returns `text` as one line of at most 300 characters, followed by `...` if it was longer.
 pub(crate) fn truncated(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_TEXT) {

@@ -1,4 +1,4 @@
-//! Sends requests and reports each to the request observer.
+//! Sends HTTP requests, and reports each to the request observer.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
-use staffetta_driver::{RequestObserver, RequestOutcome};
+use staffetta_driver::{Fence, RequestObserver, RequestOutcome};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -17,10 +17,10 @@ use super::url::host;
 use crate::access::TlsOptions;
 use crate::error::{OpenStackError, Result, Step};
 
-/// The largest response body, in bytes.
+/// The maximum size of a response body, in bytes.
 const MAX_BODY: usize = 32 << 20;
 
-/// The header that carries our id of a request; all services that handle it log it (`oslo.middleware`).
+/// The header that carries the id that this client gives a request. All services that handle the header log the id (`oslo.middleware`).
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// An HTTP client that reports each request to an observer.
@@ -28,20 +28,21 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id")
 pub(crate) struct HttpClient {
     client: Client,
     observer: Arc<dyn RequestObserver>,
+    fence: Fence,
 }
 
 /// A request to a service.
 pub(crate) struct HttpRequest<'a> {
     /// The service type, for logs and metrics.
     pub(crate) service: &'static str,
-    /// The operation, as an imperative, for errors.
+    /// The operation that errors name, as an imperative such as `create a port`.
     pub(crate) step: Step,
     pub(crate) method: &'a Method,
     pub(crate) url: Url,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) timeout: Duration,
-    /// The request is idempotent.
+    /// The request is idempotent: it may be sent twice, and a lost response is not ambiguous.
     pub(crate) repeatable: bool,
 }
 
@@ -52,17 +53,28 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    pub(crate) fn new(tls: &TlsOptions, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
-        Ok(Self { client: tls::client(tls)?, observer })
+    pub(crate) fn new(
+        tls: &TlsOptions,
+        observer: Arc<dyn RequestObserver>,
+        fence: Fence,
+    ) -> Result<Self, CloudError> {
+        Ok(Self { client: tls::client(tls)?, observer, fence })
     }
 
-    /// Sends a request and reads the whole response. An idempotent request is sent once more if the connection is closed before
-    /// the response begins: servers close idle connections just as they are reused.
+    /// Sends a request and reads the whole response, whatever its status. If the connection is closed before the response begins, an
+    /// idempotent request is sent once more, because servers sometimes close an idle connection while it is being reused. Without a
+    /// complete response of at most 32 MiB, the error is `Unavailable`, and ambiguous if the request is not idempotent and was sent.
     pub(crate) async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
         let id = request_id();
-        let sent = match self.attempt(request, &id).await {
-            Err((Loss::Closed, _)) if request.repeatable => self.attempt(request, &id).await,
-            result => result,
+        let attempts = async {
+            match self.attempt(request, &id).await {
+                Err((Loss::Closed, _)) if request.repeatable => self.attempt(request, &id).await,
+                result => result,
+            }
+        };
+        let Some(sent) = self.fence.run(attempts).await else {
+            let error = OpenStackError::unavailable(request.step, Fence::REFUSED);
+            return Err(error.maybe_applied(!request.repeatable));
         };
         sent.map_err(|(loss, source)| match unanswered(request, loss, source) {
             // Nobody has a log of a request that was not sent.
@@ -106,7 +118,7 @@ impl HttpClient {
     }
 }
 
-/// Reads a body of at most [`MAX_BODY`] bytes.
+/// Reads a response body of at most [`MAX_BODY`] bytes.
 async fn read_body(mut response: Response) -> Result<Vec<u8>, (Loss, Option<reqwest::Error>)> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost(Loss::Truncated))? {
@@ -118,7 +130,7 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, (Loss, Option<reqw
     Ok(body)
 }
 
-/// Reports a request to the observer when dropped; a request that was cancelled counts as unanswered.
+/// Reports a request to the observer when it is dropped. A request that was cancelled is reported as unanswered.
 struct RequestTimer<'a> {
     observer: &'a dyn RequestObserver,
     service: &'static str,
@@ -133,20 +145,22 @@ impl Drop for RequestTimer<'_> {
     }
 }
 
-/// The reason why there is no complete response.
+/// The reason why a request has no complete response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
-    /// No connection; nothing was sent.
+    /// No connection could be established, and nothing was sent.
     Unreachable,
     /// The connection was closed before the response began.
     Closed,
-    /// The connection was lost within the response.
+    /// The connection was lost before the end of the response.
     Truncated,
+    /// The timeout of the request passed.
     TimedOut,
+    /// The body has more than [`MAX_BODY`] bytes.
     TooLarge,
 }
 
-/// Classifies an error, which is `otherwise` unless it is one of connecting or of time.
+/// Returns a function that classifies a client error: a connection that cannot be established, a timeout, or otherwise the given loss.
 fn lost(otherwise: Loss) -> impl FnOnce(reqwest::Error) -> (Loss, Option<reqwest::Error>) {
     move |error| match error.without_url() {
         error if error.is_connect() => (Loss::Unreachable, Some(error)),
@@ -155,7 +169,7 @@ fn lost(otherwise: Loss) -> impl FnOnce(reqwest::Error) -> (Loss, Option<reqwest
     }
 }
 
-/// The error of a request without a complete response.
+/// Returns the error of a request without a complete response.
 fn unanswered(request: &HttpRequest<'_>, loss: Loss, source: Option<reqwest::Error>) -> OpenStackError {
     let (host, service) = (host(&request.url), request.service);
     let text = match loss {
@@ -173,7 +187,8 @@ fn unanswered(request: &HttpRequest<'_>, loss: Loss, source: Option<reqwest::Err
     error.maybe_applied(loss != Loss::Unreachable && !request.repeatable)
 }
 
-/// Returns `req-` and a random UUID, the form that services accept. The randomness is that of the standard library's hash maps.
+/// Returns a random request id: `req-` and a UUID, the form that services accept. The randomness is that of the standard library's hash
+/// maps.
 fn request_id() -> String {
     let random = || RandomState::new().hash_one(Instant::now());
     let (high, low) = (random(), random());

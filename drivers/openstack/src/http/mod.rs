@@ -1,4 +1,4 @@
-//! HTTP: one request and its response, TLS, and the URLs of services.
+//! HTTP: requests and responses, TLS, and the URLs of services.
 
 mod client;
 mod response;

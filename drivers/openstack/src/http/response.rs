@@ -1,4 +1,4 @@
-//! A response: its body, and the error that a status other than 2xx is.
+//! A complete response: its status, headers and body, and the error for a status other than 2xx.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{OpenStackError, Result, Step, truncated};
 
-/// The longest delay that `Retry-After` may ask for.
+/// The longest delay that is accepted from the header `Retry-After`; a longer one is shortened to it.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// The headers that carry the service's own id of a request.
+/// The headers that carry the id under which the service logged the request.
 const REQUEST_IDS: [&str; 2] = ["x-openstack-request-id", "x-compute-request-id"];
 
 /// A complete response of any status.
@@ -18,12 +18,12 @@ pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// The service's id of the request, or the client's if the response has none.
+    /// The id that the service gave the request, or the client's id if the response has none.
     pub(crate) request_id: String,
 }
 
 impl HttpResponse {
-    /// A response to the request with the client's id `our_id`.
+    /// Creates the response to the request with the id `our_id`, which the client chose.
     pub(super) fn new(status: u16, headers: HeaderMap, body: Vec<u8>, our_id: &str) -> Self {
         let id = REQUEST_IDS.into_iter().find_map(|name| headers.get(name)?.to_str().ok());
         let request_id = truncated(id.unwrap_or(our_id));
@@ -34,7 +34,8 @@ impl HttpResponse {
         (200..300).contains(&self.status)
     }
 
-    /// The delay of `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
+    /// Returns the delay in the header `Retry-After`, which contains seconds or a date (RFC 9110, section 10.2.3), or `None` without a
+    /// valid header.
     fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get("retry-after")?.to_str().ok()?.trim();
         let delay = if let Ok(seconds) = text.parse() {
@@ -46,8 +47,8 @@ impl HttpResponse {
         Some(delay.min(MAX_RETRY_AFTER))
     }
 
-    /// Returns `true` if the service asks for fewer requests. With `Retry-After`, 413 is the answer of a rate-limiting proxy; without,
-    /// the request itself was too large (RFC 9110, section 15.5.14).
+    /// Returns `true` if the service asks for fewer requests: for the status 429 or 503, and for 413 with `Retry-After`, the response of a
+    /// rate-limiting proxy. Without that header, 413 means that the request itself was too large (RFC 9110, section 15.5.14).
     pub(crate) fn is_throttled(&self) -> bool {
         match self.status {
             429 | 503 => true,
@@ -56,19 +57,21 @@ impl HttpResponse {
         }
     }
 
-    /// Deserializes the body. `ambiguous`: the request may have taken effect although its response cannot be read.
+    /// Deserializes the body. If it cannot be deserialized, the error is `Unavailable`. `ambiguous` records in that error that the request
+    /// may have taken effect.
     pub(crate) fn json<A: DeserializeOwned>(&self, step: Step, ambiguous: bool) -> Result<A> {
         serde_json::from_slice(&self.body).map_err(|error| self.unreadable(step, ambiguous).because(error))
     }
 
-    /// The error of a response that cannot be deserialized.
+    /// Returns the error of a response that cannot be deserialized. `ambiguous` records in it that the request may have taken effect.
     pub(crate) fn unreadable(&self, step: Step, ambiguous: bool) -> OpenStackError {
         let start: String = String::from_utf8_lossy(&self.body).chars().take(80).collect();
         let text = format!("HTTP {} with a body that cannot be read: {}", self.status, truncated(&start));
         OpenStackError::unavailable(step, text).maybe_applied(ambiguous).request_id(&self.request_id)
     }
 
-    /// The error of a response that is not a success. After most 5xx, a request may have taken effect all the same.
+    /// Returns the error of a response whose status is not 2xx. If the request is not `repeatable`, it may have taken effect in spite of a
+    /// status of 500 or more, except 501, and except 503 with `Retry-After`.
     pub(crate) fn into_error(self, step: Step, repeatable: bool) -> OpenStackError {
         let delay = self.retry_after();
         let is_server_error = self.status >= 500 && self.status != 501;

@@ -1,4 +1,4 @@
-//! The HTTP client with its certificates.
+//! Builds the HTTP client with its TLS certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use reqwest::{Certificate, Client, Identity, redirect, retry};
 
 use crate::access::TlsOptions;
 
-/// The longest time to establish a connection.
+/// The maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The user agent in the logs of services.
+/// The user agent that requests carry, for the logs of services.
 const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
-/// An error in the local set-up of the HTTP client.
+/// A failure to create the HTTP client from the TLS options.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
     /// A certificate file cannot be read.
@@ -26,7 +26,7 @@ pub enum CloudError {
         #[source]
         source: std::io::Error,
     },
-    /// A certificate file is not in PEM form.
+    /// A certificate file is not in PEM format.
     #[error("{} contains no certificates, or no key, in PEM form", path.display())]
     NotPem {
         /// The file.
@@ -40,7 +40,7 @@ pub enum CloudError {
     Client(#[source] reqwest::Error),
 }
 
-/// Builds a client that does not follow redirects, which would carry the token elsewhere, and does not retry.
+/// Builds the HTTP client. It does not retry, and does not follow redirects, because a redirect would carry the token elsewhere.
 pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
     // Only the first call installs it; all of them install the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();

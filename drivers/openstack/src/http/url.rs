@@ -1,8 +1,8 @@
-//! The URLs of services.
+//! Builds the URLs of services.
 
 use reqwest::Url;
 
-/// Returns the URL of `path` below the endpoint `base`, whose own version takes the place of `version` if it ends with one.
+/// Returns the URL of `path` below the endpoint `base`. `version` comes between them, unless the endpoint ends with a version of its own.
 pub(crate) fn url_below(base: &Url, version: &str, path: &str) -> Url {
     let mut url = service_root(base);
     let version = last_version(base).unwrap_or(version);
@@ -10,7 +10,7 @@ pub(crate) fn url_below(base: &Url, version: &str, path: &str) -> Url {
     url
 }
 
-/// Returns the URL of an endpoint without its version, with a slash at its end.
+/// Returns the URL of an endpoint without its version, query and fragment, with a slash at its end.
 pub(crate) fn service_root(base: &Url) -> Url {
     let path = base.path().trim_end_matches('/');
     let path = last_version(base).and_then(|version| path.strip_suffix(version)).unwrap_or(path);
@@ -22,7 +22,7 @@ pub(crate) fn service_root(base: &Url) -> Url {
     url
 }
 
-/// Returns the last segment of the path if it is a version such as `v2.0`.
+/// Returns the last segment of the URL's path if it is a version such as `v2.0`.
 fn last_version(url: &Url) -> Option<&str> {
     let last = url.path().trim_end_matches('/').rsplit('/').next()?;
     let numbers = last.strip_prefix('v')?;
@@ -30,7 +30,7 @@ fn last_version(url: &Url) -> Option<&str> {
     numbers.split('.').all(number).then_some(last)
 }
 
-/// Returns host and port, for error messages: no path, query or user.
+/// Returns the host and port of a URL for error messages, without path, query or user.
 pub(super) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port_or_known_default() {

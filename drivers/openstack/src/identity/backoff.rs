@@ -1,6 +1,6 @@
-//! Delays between failed logins, as a function of time.
+//! Delays between failed logins. Pure functions, which get the current time as an argument.
 //!
-//! Every call needs a token, so without a delay a wrong password would be sent with every call, and Keystone may lock the user.
+//! Every call needs a token. Without a delay, a wrong password would be sent to Keystone with every call, and Keystone may lock the user.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use crate::backoff::DoublingDelay;
 use crate::error::{OpenStackError, Result};
 
-/// The delay after the first failure; it doubles with each further one.
+/// The delay after the first failure. It doubles with each further failure.
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay after Keystone rejected a login.
 const MAX_DELAY_REJECTED: Duration = Duration::from_secs(60);
-/// The longest delay after Keystone was not available.
+/// The longest delay after a failure that is no rejection, such as that of an unreachable Keystone.
 const MAX_DELAY_UNAVAILABLE: Duration = Duration::from_secs(5);
 
-/// Delays logins after failures.
+/// The last login failure, and the delay before the next login.
 #[derive(Debug, Default)]
 pub(super) struct LoginBackoff {
     delay: Option<DoublingDelay>,
@@ -25,7 +25,7 @@ pub(super) struct LoginBackoff {
 }
 
 impl LoginBackoff {
-    /// Returns the last failure, with the remaining delay, until the next login is due.
+    /// Returns `Ok` if the next login is due. Until then, returns the error of the last login with the remaining delay.
     pub(super) fn check(&self, now: Instant) -> Result<()> {
         match &self.last {
             Some((error, until)) if now < *until => Err(error.clone().after(*until - now)),
@@ -33,7 +33,7 @@ impl LoginBackoff {
         }
     }
 
-    /// Records a failed login and returns its error with the delay before the next one.
+    /// Records a failed login, and returns its error with the delay before the next login. A delay that Keystone requested is a minimum.
     pub(super) fn failed(&mut self, error: OpenStackError, now: Instant) -> OpenStackError {
         let max = if error.reason() == Reason::Refused { MAX_DELAY_REJECTED } else { MAX_DELAY_UNAVAILABLE };
         let delay = self.delay.get_or_insert_with(|| DoublingDelay::new(INITIAL_DELAY, MAX_DELAY_REJECTED));
@@ -43,7 +43,7 @@ impl LoginBackoff {
         error
     }
 
-    /// Records a successful login.
+    /// Records a successful login, after which no delay applies.
     pub(super) fn succeeded(&mut self) {
         *self = Self::default();
     }

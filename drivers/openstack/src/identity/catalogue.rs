@@ -1,4 +1,4 @@
-//! The endpoints of a cloud's services.
+//! The service catalogue of a cloud, which contains the endpoints of its services.
 
 use reqwest::Url;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::access::EndpointInterface;
 /// The maximum number of endpoints that an error message names.
 const MAX_NAMED: usize = 20;
 
-/// The service catalogue that comes with a token.
+/// The service catalogue that Keystone returns with a token.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Catalogue(Vec<CatalogueService>);
@@ -24,7 +24,7 @@ struct CatalogueService {
 #[derive(Clone, Debug, Deserialize)]
 struct Endpoint {
     interface: String,
-    /// Older catalogues have only `region`.
+    /// The id of the region. Older catalogues contain only `region`.
     region_id: Option<String>,
     region: Option<String>,
     url: String,
@@ -37,7 +37,8 @@ impl Endpoint {
 }
 
 impl Catalogue {
-    /// Returns the URL of the service type `kind`, or a message that names the endpoints of the catalogue.
+    /// Returns the URL of the first endpoint of the service type `kind` with this interface, in this region if one is given. Without such
+    /// an endpoint, the error is a message that names up to 20 existing endpoints.
     pub(crate) fn url(
         &self,
         kind: &str,
@@ -61,7 +62,7 @@ impl Catalogue {
         url.ok_or_else(|| format!("the catalogue of the cloud has no usable URL for {wanted}"))
     }
 
-    /// Names the endpoints for an error message.
+    /// Returns the names of up to 20 endpoints, for an error message.
     fn endpoints(&self) -> String {
         let names = self.0.iter().flat_map(|service| {
             let name = |endpoint: &Endpoint| {

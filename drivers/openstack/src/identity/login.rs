@@ -1,4 +1,4 @@
-//! The login: `POST /v3/auth/tokens`.
+//! The login to Keystone: `POST /v3/auth/tokens`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::http::{HttpClient, HttpRequest};
 
 const STEP: &str = "log in to Keystone";
 
-/// Requests a token from Keystone.
+/// Requests a token from Keystone. Without a login method ([`Auth::None`]), returns the empty token.
 pub(super) async fn login(
     http: &HttpClient,
     auth: &Auth,
@@ -51,7 +51,7 @@ pub(super) async fn login(
     Ok(Token::new(value.ok_or_else(|| response.unreadable(STEP, false))?, body, sent))
 }
 
-/// Returns the URL that creates tokens. The URL of Keystone may end with a version, even with an older one.
+/// Returns the URL of the request for a token. The URL of Keystone may end with the version `v3` or `v2.0`, which is replaced.
 fn tokens_url(keystone: &Url) -> Url {
     let path = keystone.path().trim_end_matches('/');
     let path = ["/v3", "/v2.0"].into_iter().find_map(|version| path.strip_suffix(version)).unwrap_or(path);
@@ -77,7 +77,8 @@ fn by_password(user: &DomainResource, password: &str, project: &DomainResource) 
     } })
 }
 
-/// An application credential implies a scope, and Keystone rejects another one beside it.
+/// Returns the body of a login by application credential. It contains no scope, because the credential implies one and Keystone rejects any
+/// other.
 fn by_credential(credential: &Credential, secret: &str) -> Value {
     let mut value = json!(credential);
     value["secret"] = secret.into();

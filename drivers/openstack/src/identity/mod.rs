@@ -1,4 +1,4 @@
-//! Authentication: the token of Keystone (API v3) and the service catalogue that comes with it.
+//! Authentication by Keystone (API v3): the token, and the service catalogue that Keystone returns with the token.
 
 mod backoff;
 mod catalogue;

@@ -1,4 +1,4 @@
-//! Reads the secret of a login, which may be in a file.
+//! Reads the secret of a login from the configuration or from a file.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,15 +9,16 @@ use tokio::time::timeout;
 
 use crate::access::Secret;
 
-/// The longest time to wait for a file.
+/// The maximum time that a login waits for a file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads secrets, with at most one pending read of a file: a file that hangs occupies one thread, however many logins time out.
+/// Reads secrets, with at most one file read in progress. If a read hangs, it occupies only one thread, however many logins time out.
 #[derive(Debug, Default)]
 pub(super) struct SecretReader(Option<JoinHandle<io::Result<String>>>);
 
 impl SecretReader {
-    /// Returns the text of the secret. Files are read on a blocking thread, for at most five seconds.
+    /// Returns the text of the secret. A file is read on a blocking thread; the error is [`io::ErrorKind::TimedOut`] if that takes more
+    /// than five seconds.
     pub(super) async fn reveal(&mut self, secret: &Secret) -> io::Result<String> {
         if secret.file().is_none() {
             return secret.reveal().map(Cow::into_owned);
@@ -50,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that comes when the test says so.
+    /// A file whose content is available only when the test provides it.
     struct Slow {
         comes: Sender<&'static str>,
         coming: Arc<Mutex<Receiver<&'static str>>>,
@@ -72,7 +73,7 @@ mod tests {
             }
         }
 
-        /// Somebody waits for the file, in vain.
+        /// Asserts that a read of the file times out.
         async fn stays_away(&self, reading: &mut SecretReader) {
             let (read, ()) = tokio::join!(reading.read(self.read()), tokio::time::advance(FILE_TIMEOUT));
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -1,4 +1,4 @@
-//! The token of a cloud, shared by all calls.
+//! The session of a cloud: one token, which all calls share and which is renewed before it expires.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,26 +16,27 @@ use crate::http::HttpClient;
 use crate::lock::lock;
 use crate::service_kind::ServiceKind;
 
-/// The age from which a catalogue without the wanted service is read again.
+/// If a service is missing in the catalogue and the token is at least this old, a login reads the catalogue again.
 const CATALOGUE_TTL: Duration = Duration::from_secs(60);
 
-/// The token of a cloud. The first call that finds it rejected or expired logs in, and the others wait for that login. No call
-/// waits for the renewal of a token that has not expired.
+/// The login to a cloud and its current token. If the token is missing, expired or rejected, the first call that needs it logs in, and
+/// other calls wait for that login. No call waits for the renewal of a token that has not expired.
 #[derive(Debug)]
 pub(crate) struct KeystoneSession {
     http: HttpClient,
     pub(crate) access: Access,
     current: Mutex<Option<Arc<Token>>>,
-    /// Locked during a login.
+    /// The state of logins, locked during a login.
     login: Arc<tokio::sync::Mutex<LoginState>>,
 }
 
+/// The state that consecutive logins share.
 #[derive(Debug, Default)]
 struct LoginState {
     backoff: LoginBackoff,
     secrets: SecretReader,
-    /// For each service, delays logins after new tokens that it rejected: the logins themselves succeed then, and other services
-    /// may accept the tokens.
+    /// For each service, the delay between logins after it rejected new tokens. The logins themselves succeed in that case, and other
+    /// services may accept the tokens.
     rejected: [LoginBackoff; ServiceKind::COUNT],
 }
 
@@ -44,7 +45,8 @@ impl KeystoneSession {
         Self { http, access, current: Mutex::default(), login: Arc::default() }
     }
 
-    /// Returns a token that has not expired.
+    /// Returns a token that has not expired. Logs in if there is none, and starts a renewal in the background if one is due. The error is
+    /// that of the login.
     pub(crate) async fn token(self: &Arc<Self>) -> Result<Arc<Token>> {
         if let Some(token) = self.valid() {
             if token.is_due(Instant::now()) {
@@ -59,7 +61,7 @@ impl KeystoneSession {
         }
     }
 
-    /// Starts a login, unless one is running. If Keystone hangs, the current token is used until it expires.
+    /// Starts a login in the background, unless one is running. If Keystone hangs, the current token is used until it expires.
     fn renew_in_background(self: &Arc<Self>) {
         let Ok(mut state) = Arc::clone(&self.login).try_lock_owned() else { return };
         if self.current().is_some_and(|token| !token.is_due(Instant::now())) {
@@ -70,7 +72,8 @@ impl KeystoneSession {
         tokio::spawn(async move { drop(session.renew(&mut state).await) });
     }
 
-    /// Returns a newer token after `service` rejected `token`, or `None` if a new token was rejected just now.
+    /// Returns a newer token after `service` rejected `token`, or `None` if the service rejected a new token so recently that no login is
+    /// due.
     pub(crate) async fn renew_rejected(
         &self,
         token: &Arc<Token>,
@@ -93,7 +96,8 @@ impl KeystoneSession {
         self.renew(&mut state).await.map(Some)
     }
 
-    /// Returns a newer token if the catalogue of `token` lacks a service and is old enough to be outdated.
+    /// Returns a newer token if `token` is at least a minute old, so that its catalogue may be outdated. Otherwise, or if the login fails,
+    /// returns `None`. It is called if the catalogue lacks a service.
     pub(crate) async fn renew_outdated(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
         if token.age(Instant::now()) < CATALOGUE_TTL {
             return None;
@@ -127,7 +131,7 @@ impl KeystoneSession {
         self.current().filter(|current| !Arc::ptr_eq(current, token))
     }
 
-    /// The token, unless it has expired.
+    /// Returns the current token, or `None` if there is none or it has expired.
     fn valid(&self) -> Option<Arc<Token>> {
         self.current().filter(|token| !token.has_expired(Instant::now()))
     }

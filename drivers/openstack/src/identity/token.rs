@@ -1,4 +1,4 @@
-//! A token and its lifetime.
+//! A Keystone token with its lifetime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::time::Instant;
 use super::catalogue::Catalogue;
 use crate::service_kind::ServiceKind;
 
-/// A token is renewed this long before it expires, or at half of its lifetime, whichever is later.
+/// A token is renewed this long before it expires, but not before half of its lifetime has passed.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(60);
 
 /// The header that carries a token.
 const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// A token with its catalogue; an empty one where the services need none.
+/// A Keystone token and the catalogue that came with it. The empty token is used if the services need no token.
 #[derive(Debug, Default)]
 pub(crate) struct Token {
     value: Option<HeaderValue>,
     pub(crate) catalogue: Catalogue,
     lifetime: Option<TokenLifetime>,
-    /// For each service, whether it has accepted the token.
+    /// For each service, `true` if it has accepted the token.
     accepted: [AtomicBool; ServiceKind::COUNT],
 }
 
@@ -48,12 +48,12 @@ struct TokenFields {
 }
 
 impl Token {
-    /// Returns the empty token, which every service accepts.
+    /// Returns the empty token, which does not expire and counts as accepted by every service.
     pub(super) fn none() -> Self {
         Self { accepted: [true; ServiceKind::COUNT].map(AtomicBool::new), ..Self::default() }
     }
 
-    /// Creates the token of a login that was sent at `start`. Its lifetime is the difference of two times of Keystone's clock, so
+    /// Creates the token of a login request that was sent at `start`. Its lifetime is the difference of two times of Keystone's clock, so
     /// that the local clock may be wrong.
     pub(super) fn new(mut value: HeaderValue, body: TokenBody, start: Instant) -> Self {
         value.set_sensitive(true);
@@ -63,12 +63,12 @@ impl Token {
         Self { value, catalogue, lifetime: Some(lifetime), ..Self::default() }
     }
 
-    /// The header of requests.
+    /// Returns the header `X-Auth-Token` that requests carry, or `None` for the empty token.
     pub(crate) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         self.value.clone().map(|value| (AUTH_TOKEN, value))
     }
 
-    /// Records that the service has accepted the token.
+    /// Records that `service` has accepted the token.
     pub(crate) fn set_accepted(&self, service: ServiceKind) {
         self.accepted[service as usize].store(true, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ impl Token {
         self.accepted[service as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if it is time to renew the token.
+    /// Returns `true` if the token is to be renewed: half of its lifetime has passed, and less than 60 s remain.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.lifetime.is_some_and(|TokenLifetime { start, length }| {
             now >= start + (length / 2).max(length.saturating_sub(RENEWAL_MARGIN))
@@ -88,7 +88,7 @@ impl Token {
         self.lifetime.is_some_and(|lifetime| now >= lifetime.start + lifetime.length)
     }
 
-    /// The time since the login; zero for the empty token.
+    /// Returns the time since the login, or zero for the empty token.
     pub(super) fn age(&self, now: Instant) -> Duration {
         self.lifetime.map_or(Duration::ZERO, |lifetime| now.saturating_duration_since(lifetime.start))
     }

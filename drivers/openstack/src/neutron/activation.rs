@@ -1,31 +1,31 @@
-//! The activation of ports: their status, polled for all callers at once, and the repair of ports that stay DOWN.
+//! The activation of ports. One request polls the status of all ports for which callers wait, and a port that stays DOWN is repaired.
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, Reason, Vif, VifId};
+use staffetta_driver::{Vif, VifId};
 use tokio::time::Instant;
 
 use super::api::NeutronApi;
+use super::ownership::{READ_STATUS, missing};
 use super::translate::BindingStatus;
 use super::wire::PortBody;
 use crate::error::DriverResult;
 use crate::poll::{Pacing, PollEntry, PollState, Poller};
 
-/// The fields that are polled of a port that Neutron binds itself.
+/// The fields that are polled for a port that Neutron binds itself.
 pub(crate) const BOUND_FIELDS: &str = "id status binding:vif_type";
-/// The fields that are polled of a subport. Its node makes Neutron bind it, again whenever it is attached: a failed binding does
-/// not end the wait.
+/// The fields that are polled for a subport. They do not contain the binding: Neutron binds a subport whenever its node attaches it, so a
+/// failed binding does not end the wait.
 pub(crate) const SUBPORT_FIELDS: &str = "id status";
-const STEP: &str = "read the status of a port";
 
-/// The delay before a port is polled again after a change.
+/// The delay after a change of a port before the port is polled.
 pub(crate) const MIN_INTERVAL: Duration = PortPacing::MIN_INTERVAL;
-/// The pause after a poll of several ports, as a multiple of its duration.
+/// The pause after a poll of several ports lasts this many times as long as the poll.
 const REST_FACTOR: u32 = 2;
-/// The time for which a port may be DOWN before its attachment is redone, each time.
+/// After each interval of this length in which a port stays DOWN, it is detached and attached again.
 const REDO_INTERVAL: Duration = Duration::from_secs(90);
 
-/// Polls the status of ports.
+/// Waits for ports to become ACTIVE, by polls of their status.
 #[derive(Debug)]
 pub(crate) struct Activations {
     neutron: NeutronApi,
@@ -33,51 +33,54 @@ pub(crate) struct Activations {
     poller: Poller<VifId, PortPacing>,
 }
 
-/// The status of a port during its activation.
+/// The status of a port that is being activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActivationStatus {
     /// The port is ACTIVE.
     Active,
     /// The port is DOWN.
     Down {
-        /// The time until the next poll.
+        /// The time until the next poll is due.
         poll_after: Duration,
-        /// The action that may help.
+        /// The repair that the caller should make now.
         repair: Repair,
     },
-    /// The binding of the port failed; never returned for subports.
+    /// Neutron could not bind the port. Never returned for subports.
     Failed,
 }
 
-/// An action on a port that stays DOWN.
+/// The repair of a port that stays DOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
+    /// No repair is due.
     None,
-    /// Complete the attachment, which may have been interrupted.
+    /// Complete the attachment of the port, which may have been interrupted.
     Complete,
     /// Detach the port and attach it again.
     Redo,
 }
 
-/// A status that ends the wait for a port.
+/// A final status of a port, which ends the wait for its activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActivationOutcome {
     Active,
+    /// Neutron could not bind the port.
     BindingFailed,
+    /// The port does not exist.
     Missing,
 }
 
 /// The repairs of a port so far.
 #[derive(Debug, Default)]
 pub(crate) struct RepairState {
-    /// The number of intervals after which the attachment was redone.
+    /// The number of intervals of [`REDO_INTERVAL`] after which the port was attached again.
     redone: u32,
-    /// This process saw the attachment, or the last repair, complete.
+    /// `true` if this process attached the port completely and completed its last repair.
     complete: bool,
 }
 
-/// Pauses after each poll of several ports, so that polls do not delay the creation of ports; no poll is delayed beyond a quarter
-/// of the wait for its port.
+/// Pauses after each poll of several ports, so that polls do not delay the creation of ports. In spite of a pause, a port is polled as soon
+/// as a quarter of the time since the start of its activation has passed since its last poll.
 #[derive(Debug, Default)]
 pub(crate) struct PortPacing {
     /// The start and the end of the last pause.
@@ -103,42 +106,40 @@ impl Pacing for PortPacing {
 }
 
 impl Activations {
-    /// Polls these fields of ports: [`BOUND_FIELDS`] or [`SUBPORT_FIELDS`].
+    /// Creates the poller. `fields` are the fields that it reads of each port: [`BOUND_FIELDS`] or [`SUBPORT_FIELDS`].
     pub(crate) fn new(neutron: NeutronApi, fields: &'static str) -> Self {
         Self { neutron, fields, poller: Poller::default() }
     }
 
-    /// Starts the wait for a port that this process just attached.
+    /// Starts the wait for the activation of a port that this process just attached.
     pub(crate) fn start(&self, id: &VifId) {
         let context = RepairState { redone: 0, complete: true };
         self.poller.schedule().start(id, context, Instant::now());
     }
 
-    /// Ends the wait for a port.
+    /// Ends the wait for a port, and forgets its repairs.
     pub(crate) fn forget(&self, id: &VifId) {
         self.poller.schedule().forget(id);
     }
 
-    /// Records the start or the end of a repair. A repair that does not end is completed by the next caller.
+    /// Records the start of a repair (`complete` is `false`) or its end (`true`). If a repair does not end, the next caller completes it.
     pub(crate) fn set_repaired(&self, id: &VifId, complete: bool) {
         if let Some(state) = self.poller.schedule().context_mut(id) {
             state.complete = complete;
         }
     }
 
-    /// Returns the status of the port of `vif`, polled if it is due.
+    /// Returns the status of the port of `vif`, and polls it if a poll is due. If the port does not exist, the error is
+    /// [`Reason::NotFound`].
     pub(crate) async fn status(&self, vif: &Vif) -> DriverResult<ActivationStatus> {
         let fetch = |ids: Vec<VifId>| async move {
-            let ports = self.neutron.ports_by_id(STEP, &ids, self.fields).await?;
+            let ports = self.neutron.ports_by_id(READ_STATUS, &ids, self.fields).await?;
             Ok(ports.into_iter().map(|port| (port.id.clone(), final_status(&port))).collect())
         };
         match self.poller.state(&vif.id, fetch).await? {
             PollState::Final(ActivationOutcome::Active) => Ok(ActivationStatus::Active),
             PollState::Final(ActivationOutcome::BindingFailed) => Ok(ActivationStatus::Failed),
-            PollState::Final(ActivationOutcome::Missing) => {
-                let detail = format!("port {} was deleted", vif.id);
-                Err(DriverError::new(Reason::NotFound, STEP).detail(detail))
-            }
+            PollState::Final(ActivationOutcome::Missing) => Err(missing(vif)),
             PollState::Pending { poll_after, waited } => {
                 let mut schedule = self.poller.schedule();
                 let repair = schedule.context_mut(&vif.id).map(|state| state.next(waited));
@@ -149,7 +150,7 @@ impl Activations {
 }
 
 impl RepairState {
-    /// Returns the repair of a port that has been DOWN for `waited`, each once.
+    /// Returns the repair of a port that has been DOWN for `waited`, and records it as made: each repair is returned once.
     fn next(&mut self, waited: Duration) -> Repair {
         let intervals = u32::try_from(waited.as_secs() / REDO_INTERVAL.as_secs()).unwrap_or(u32::MAX);
         if intervals > self.redone {
@@ -241,8 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// Callers ask again when they were told to. Neutron sets each port ACTIVE at some time and answers with the status at the
-        /// start of a poll. One poll is in flight at a time.
+        /// Callers ask again after the returned delay. Neutron sets each port ACTIVE at some time, and responds with the status at the
+        /// start of a poll. At most one poll is in flight.
         #[test]
         fn each_port_is_seen_active_within_an_interval_and_polls_are_shared(
             actives in prop::collection::vec(1..30_000_u64, 1..20),

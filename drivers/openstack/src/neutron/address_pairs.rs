@@ -1,4 +1,4 @@
-//! The allowed address pairs of the ports of nodes.
+//! Edits the allowed address pairs of the ports of nodes.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -17,11 +17,11 @@ use crate::poll::Coalescer;
 const READ: &str = "read the address pairs of the port of the node";
 const WRITE: &str = "change the address pairs of the port of the node";
 
-/// The edits of one port.
+/// The coalesced edits of one port.
 type Edits = Coalescer<Edit, DriverResult<()>>;
 
-/// Edits the address pairs of ports. Neutron replaces whole lists, so an edit is rejected if the port was changed since it was read;
-/// the edits of this process are coalesced and do not conflict.
+/// Edits the allowed address pairs of ports. Each update replaces the whole list in Neutron, so the update is rejected if the port was
+/// changed since the list was read. Simultaneous edits of this process are made by one update, so they do not conflict with each other.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
     neutron: NeutronApi,
@@ -29,20 +29,24 @@ pub(crate) struct AddressPairs {
     ports: DashMap<PortId, Arc<Edits>>,
 }
 
-/// An edit of the address pairs of a port.
+/// An edit of the allowed address pairs of a port.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
+    /// Adds these pairs. Existing ones stay.
     Add(Vec<AddressPair>),
+    /// Removes these pairs. Missing ones are ignored.
     Remove(Vec<AddressPair>),
 }
 
 impl AddressPairs {
-    /// Makes up to `attempts` attempts if others change the same port.
+    /// Creates the editor. If other programs change the same port, an edit is attempted up to `attempts` times.
     pub(crate) fn new(neutron: NeutronApi, attempts: NonZeroU32) -> Self {
         Self { neutron, attempts, ports: DashMap::new() }
     }
 
-    /// Makes an edit, by one request with others of the same port that arrive meanwhile.
+    /// Makes an edit. All edits of the same port that arrive while a request is in flight are made by the next request. The error is
+    /// `Quota` if the port has the maximum number of pairs, `NotFound` if pairs are added to a port that does not exist, and `Conflict` if
+    /// other programs changed the port during all attempts.
     pub(crate) async fn edit(&self, port: &PortId, edit: Edit) -> DriverResult<()> {
         let edits = Arc::clone(&self.ports.entry(port.clone()).or_default());
         let done = edits.call(edit, |edits| self.apply(port, edits)).await;
@@ -98,7 +102,8 @@ impl AddressPairs {
     }
 }
 
-/// An exceeded number of pairs (`max_allowed_address_pair`, by default 10) is a transient error: removed pairs make room.
+/// Returns the error of a rejected update. If the maximum number of pairs (`max_allowed_address_pair`, by default 10) is exceeded, the
+/// error is transient, because removed pairs make room.
 fn rejected(error: OpenStackError) -> DriverError {
     if error.is("AllowedAddressPairExhausted") {
         return DriverError::new(Reason::Quota, WRITE).detail(error.to_string());
@@ -106,7 +111,7 @@ fn rejected(error: OpenStackError) -> DriverError {
     error.into()
 }
 
-/// Applies the edits in their order. Existing pairs keep their notation.
+/// Returns the pairs after the edits, which are applied in their order. Existing pairs keep their notation.
 fn edited(old: &[AddressPair], edits: &[Edit]) -> Vec<AddressPair> {
     let mut new = old.to_vec();
     for edit in edits {
@@ -124,7 +129,7 @@ fn edited(old: &[AddressPair], edits: &[Edit]) -> Vec<AddressPair> {
     new
 }
 
-/// Compares two pairs independently of their notation.
+/// Returns `true` if two pairs contain the same addresses, whatever their notation.
 fn is_same(one: &AddressPair, other: &AddressPair) -> bool {
     let network = |pair: &AddressPair| {
         let text = &pair.ip_address;

@@ -1,4 +1,4 @@
-//! The calls of Neutron for ports and trunks.
+//! Neutron's API calls for ports and trunks.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::cloud::{ApiCall, Service};
 use crate::error::{Result, Step, existing};
 use crate::mark::PortMark;
 
-/// The maximum total length of ids in one list request, in characters. The request stays below 4 KiB, the default limit of
+/// The maximum total length of the ids in one list request, in characters. The request line then stays below 4 KiB, the default limit of
 /// application servers.
 const MAX_IDS: usize = 2800;
 
@@ -30,18 +30,20 @@ impl NeutronApi {
         Self { service }
     }
 
-    /// Returns `true` if Neutron accepts tags in the request that creates a port. Otherwise ports are not tagged: a tag that is
-    /// added later is not a mark, since the process may be stopped before.
+    /// Returns `true` if Neutron accepts tags in the request that creates a port (extension `tag-ports-during-bulk-creation`). Otherwise
+    /// new ports are not tagged, and only their description is an ownership mark: if a second request added the tags, a stop of the process
+    /// between both would leave a port without tags.
     pub(crate) async fn tags_new_ports(&self) -> Result<bool> {
         self.service.has_extension("tag-ports-during-bulk-creation").await
     }
 
+    /// Creates a port, with its tags if Neutron accepts tags in that request.
     pub(crate) async fn create_port(&self, step: Step, port: &NewPort) -> Result<PortBody> {
         let body = json!({ "port": self.body(port).await? });
         with_request_id(self.service.post(step, "ports").json(&body)).await
     }
 
-    /// Creates all of the ports or none. The result has their order.
+    /// Creates all ports or none. The result has the order of Neutron's response, which Neutron's API does not specify.
     pub(crate) async fn create_ports(&self, step: Step, ports: &[&NewPort]) -> Result<Vec<PortBody>> {
         let bodies = try_join_all(ports.iter().map(|port| self.body(port))).await?;
         let call = self.service.post(step, "ports").json(&json!({ "ports": bodies })).items(ports.len());
@@ -52,7 +54,7 @@ impl NeutronApi {
         Ok(ports)
     }
 
-    /// The body of a new port, with its tags if Neutron accepts them.
+    /// Returns the JSON body of a new port, with its tags if Neutron accepts them.
     async fn body(&self, port: &NewPort) -> Result<Value> {
         let mut body = json!(port);
         if let (Value::Object(body), false) = (&mut body, self.tags_new_ports().await?) {
@@ -61,12 +63,12 @@ impl NeutronApi {
         Ok(body)
     }
 
-    /// The port with this id, or `None` if it does not exist.
+    /// Reads a port, or returns `None` if it does not exist.
     pub(crate) async fn port(&self, step: Step, id: &VifId) -> Result<Option<PortBody>> {
         existing(self.service.get(step, format!("ports/{id}")).answer_in("port").await)
     }
 
-    /// Lists ports.
+    /// Lists the ports that match `filter`, with only these fields (their names, separated by spaces).
     pub(crate) async fn ports(
         &self,
         step: Step,
@@ -76,12 +78,13 @@ impl NeutronApi {
         self.service.get(step, "ports").fields(fields).filter(filter).list("ports").await
     }
 
-    /// The existing ports among these ids, in any order.
+    /// Reads the ports with these ids, in any order. Ports that do not exist are missing in the result.
     pub(crate) async fn ports_by_id(&self, step: Step, ids: &[VifId], fields: &str) -> Result<Vec<PortBody>> {
         self.by_id(step, "ports", ids, fields).await
     }
 
-    /// Updates a port, if it still has this revision where one is given.
+    /// Updates a port with the fields of `change`. If `revision` is given, Neutron rejects the update with status 412 unless the port still
+    /// has this revision number.
     pub(crate) async fn update_port(
         &self,
         step: Step,
@@ -93,18 +96,18 @@ impl NeutronApi {
         with_request_id(revision.into_iter().fold(call, ApiCall::revision)).await
     }
 
-    /// Adds a tag to a port, unless the port does not exist.
+    /// Adds a tag to a port. A port that does not exist is no error.
     pub(crate) async fn tag_port(&self, step: Step, id: &VifId, tag: &str) -> Result<()> {
         existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await).map(drop)
     }
 
-    /// Deletes a port, unless it does not exist. Neutron rejects the deletion of a subport.
+    /// Deletes a port. A port that does not exist is no error. Neutron rejects the deletion of a subport.
     pub(crate) async fn delete_port(&self, step: Step, id: &VifId) -> Result<()> {
         existing(self.service.delete(step, format!("ports/{id}")).done().await).map(drop)
     }
 
-    /// Deletes the port of a pod or a pool. A subport is first removed from the trunk in its mark or, without a mark, as Kuryr
-    /// created it, from the trunk that it is on. No other port is removed from a trunk.
+    /// Deletes the port of a pod or of a pool. A subport is first removed from its trunk: the trunk in its ownership mark or, for a port of
+    /// Kuryr, which has no mark, the trunk that lists the port. A port whose mark does not name a trunk is never removed from one.
     pub(crate) async fn delete_pod_port(
         &self,
         step: Step,
@@ -118,7 +121,7 @@ impl NeutronApi {
         }
         let trunks = match mark.and_then(PortMark::trunk) {
             Some((trunk, _)) => self.trunks_by_id(step, &[trunk.to_owned()]).await?,
-            None => self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await?,
+            None => self.trunks(step).await?,
         };
         let has_port = |trunk: &&TrunkBody| trunk.sub_ports.iter().any(|port| port.port_id == *id);
         for trunk in trunks.iter().filter(has_port) {
@@ -127,12 +130,17 @@ impl NeutronApi {
         self.delete_port(step, id).await
     }
 
-    /// The existing trunks among these ids, in any order.
+    /// Lists all trunks.
+    pub(crate) async fn trunks(&self, step: Step) -> Result<Vec<TrunkBody>> {
+        self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await
+    }
+
+    /// Reads the trunks with these ids, in any order. Trunks that do not exist are missing in the result.
     pub(crate) async fn trunks_by_id(&self, step: Step, ids: &[String]) -> Result<Vec<TrunkBody>> {
         self.by_id(step, "trunks", ids, TRUNK_FIELDS).await
     }
 
-    /// Adds ports with their VLANs to the trunk, all of them or none.
+    /// Adds all of these ports to the trunk as subports, each with its VLAN id, or none of them.
     pub(crate) async fn add_subports(&self, step: Step, trunk: &str, ports: &[(VifId, u16)]) -> Result<()> {
         let subport = |(id, vlan): &(VifId, u16)| json!({ "port_id": id, "segmentation_type": "vlan", "segmentation_id": vlan });
         let subports: Vec<_> = ports.iter().map(subport).collect();
@@ -140,14 +148,14 @@ impl NeutronApi {
         call.json(&json!({ "sub_ports": subports })).items(ports.len()).done().await
     }
 
-    /// Removes all of the subports from the trunk, or none.
+    /// Removes all of these subports from the trunk, or none of them.
     pub(crate) async fn remove_subports(&self, step: Step, trunk: &str, subports: &[VifId]) -> Result<()> {
         let subports: Vec<_> = subports.iter().map(|id| json!({ "port_id": id })).collect();
         let call = self.service.put(step, format!("trunks/{trunk}/remove_subports"));
         call.json(&json!({ "sub_ports": subports })).items(subports.len()).done().await
     }
 
-    /// The default security group of a project; none if the user may not see it.
+    /// Returns the default security group of a project, or an empty list if the user may not see it.
     pub(crate) async fn default_group(&self, step: Step, project: &str) -> Result<Vec<SecurityGroupId>> {
         #[derive(Deserialize)]
         struct GroupIdBody {
@@ -158,7 +166,7 @@ impl NeutronApi {
         Ok(groups.into_iter().map(|group| group.id).collect())
     }
 
-    /// Lists resources by id, by as few simultaneous calls as the length of URLs allows.
+    /// Lists resources by their ids, with as few simultaneous requests as the length of URLs allows.
     async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
         step: Step,
@@ -179,7 +187,7 @@ async fn with_request_id(call: ApiCall<'_>) -> Result<PortBody> {
     Ok(PortBody { request_id: Some(request_id), ..port })
 }
 
-/// Divides ids into chunks that fit into a URL each.
+/// Divides ids into chunks, each of which fits into one URL.
 fn chunks<I: Display>(ids: &[I]) -> Vec<Vec<&I>> {
     const PARAMETER: usize = "id=&".len();
     let mut chunks: Vec<Vec<&I>> = Vec::new();

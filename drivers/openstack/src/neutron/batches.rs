@@ -1,4 +1,4 @@
-//! The bulk requests of this process. Each has a name, which is part of the mark of its ports.
+//! The bulk requests of this process for pooled ports. Each has a name, which is part of the ownership mark of its ports.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// The bulk requests of one process. Their names differ from those of all other processes.
+/// The bulk requests of one process. No other process uses the same names for its requests.
 #[derive(Debug)]
 pub(super) struct BatchRegistry {
     process: String,
@@ -19,24 +19,26 @@ struct BatchNumbers {
     in_flight: BTreeSet<u64>,
 }
 
-/// A bulk request in flight. It ends when it is dropped.
+/// A bulk request in flight. Dropping it records the end of the request.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
     registry: &'a BatchRegistry,
     number: u64,
 }
 
-/// A point in time: the ports of requests that were in flight then, or started later, may still change.
+/// A point in time before which bulk requests had ended. The ports of requests that were in flight then, or started later, may still
+/// change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchCutoff(u64);
 
 impl BatchRegistry {
-    /// The randomness of the process name is that of the standard library's hash maps.
+    /// Creates the registry with a random process name. The randomness is that of the standard library's hash maps.
     pub(super) fn new() -> Self {
         let process = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         Self { process, numbers: Mutex::default() }
     }
 
+    /// Starts a bulk request with a new name.
     pub(super) fn begin(&self) -> Batch<'_> {
         let mut numbers = lock(&self.numbers);
         numbers.last += 1;
@@ -45,14 +47,14 @@ impl BatchRegistry {
         Batch { registry: self, number }
     }
 
-    /// Returns the cutoff of the current time.
+    /// Returns the cutoff of the present time.
     pub(super) fn cutoff(&self) -> BatchCutoff {
         let numbers = lock(&self.numbers);
         BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))
     }
 
-    /// Returns `true` if the request of that name had ended before the cutoff: its incomplete ports stay incomplete. A request of
-    /// another process has ended, since there is one leader.
+    /// Returns `true` if the bulk request with this name had ended before the cutoff, so that its incomplete ports stay incomplete. The
+    /// requests of other processes count as ended, because only the leader makes requests.
     pub(super) fn has_ended(&self, name: &str, cutoff: BatchCutoff) -> bool {
         let Some((process, number)) = name.rsplit_once('-') else { return true };
         let number = number.parse::<u64>();
@@ -61,6 +63,7 @@ impl BatchRegistry {
 }
 
 impl Batch<'_> {
+    /// Returns the name of the request: the name of the process, `-` and a number.
     pub(super) fn name(&self) -> String {
         format!("{}-{}", self.registry.process, self.number)
     }

@@ -1,4 +1,4 @@
-//! Bulk creation of ports for VIF pools: ports with the mark of the cluster and without an owner.
+//! Bulk creation of ports for VIF pools. The ownership mark of these ports names the cluster and no owner.
 
 use std::collections::HashMap;
 
@@ -16,23 +16,24 @@ use crate::error::{DriverResult, OpenStackError, Step};
 use crate::mark::{Nesting, PortMark, Purpose};
 use crate::subnets::SubnetMap;
 
-/// The name of pooled ports, where ports have names.
+/// The name of pooled ports, if the option `port_debug` gives ports names.
 const NAME: &str = "staffetta-pool-port";
 const GROUPS: Step = "change the security groups of a port";
-/// The maximum number of ports in one request: several seconds of work for Neutron.
+/// The maximum number of ports in one request. Neutron needs several seconds for a request of this size.
 const MAX_BATCH: usize = 100;
 
-/// A pooled port as its driver sees it.
+/// A pooled port after its conversion by a driver.
 pub(super) struct PooledPort {
-    /// The host in the key of the VIF.
+    /// The node for which the port was created, as in [`VifPoolKey::host`].
     pub(super) host: String,
     pub(super) vif: Vif,
-    /// The port has what pods need of it.
+    /// `true` if pods can use the port: it is bound, or a subport of its trunk.
     pub(super) complete: bool,
 }
 
-/// Creates a batch of `count` ports by `create`, which creates all ports of a request or none, and leaves the rest to the next call.
-/// If quota or subnet have no room, the size is halved until they have, down to one: few requests create as many ports as possible.
+/// Creates up to `count` ports. `create` makes one request for the given number of ports, and creates all of them or none. Requests have at
+/// most 100 ports; a caller that wants more calls again. If a quota or the subnet does not have enough room, the number is halved, down to
+/// one, so that few requests create as many ports as possible.
 pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     count: usize,
     create: impl Fn(usize) -> F,
@@ -52,24 +53,24 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     created
 }
 
-/// Returns `true` if fewer ports may have room.
+/// Returns `true` if a quota or a subnet is exhausted, so that a request for fewer ports may succeed.
 fn has_no_room(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Quota | Reason::NoAddress) && !error.ambiguous()
 }
 
-/// The result without any VIF.
+/// Returns the result of a bulk request that created no VIF.
 pub(super) fn failed(error: DriverError) -> BulkVifResult {
     BulkVifResult { vifs: Vec::new(), failure: Some(error) }
 }
 
-/// Returns all VIFs with the same error.
+/// Returns the same error for each VIF.
 pub(super) fn all_failed(vifs: &[Vif], error: &DriverError) -> Vec<(VifId, DriverError)> {
     vifs.iter().map(|vif| (vif.id.clone(), error.clone())).collect()
 }
 
 impl MarkedPorts {
-    /// Creates the ports of a bulk request by one call, all of them or none. If the response is lost, they are found by their mark, though
-    /// more may follow.
+    /// Creates the ports of a bulk request by one call, all of them or none. If the response is lost, the ports are listed by their
+    /// ownership mark. In that case fewer than `count` ports may be returned, together with the error, and more may appear later.
     pub(super) async fn create_pooled(
         &self,
         request: &BulkVifRequest,
@@ -99,8 +100,8 @@ impl MarkedPorts {
         (found, failure)
     }
 
-    /// Divides pooled ports, as `pooled` converts them, into usable and incomplete ones. An incomplete port of a batch that has not
-    /// ended before `cutoff` is left out.
+    /// Divides pooled ports into usable and incomplete ones. `pooled` converts each port, and omits it if it returns `None`. An incomplete
+    /// port is omitted too unless its bulk request had ended before `cutoff`.
     pub(super) async fn pooled_vifs(
         &self,
         marked: Vec<MarkedPort>,
@@ -123,7 +124,9 @@ impl MarkedPorts {
         Ok(list)
     }
 
-    /// Sets the security groups of a port; without any, the default group of its project, as Neutron does for new ports.
+    /// Sets the security groups of a port. Without any group, sets the default group of the port's project, as Neutron does for new ports.
+    /// The error is [`Reason::Refused`] if a group does not exist or the default group is not visible, and [`Reason::NotFound`] if the port
+    /// does not exist.
     pub(super) async fn set_groups(&self, vif: &Vif, groups: &[SecurityGroupId]) -> DriverResult<()> {
         let mut groups = groups.to_vec();
         if groups.is_empty() {
@@ -148,7 +151,7 @@ impl MarkedPorts {
         }
     }
 
-    /// Deletes ports at the same time and returns those that remain.
+    /// Deletes ports simultaneously, and returns those that could not be deleted, with their errors.
     pub(super) async fn delete_all(
         &self,
         ids: impl IntoIterator<Item = VifId>,
@@ -168,7 +171,8 @@ fn key(port: &PortBody, host: String) -> VifPoolKey {
     VifPoolKey { host, project: port.project_id.clone(), network: port.network_id.clone(), subnets }
 }
 
-/// The security groups that the request of a port named: none if it has those of the default.
+/// Returns the security groups that the creation of a port requested. The list is empty if the port has exactly the default group of its
+/// project.
 fn requested_groups(
     port: &PortBody,
     default_groups: &HashMap<ProjectId, Vec<SecurityGroupId>>,
@@ -198,7 +202,7 @@ mod tests {
         vec![serde_json::from_value(vif).unwrap(); count]
     }
 
-    /// Requests `count` ports where there is room for `room`; returns the result and the sizes of the requests.
+    /// Requests `count` ports from a cloud with room for `room`. Returns the result and the sizes of the requests.
     async fn request(count: usize, room: usize, error: DriverError) -> (BulkVifResult, Vec<usize>) {
         let (left, sizes) = (Mutex::new(room), Mutex::new(Vec::new()));
         let created = create_batch(count, |size| {

@@ -1,4 +1,5 @@
-//! Creates ports of pods that are requested at the same time by one call.
+//! Creates ports of pods. While few calls are in flight, each port is requested by a call of its own. Ports that are requested when more
+//! calls are in flight wait, and share the next bulk call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,20 +12,21 @@ use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 use crate::lock::lock;
 
-/// The maximum number of ports in one call: a few seconds of work for Neutron.
+/// The maximum number of ports in one call. Neutron needs a few seconds for a call of this size.
 const MAX_BATCH: usize = 50;
-/// The largest number of ports that is not divided among several calls.
+/// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// The share of the calls in flight that may create ports: one of four.
+/// The divisor of the share of calls in flight that may create ports: one call of four.
 const SHARE: usize = 4;
 const STEP: &str = "create a port";
 
 type Created = Result<PortBody>;
 
-/// Creates ports, each for a caller that waits for it.
+/// Creates ports. Each caller waits for its own port.
 ///
-/// While few calls are in flight, a port is requested at once. Others wait and share the next calls, which take Neutron about half of
-/// the time of single ones. A call does not end when a caller is cancelled, so that no port of another caller is created twice.
+/// While few calls are in flight, a port is requested at once. Later ports wait and share the next bulk call, which takes Neutron about
+/// half as long per port as single calls. A call goes on if one of its callers is cancelled, so that no port of another caller is created
+/// twice.
 #[derive(Clone, Debug)]
 pub(crate) struct PortCreator {
     neutron: NeutronApi,
@@ -32,6 +34,7 @@ pub(crate) struct PortCreator {
     queue: Arc<Mutex<CreationQueue>>,
 }
 
+/// The ports that wait for a call, and the number of calls in flight.
 #[derive(Debug, Default)]
 struct CreationQueue {
     waiting: VecDeque<PendingPort>,
@@ -39,7 +42,8 @@ struct CreationQueue {
     calls: usize,
 }
 
-/// A port and the caller that waits for it. The port of a cancelled caller is found by its mark.
+/// A port and the channel to the caller that waits for it. If that caller is cancelled after the call was sent, the port is found later by
+/// its ownership mark.
 type PendingPort = (NewPort, oneshot::Sender<Created>);
 
 impl PortCreator {
@@ -48,7 +52,7 @@ impl PortCreator {
         Self { neutron, max_calls, queue: Arc::default() }
     }
 
-    /// Creates a port.
+    /// Creates a port, by a call of its own or together with other ports.
     pub(crate) async fn create(&self, port: NewPort) -> Created {
         let (caller, created) = oneshot::channel();
         let starts = {
@@ -64,7 +68,7 @@ impl PortCreator {
         created.await.unwrap_or_else(|_| Err(unanswered("the call was cancelled")))
     }
 
-    /// Makes calls while ports are waiting.
+    /// Makes calls, one after the other, while ports are waiting.
     async fn run(self) {
         while let Some(batch) = self.next_batch() {
             let this = self.clone();
@@ -73,7 +77,7 @@ impl PortCreator {
         }
     }
 
-    /// Returns the ports of the next call, or ends a call if none are waiting.
+    /// Returns the ports of the next call. If no ports are waiting, records the end of a call and returns `None`.
     fn next_batch(&self) -> Option<Vec<PendingPort>> {
         let mut queue = lock(&self.queue);
         queue.waiting.retain(|(_, caller)| !caller.is_closed());
@@ -85,6 +89,7 @@ impl PortCreator {
         Some(queue.waiting.drain(..size).collect())
     }
 
+    /// Creates the ports by one call. If it is rejected, and the cause may be one of the ports, creates each port by a call of its own.
     async fn create_batch(&self, batch: Vec<PendingPort>) {
         if batch.len() == 1 {
             return self.create_each(batch).await;
@@ -101,7 +106,7 @@ impl PortCreator {
         }
     }
 
-    /// Creates each port by its own call, so that only the caller of an invalid port gets the error.
+    /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error.
     async fn create_each(&self, batch: Vec<PendingPort>) {
         let each =
             batch.into_iter().filter(|(_, caller)| !caller.is_closed()).map(|(port, caller)| async move {
@@ -111,13 +116,14 @@ impl PortCreator {
     }
 }
 
-/// The size of the next batch: an equal share of the waiting ports, where that is worth a call.
+/// Returns the number of ports in the next call: an equal share of the waiting ports for each call, but at least [`MIN_BATCH`] (or all that
+/// wait, if they are fewer) and at most [`MAX_BATCH`].
 fn batch_size(waiting: usize, calls: usize) -> usize {
     waiting.div_ceil(calls.max(1)).clamp(MIN_BATCH, MAX_BATCH).min(waiting)
 }
 
-/// Returns `true` if the rejection may concern a single port, or the number of ports. With `Retry-After`, the service did not look
-/// at them.
+/// Returns `true` if the cause of the rejection may be a single port, or the number of ports. A rejection with `Retry-After` has another
+/// cause: the service did not check the ports.
 fn may_concern_one(error: &OpenStackError) -> bool {
     let was_examined = |status| {
         (400..500).contains(&status) && ![401, 408, 429].contains(&status) && error.retry_after().is_none()
@@ -125,7 +131,8 @@ fn may_concern_one(error: &OpenStackError) -> bool {
     !error.ambiguous() && error.status().is_some_and(was_examined)
 }
 
-/// Gives each caller the port with its mark; the order of the response is not specified.
+/// Sends each caller the created port that has the description and the network of the caller's request, because the order of the response
+/// is not specified.
 fn distribute(batch: Vec<PendingPort>, mut created: Vec<PortBody>) {
     for (NewPort { description, network_id, .. }, caller) in batch {
         let is_its = |port: &PortBody| port.description == description && port.network_id == network_id;

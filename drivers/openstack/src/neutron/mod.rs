@@ -1,5 +1,5 @@
-//! Ports of pods: the drivers `neutron-vif`, `nested-vlan` and `nested-macvlan`, bulk creation for the pools `neutron` and `nested`, and
-//! the security groups of network policies.
+//! Ports of pods: the drivers `neutron-vif`, `nested-vlan` and `nested-macvlan`, bulk creation for the VIF pools `neutron` and `nested`,
+//! and the security groups of network policies.
 //!
 //! | module | content |
 //! |---|---|
@@ -22,6 +22,7 @@ mod nested_macvlan;
 mod nested_vlan;
 mod nodes;
 mod options;
+mod ownership;
 mod ports;
 mod security_groups;
 mod translate;

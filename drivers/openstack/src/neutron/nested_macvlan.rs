@@ -1,4 +1,4 @@
-//! The driver `nested-macvlan`: each pod has a port whose addresses the port of its node may use.
+//! The driver `nested-macvlan`: each pod has a port of its own, and the port of its node is allowed to use the addresses of that port.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use staffetta_driver::{Activation, ClusterId, Owned, Owner, PodVifDriver, PortId
 use super::address_pairs::{AddressPairs, Edit};
 use super::nodes::{NodePorts, host_of};
 use super::options::{PodVifNestedOptions, PortOptions};
-use super::ports::{MarkedPorts, PortOwnership, check_id, invalid_id};
+use super::ownership::{PortOwnership, missing};
+use super::ports::MarkedPorts;
 use super::translate::{self, PortAttachment};
-use super::wire::{AddressPair, PortBody};
+use super::wire::{AddressPair, KURYR_OWNER, PortBody};
 use crate::cloud::Cloud;
 use crate::error::DriverResult;
 use crate::mark::{Nesting, Parent, PortMark};
@@ -19,7 +20,7 @@ use crate::subnets::{SubnetMap, Subnets};
 
 const READ: &str = "read the addresses of a port";
 
-/// The driver `nested-macvlan`. Its VIFs are active at once, since the node's port is.
+/// The driver `nested-macvlan`. Its VIFs are active at once, because the port of the node is active.
 #[derive(Debug)]
 pub struct NestedMacvlanDriver {
     ports: MarkedPorts,
@@ -28,7 +29,7 @@ pub struct NestedMacvlanDriver {
 }
 
 impl NestedMacvlanDriver {
-    /// Creates ports in `cloud` with the mark of `cluster`.
+    /// Creates the driver. Its ports carry the ownership mark of `cluster`.
     pub fn new(
         cloud: &Cloud,
         subnets: Arc<Subnets>,
@@ -42,7 +43,7 @@ impl NestedMacvlanDriver {
         Self { ports, nodes, pairs }
     }
 
-    /// Allows the port of the node to use the addresses of `port`.
+    /// Allows the port of the node to use the addresses of `port`, by allowed address pairs.
     async fn allow(&self, parent: &PortId, port: &PortBody) -> DriverResult<()> {
         self.pairs.edit(parent, Edit::Add(pairs(port))).await
     }
@@ -81,13 +82,12 @@ impl PodVifDriver for NestedMacvlanDriver {
         Ok(self.ports.delete(&vif.id).await?)
     }
 
-    /// Only a VIF that was found by its mark is not active: its creation may have been interrupted before the port of the node was
-    /// allowed to use its addresses.
-    async fn activate_vif(&self, vif: &Vif) -> DriverResult<Activation> {
-        check_id(vif)?;
-        let port = self.ports.neutron.port(READ, &vif.id).await?.ok_or_else(|| invalid_id(vif))?;
-        // An annotation may name any port; that of another cluster is not changed.
-        if let Some(parent) = port.mark_of(&self.ports.cluster).as_ref().and_then(PortMark::parent_port) {
+    /// Allows the port of the node to use the addresses of the VIF, and returns the VIF as active. This is necessary only for a VIF that
+    /// was found by its ownership mark, because its creation may have been interrupted before.
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<Activation> {
+        self.ports.check_owner(owner, vif).await?;
+        let port = self.ports.neutron.port(READ, &vif.id).await?.ok_or_else(|| missing(vif))?;
+        if let Some(parent) = self.ports.mark_of(&port).as_ref().and_then(PortMark::parent_port) {
             self.allow(parent, &port).await?;
         }
         Ok(Activation::Active(Vif { active: true, ..vif.clone() }))
@@ -102,9 +102,16 @@ impl PodVifDriver for NestedMacvlanDriver {
         };
         self.ports.vifs(marked, vif).await
     }
+
+    async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
+        let ports = self.ports.of_kuryr(KURYR_OWNER).await?;
+        self.ports
+            .vifs(ports, |_, port, subnets| translate::listed(port, subnets, PortAttachment::Macvlan))
+            .await
+    }
 }
 
-/// The addresses of a port, as address pairs.
+/// Returns the addresses of a port as allowed address pairs.
 fn pairs(port: &PortBody) -> Vec<AddressPair> {
     let addresses = port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
     pairs_of(addresses, &port.mac_address)

@@ -1,4 +1,4 @@
-//! The driver `nested-vlan`: each pod has a subport of the trunk of its node. The pool `nested` keeps such subports ready.
+//! The driver `nested-vlan`: each pod has a subport of the trunk of its node. The VIF pool `nested` keeps such subports ready for new pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -17,10 +17,11 @@ use super::activation::{ActivationStatus, Activations, MIN_INTERVAL, Repair, SUB
 use super::bulk::{PooledPort, all_failed, create_batch, failed};
 use super::nodes::host_of;
 use super::options::{PodVifNestedOptions, PortOptions};
-use super::ports::{MarkedPort, MarkedPorts, PortOwnership, check_id};
+use super::ownership::PortOwnership;
+use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, PortAttachment};
 use super::trunks::Trunks;
-use super::wire::PortBody;
+use super::wire::{PortBody, SUBPORT_OWNER};
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, Step};
 use crate::mark::{Nesting, Parent, PortMark};
@@ -28,7 +29,8 @@ use crate::subnets::{SubnetMap, Subnets};
 
 const REPAIR: Step = "add a subport to its trunk again";
 
-/// The driver `nested-vlan`, and bulk creation of its subports. A subport becomes ACTIVE in the pool, and stays so.
+/// The driver `nested-vlan`, and bulk creation of its subports for the pool `nested`. A pooled subport becomes ACTIVE without a pod, and
+/// stays so.
 #[derive(Clone, Debug)]
 pub struct NestedVlanDriver {
     ports: Arc<MarkedPorts>,
@@ -37,7 +39,7 @@ pub struct NestedVlanDriver {
 }
 
 impl NestedVlanDriver {
-    /// Creates subports in `cloud` with the mark of `cluster`.
+    /// Creates the driver. Its subports carry the ownership mark of `cluster`.
     pub fn new(
         cloud: &Cloud,
         subnets: Arc<Subnets>,
@@ -51,7 +53,7 @@ impl NestedVlanDriver {
         Self { ports: Arc::new(ports), trunks, activations }
     }
 
-    /// Removes ports from their trunk and deletes them. Returns the ports that remain.
+    /// Removes subports from their trunk and deletes them. Returns the ports that could not be deleted, with their errors.
     async fn delete_subports(
         &self,
         nesting: &Nesting,
@@ -74,7 +76,7 @@ impl NestedVlanDriver {
         join_all(deletions).await.into_iter().flatten().collect()
     }
 
-    /// Creates up to `count` pooled subports by one call for the ports and one for the trunk.
+    /// Creates up to `count` pooled subports: one call creates the ports, and one adds them to the trunk of the node at `host`.
     async fn create_pooled(&self, request: &BulkVifRequest, host: IpAddr, count: usize) -> BulkVifResult {
         let (ports, trunks) = (&self.ports, &self.trunks);
         let batch = ports.batches.begin();
@@ -112,7 +114,7 @@ impl NestedVlanDriver {
         }
     }
 
-    /// Adds the port to its trunk if it is not on it; with `redo`, removes it first if it is.
+    /// Adds a port to its trunk if it is not a subport of it. With `redo`, a port that is a subport is removed and added again.
     async fn repair(&self, vif: &Vif, redo: bool) -> DriverResult<()> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
         let nesting = self.ports.nesting(&vif.id).await?;
@@ -171,7 +173,7 @@ impl PodVifDriver for NestedVlanDriver {
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<()> {
         self.activations.forget(&vif.id);
         match self.ports.ownership(owner, vif).await? {
-            PortOwnership::Missing | PortOwnership::Foreign => Ok(()),
+            PortOwnership::Missing | PortOwnership::Pooled | PortOwnership::Foreign => Ok(()),
             // The ports of Kuryr do not name their trunk.
             PortOwnership::Owned(None) => Ok(self.ports.delete(&vif.id).await?),
             PortOwnership::Owned(Some(nesting)) => {
@@ -182,8 +184,8 @@ impl PodVifDriver for NestedVlanDriver {
         }
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> DriverResult<Activation> {
-        check_id(vif)?;
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<Activation> {
+        self.ports.check_owner(owner, vif).await?;
         let (poll_after, repair) = match self.activations.status(vif).await? {
             ActivationStatus::Active => {
                 return Ok(Activation::Active(Vif { active: true, ..vif.clone() }));
@@ -205,19 +207,18 @@ impl PodVifDriver for NestedVlanDriver {
         let mut marked = self.ports.marked(owner).await?;
         marked.retain(|(mark, _)| mark.trunk().is_some());
         let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
-        let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
-        let reserved = detached.filter_map(|(mark, _)| {
-            let (trunk, vlan) = mark.trunk()?;
-            Some((trunk.to_owned(), vlan?))
-        });
-        self.trunks.set_reserved(reserved, owner.is_none());
-        let vif = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
-            // A port that is not on its trunk yet is added with the VLAN in its mark.
-            let vlan = vlans.get(&port.id).copied().or(reserved).unwrap_or_default();
-            translate::listed(port, subnets, PortAttachment::Vlan(vlan))
+        self.reserve(&marked, &vlans, owner.is_none());
+        self.marked_vifs(marked, &vlans).await
+    }
+
+    async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
+        let mut ports = self.ports.of_kuryr(SUBPORT_OWNER).await?;
+        let vlans = if ports.is_empty() { HashMap::new() } else { self.trunks.all_subports().await? };
+        ports.retain(|(_, port)| vlans.contains_key(&port.id));
+        let vif = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+            translate::listed(port, subnets, PortAttachment::Vlan(vlans[&port.id]))
         };
-        self.ports.vifs(marked, vif).await
+        self.ports.vifs(ports, vif).await
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -266,10 +267,13 @@ impl BulkVifDriver for NestedVlanDriver {
     async fn list_vifs(&self) -> DriverResult<PooledVifList> {
         let cutoff = self.ports.batches.cutoff();
         let mut marked = self.ports.marked(None).await?;
-        marked.retain(|(mark, _)| mark.trunk().is_some() && mark.owner().is_none());
+        marked.retain(|(mark, _)| mark.trunk().is_some());
         // Trunks are read after the ports, so that a port without a trunk had none when it was listed.
         let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
-        let pooled = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+        self.reserve(&marked, &vlans, true);
+        let (pooled, owned): (Vec<_>, Vec<_>) =
+            marked.into_iter().partition(|(mark, _)| mark.owner().is_none());
+        let convert = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
             let vlan = vlans.get(&port.id);
             let vif = match vlan {
                 Some(vlan) => translate::listed(port, subnets, PortAttachment::Vlan(*vlan)),
@@ -278,7 +282,8 @@ impl BulkVifDriver for NestedVlanDriver {
             let host = mark.nesting.as_ref()?.host.to_string();
             Some(PooledPort { host, vif, complete: vlan.is_some() })
         };
-        self.ports.pooled_vifs(marked, cutoff, pooled).await
+        let owned = self.marked_vifs(owned, &vlans).await?;
+        Ok(PooledVifList { owned, ..self.ports.pooled_vifs(pooled, cutoff, convert).await? })
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
@@ -286,7 +291,34 @@ impl BulkVifDriver for NestedVlanDriver {
     }
 }
 
-/// The trunks in the marks, each once.
+impl NestedVlanDriver {
+    /// Reserves the VLANs in the marks of ports that are not on their trunks yet. `all` is set if `marked` are all ports.
+    fn reserve(&self, marked: &[MarkedPort], vlans: &HashMap<VifId, u16>, all: bool) {
+        let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
+        let reserved = detached.filter_map(|(mark, _)| {
+            let (trunk, vlan) = mark.trunk()?;
+            Some((trunk.to_owned(), vlan?))
+        });
+        self.trunks.set_reserved(reserved, all);
+    }
+
+    /// Converts ports to VIFs with their owners. `vlans` are the VLANs of the ports that are on their trunks.
+    async fn marked_vifs(
+        &self,
+        marked: Vec<MarkedPort>,
+        vlans: &HashMap<VifId, u16>,
+    ) -> DriverResult<Vec<Owned<Vif>>> {
+        let vif = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+            let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
+            // A port that is not on its trunk yet is added with the VLAN in its mark.
+            let vlan = vlans.get(&port.id).copied().or(reserved).unwrap_or_default();
+            translate::listed(port, subnets, PortAttachment::Vlan(vlan))
+        };
+        self.ports.vifs(marked, vif).await
+    }
+}
+
+/// Returns the ids of the trunks in the ownership marks, each once.
 fn trunks_of(marked: &[MarkedPort]) -> Vec<String> {
     let trunks: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(mark.trunk()?.0)).collect();
     trunks.into_iter().map(str::to_owned).collect()

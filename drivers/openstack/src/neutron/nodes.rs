@@ -1,4 +1,4 @@
-//! The ports of nodes that are machines of the same cloud.
+//! Finds the ports of nodes that are virtual machines of the same cloud.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use crate::error::DriverResult;
 const STEP: &str = "find the port of the node";
 const FIELDS: &str = "id trunk_details";
 
-/// Values that are derived from the ports of nodes, cached by the address of the node in Kubernetes until they are forgotten.
+/// Values of the type `T` that are derived from the ports of nodes. They are cached by the node's address in Kubernetes until
+/// [`forget`](Self::forget) is called.
 #[derive(Debug)]
 pub(crate) struct NodePorts<T> {
     neutron: NeutronApi,
-    /// The subnets of the nodes' addresses.
+    /// The subnets in which the nodes have their addresses.
     subnets: Vec<SubnetId>,
     cache: DashMap<IpAddr, Arc<OnceCell<Arc<T>>>>,
 }
@@ -28,7 +29,8 @@ impl<T> NodePorts<T> {
         Self { neutron, subnets, cache: DashMap::new() }
     }
 
-    /// Returns the cached value of the node at `host`, or derives it from the node's port. Simultaneous calls share one request.
+    /// Returns the cached value of the node at `host`, or derives it from the node's port. Simultaneous calls share one request. The error
+    /// is [`Reason::NotFound`] unless exactly one port has the address in the subnets of nodes.
     pub(crate) async fn of(
         &self,
         host: IpAddr,
@@ -38,12 +40,12 @@ impl<T> NodePorts<T> {
         cell.get_or_try_init(|| async { derive(self.find(host).await?).map(Arc::new) }).await.cloned()
     }
 
-    /// The cached value.
+    /// Returns the cached value of the node at `host`, if there is one.
     pub(crate) fn known(&self, host: IpAddr) -> Option<Arc<T>> {
         self.cache.get(&host)?.get().cloned()
     }
 
-    /// Drops the cached value.
+    /// Removes the cached value of the node at `host`.
     pub(crate) fn forget(&self, host: IpAddr) {
         self.cache.remove(&host);
     }
@@ -64,7 +66,8 @@ impl<T> NodePorts<T> {
     }
 }
 
-/// The address of the node, which the pod's status contains once the kubelet has reported it.
+/// Returns the address of the pod's node. The status of the pod contains it as soon as the kubelet has reported it; until then, the error
+/// is [`Reason::Awaited`].
 pub(crate) fn host_of(request: &VifRequest) -> DriverResult<IpAddr> {
     request.host_ip.ok_or_else(|| {
         let detail = format!(

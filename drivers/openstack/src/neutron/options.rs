@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::SubnetId;
 
-/// Pods on nodes that are machines of the same cloud.
+/// Options of pods on nodes that are virtual machines of the same cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PodVifNestedOptions {
@@ -14,7 +14,7 @@ pub struct PodVifNestedOptions {
     /// `nested-vlan` and `nested-macvlan` need at least one.
     #[schemars(example = "6a1b6f5c-3d0e-4d51-9b1e-0c5c3f0c7d10")]
     pub worker_nodes_subnets: Vec<SubnetId>,
-    /// The maximum number of attempts to change a node's port while others change it at the same time.
+    /// The maximum number of attempts to change the port of a node while other programs change it too.
     pub rev_update_attempts: NonZeroU32,
 }
 
@@ -25,11 +25,11 @@ impl Default for PodVifNestedOptions {
     }
 }
 
-/// Options of all ports, from other sections.
+/// Options of the ports of all VIF drivers, which come from several sections of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
-    /// The Open vSwitch bridge of ports whose binding does not name one.
+    /// The Open vSwitch bridge of ports whose binding in Neutron does not name one.
     pub ovs_bridge: String,
-    /// Gives ports the names of their pods.
+    /// Names each port after its pod, as Kuryr's option `port_debug` does.
     pub port_debug: bool,
 }

@@ -1,4 +1,4 @@
-//! The marked ports of a cluster: creation, lists, ownership and deletion.
+//! The ports of pods and pools with the ownership mark of a cluster: their creation, lists, ownership and deletion.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::api::NeutronApi;
 use super::batches::BatchRegistry;
 use super::creation::PortCreator;
 use super::options::PortOptions;
-use super::wire::{DEVICE_OWNER, KURYR_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
+use super::wire::{DEVICE_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
 use crate::cached::Cached;
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, OpenStackError, Result, Step};
@@ -28,19 +28,19 @@ use crate::text::{self, is_well_formed};
 
 /// The time for which the default security group of a project is cached.
 const GROUP_TTL: Duration = Duration::from_secs(300);
-/// The maximum number of pods in one list request: a tag has 50 characters, and the request stays below 4 KiB.
+/// The maximum number of pods in one list request. A tag has about 50 characters, so the request stays below 4 KiB.
 const MAX_PODS: usize = 40;
 const LIST: Step = "list the ports of this cluster";
 
-/// The filter for ports of pods, of all clusters.
+/// Returns the filter for the ports of pods of all clusters, by `device_owner`.
 pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
     [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
 }
 
-/// A port with its mark.
+/// A port with its parsed ownership mark.
 pub(crate) type MarkedPort = (PortMark, PortBody);
 
-/// The ports with the mark of one cluster.
+/// The ports with the ownership mark of one cluster.
 #[derive(Debug)]
 pub(crate) struct MarkedPorts {
     pub(crate) neutron: NeutronApi,
@@ -50,24 +50,16 @@ pub(crate) struct MarkedPorts {
     creator: PortCreator,
     /// The bulk requests of this process.
     pub(super) batches: BatchRegistry,
+    /// Joins simultaneous lists of the ports of single pods.
     lists: Coalescer<Uid, DriverResult<Vec<MarkedPort>>>,
     /// The default security groups of projects.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
-    /// Set when all marked ports have tags. Ports that were created before Neutron accepted tags in that request have none.
+    /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in that request
+    /// have none at first.
     tagged: OnceCell<()>,
-    /// The projects and marks of ports that this process has read. They never change, so a port is deleted without reading its mark
-    /// again.
+    /// The project and the ownership mark of each port that this process has read. Neither ever changes, so a port can be deleted without
+    /// reading its mark again.
     records: DashMap<VifId, (ProjectId, PortMark)>,
-}
-
-/// The relation of a port to the pod that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PortOwnership {
-    /// The port was created for the pod and may be deleted.
-    Owned(Option<Nesting>),
-    Missing,
-    /// The port belongs to another pod, a pool, or another cluster, and is not changed.
-    Foreign,
 }
 
 impl MarkedPorts {
@@ -92,7 +84,8 @@ impl MarkedPorts {
         }
     }
 
-    /// The request for the port of a pod.
+    /// Returns the request that creates the port of a pod. `nesting` is the parent of a nested port; `host` is the node on which Neutron
+    /// binds any other port.
     pub(crate) fn for_pod(
         &self,
         request: &VifRequest,
@@ -112,11 +105,17 @@ impl MarkedPorts {
         }
     }
 
+    /// Returns the ownership mark of a new port of this cluster.
     pub(super) fn mark(&self, purpose: Purpose, nesting: Option<Nesting>) -> PortMark {
         PortMark { cluster: self.cluster.clone(), purpose, nesting }
     }
 
-    /// Creates a port, by one call with others that are requested meanwhile.
+    /// Returns the ownership mark of a port, or `None` if the port does not belong to this cluster.
+    pub(crate) fn mark_of(&self, port: &PortBody) -> Option<PortMark> {
+        port.mark_of(&self.cluster).filter(|_| self.neutron.service.owns(&port.project_id))
+    }
+
+    /// Creates a port. Ports that are requested while many calls are in flight share bulk calls.
     pub(crate) async fn create(&self, port: NewPort) -> Result<PortBody> {
         let project = port.project_id.clone();
         let port = self.creator.create(port).await.map_err(|error| name_project(error, &project))?;
@@ -124,7 +123,7 @@ impl MarkedPorts {
         Ok(port)
     }
 
-    /// Creates `count` equal ports, all of them or none.
+    /// Creates `count` ports with the same properties, all of them or none.
     pub(crate) async fn create_all(&self, port: &NewPort, count: usize) -> Result<Vec<PortBody>> {
         let created = self.neutron.create_ports("create ports", &vec![port; count]).await;
         let ports = created.map_err(|error| name_project(error, &port.project_id))?;
@@ -132,7 +131,8 @@ impl MarkedPorts {
         Ok(ports)
     }
 
-    /// Lists the ports with the mark of this cluster, or of `owner`. Simultaneous calls share lists.
+    /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous lists of single owners share
+    /// requests.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> DriverResult<Vec<MarkedPort>> {
         match owner {
             Some(owner) => self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await,
@@ -140,7 +140,7 @@ impl MarkedPorts {
         }
     }
 
-    /// Lists the ports of each of these pods, in their order.
+    /// Lists the ports of each of these pods. The results are in the order of `uids`.
     async fn marked_for(&self, uids: Vec<Uid>) -> Vec<DriverResult<Vec<MarkedPort>>> {
         let listed = self.list(Some(&uids)).await;
         let of = |uid: &Uid| -> DriverResult<Vec<MarkedPort>> {
@@ -150,7 +150,7 @@ impl MarkedPorts {
         uids.iter().map(of).collect()
     }
 
-    /// Lists the ports with the mark of this cluster, or of some pods.
+    /// Lists the ports with the ownership mark of this cluster, or only those of the pods with these UIDs.
     async fn list(&self, uids: Option<&[Uid]>) -> DriverResult<Vec<MarkedPort>> {
         let tagged = self.neutron.tags_new_ports().await?;
         let cluster = cluster_tag(&self.cluster);
@@ -171,7 +171,7 @@ impl MarkedPorts {
         let lists = filters.iter().map(|filter| self.neutron.ports(LIST, filter, VIF_FIELDS));
         let ports = try_join_all(lists).await?.into_iter().flatten();
         let is_wanted = |mark: &PortMark| uids.is_none_or(|uids| uids.iter().any(|uid| is_for(mark, uid)));
-        let ours = |port: PortBody| Some((port.mark_of(&self.cluster).filter(is_wanted)?, port));
+        let ours = |port: PortBody| Some((self.mark_of(&port).filter(is_wanted)?, port));
         let marked: Vec<_> = ports.filter_map(ours).collect();
         if uids.is_none() {
             // A port with a parent port is remembered until its pod ends: nothing else says where its addresses are allowed.
@@ -182,13 +182,14 @@ impl MarkedPorts {
         Ok(marked)
     }
 
-    /// Tags the marked ports without tags, so that lists find them. The filter selects just these: to a user who may see the ports of
-    /// other projects, a list that begins with such a port shows the tags of none.
+    /// Adds tags to the ports with an ownership mark but without tags, so that lists by tag find them. The filter selects only ports
+    /// without tags: in Neutron's response to a user who may see the ports of other projects, a list that begins with such a port shows no
+    /// tags of any port.
     async fn tag_untagged(&self, cluster: &str) -> DriverResult<()> {
         let filter = [device_owner_filter(), vec![("not-tags", cluster.to_owned())]].concat();
         let step = "list the ports without a tag";
-        let untagged = self.neutron.ports(step, &filter, "id description").await?;
-        let ours = untagged.iter().filter_map(|port| Some((port.mark_of(&self.cluster)?, &port.id)));
+        let untagged = self.neutron.ports(step, &filter, "id project_id description").await?;
+        let ours = untagged.iter().filter_map(|port| Some((self.mark_of(port)?, &port.id)));
         let tags = ours.map(|(mark, id)| async move {
             // The tag of the cluster is added last: it says that the port has all tags.
             for tag in mark.tags().iter().rev() {
@@ -199,7 +200,7 @@ impl MarkedPorts {
         Ok(join_all(tags).await.into_iter().collect::<Result<()>>()?)
     }
 
-    /// Converts ports to VIFs by `vif`, with the subnets of all ports.
+    /// Converts ports to VIFs with their owners. `vif` converts one port, and gets the subnets of all ports.
     pub(crate) async fn vifs(
         &self,
         marked: Vec<MarkedPort>,
@@ -213,7 +214,7 @@ impl MarkedPorts {
         Ok(marked.into_iter().map(owned).collect())
     }
 
-    /// The subnets of these ports, without those that do not exist any more.
+    /// Reads the subnets of these ports. Subnets that do not exist any more are missing in the result.
     pub(super) async fn subnets(&self, ports: &[MarkedPort]) -> DriverResult<SubnetMap> {
         let fixed_ips = ports.iter().flat_map(|(_, port)| &port.fixed_ips);
         let ids: HashSet<&SubnetId> = fixed_ips.map(|fixed| &fixed.subnet_id).collect();
@@ -225,7 +226,8 @@ impl MarkedPorts {
         existing.collect()
     }
 
-    /// The default security groups of a project; none if the user may not see them, as in another project.
+    /// Returns the default security group of a project, or an empty list if the user may not see it, as in another project. The result is
+    /// cached for five minutes.
     pub(super) async fn default_groups(
         &self,
         step: Step,
@@ -234,7 +236,7 @@ impl MarkedPorts {
         self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
     }
 
-    /// The default security groups of the projects of these ports.
+    /// Returns the default security groups of the projects of these ports, by project.
     pub(super) async fn all_default_groups(
         &self,
         ports: &[MarkedPort],
@@ -248,7 +250,7 @@ impl MarkedPorts {
         Ok(groups)
     }
 
-    /// The project of a port, or `None` if it does not exist.
+    /// Returns the project of a port, or `None` if the port does not exist. The port is read only if its project is not cached.
     pub(super) async fn project(&self, step: Step, id: &VifId) -> Result<Option<ProjectId>> {
         let recorded = self.records.get(id).map(|record| record.0.clone());
         match recorded {
@@ -257,33 +259,13 @@ impl MarkedPorts {
         }
     }
 
-    /// The recorded mark of a port of this cluster.
-    fn recorded(&self, id: &VifId) -> Option<PortMark> {
+    /// Returns the cached ownership mark of a port of this cluster.
+    pub(super) fn recorded(&self, id: &VifId) -> Option<PortMark> {
         self.records.get(id).map(|record| record.1.clone())
     }
 
-    /// Returns whether `owner` owns the port of `vif`. The port is read only if it has no record.
-    pub(crate) async fn ownership(&self, owner: &Owner, vif: &Vif) -> DriverResult<PortOwnership> {
-        if let Some(mark) = self.recorded(&vif.id) {
-            return Ok(ownership_by(mark, &self.cluster, &owner.uid));
-        }
-        // An annotation may contain anything as an id.
-        if !is_well_formed(vif.id.as_str()) {
-            return Ok(PortOwnership::Missing);
-        }
-        let Some(port) = self.neutron.port("read the owner of a port", &vif.id).await? else {
-            return Ok(PortOwnership::Missing);
-        };
-        self.record([&port]);
-        let ownership = ownership(&self.cluster, &owner.uid, &port);
-        if ownership == PortOwnership::Foreign {
-            let PortBody { id, device_owner, .. } = &port;
-            warn!(port = %id, device_owner, uid = %owner.uid, "the pod does not own the port in its annotation; the port is not changed");
-        }
-        Ok(ownership)
-    }
-
-    /// The parent of a port of this cluster; none of any other port.
+    /// Returns the parent of a nested port of this cluster, or `None` for any other port. The port is read only if its ownership mark is
+    /// not cached.
     pub(crate) async fn nesting(&self, id: &VifId) -> DriverResult<Option<Nesting>> {
         if !self.records.contains_key(id)
             && let Some(port) = self.neutron.port("read the parent of a port", id).await?
@@ -293,7 +275,8 @@ impl MarkedPorts {
         Ok(self.recorded(id).and_then(|mark| mark.nesting))
     }
 
-    /// The pooled ports among these, with their parents. Those without a record are read by one list.
+    /// Returns the ids of those VIFs whose ports belong to a pool, each with its parent port if it is nested. Ports whose mark is not
+    /// cached are read with one list request.
     pub(super) async fn pooled(&self, vifs: &[Vif]) -> DriverResult<Vec<(VifId, Option<Nesting>)>> {
         let unknown = |vif: &&Vif| !self.records.contains_key(&vif.id) && is_well_formed(vif.id.as_str());
         let unknown: Vec<VifId> = vifs.iter().filter(unknown).map(|vif| vif.id.clone()).collect();
@@ -306,14 +289,15 @@ impl MarkedPorts {
         Ok(pooled.collect())
     }
 
-    /// Deletes a port, unless it does not exist. A subport is first removed from its trunk.
+    /// Deletes a port. A port that does not exist is no error. A subport is first removed from its trunk.
     pub(crate) async fn delete(&self, id: &VifId) -> Result<()> {
         self.neutron.delete_pod_port("delete a port", id, self.recorded(id).as_ref()).await?;
         self.records.remove(id);
         Ok(())
     }
 
-    /// Deletes a port that cannot be used and returns `error`, which is ambiguous if the port remains; its mark is found later.
+    /// Deletes a port that cannot be used, and returns `error`. If the deletion fails, the returned error is ambiguous, so that the caller
+    /// later finds the port by its ownership mark.
     pub(crate) async fn undo(&self, id: &VifId, error: DriverError) -> DriverError {
         match self.delete(id).await {
             Ok(()) => error,
@@ -324,28 +308,17 @@ impl MarkedPorts {
         }
     }
 
-    /// Records the marks of the ports that belong to this cluster.
-    fn record<'a>(&self, ports: impl IntoIterator<Item = &'a PortBody>) {
+    /// Caches the ownership marks of those ports that belong to this cluster.
+    pub(super) fn record<'a>(&self, ports: impl IntoIterator<Item = &'a PortBody>) {
         for port in ports {
-            if let Some(mark) = port.mark_of(&self.cluster) {
+            if let Some(mark) = self.mark_of(port) {
                 self.records.insert(port.id.clone(), (port.project_id.clone(), mark));
             }
         }
     }
 }
 
-/// Returns an error if the id of a VIF, which comes from an annotation, cannot be that of a port.
-pub(super) fn check_id(vif: &Vif) -> DriverResult<()> {
-    if is_well_formed(vif.id.as_str()) { Ok(()) } else { Err(invalid_id(vif)) }
-}
-
-/// The error of a VIF without a port.
-pub(super) fn invalid_id(vif: &Vif) -> DriverError {
-    let detail = format!("`{}` is not the id of a port", vif.id.as_str().escape_debug());
-    DriverError::new(Reason::NotFound, "read the status of a port").detail(detail)
-}
-
-/// Names the project in the error about a security group: groups of other projects do not exist for Neutron.
+/// Adds the project to the error about a missing security group, because Neutron reports groups of other projects as missing.
 fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
     if error.is("SecurityGroupNotFound") {
         error.hint(&format!("the port is to be in the project {project}"))
@@ -354,62 +327,7 @@ fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
     }
 }
 
-/// Returns `true` if the mark names the pod with this UID.
+/// Returns `true` if the ownership mark names the pod with this UID.
 fn is_for(mark: &PortMark, uid: &Uid) -> bool {
     mark.owner().is_some_and(|owner| owner.uid == *uid)
-}
-
-/// Returns whether the pod with this UID owns the port with this mark. Pooled ports belong to the pool.
-fn ownership_by(mark: PortMark, cluster: &ClusterId, uid: &Uid) -> PortOwnership {
-    let is_owned = mark.cluster == *cluster && is_for(&mark, uid);
-    if is_owned { PortOwnership::Owned(mark.nesting) } else { PortOwnership::Foreign }
-}
-
-/// Returns whether the pod with this UID owns the port that its annotation names.
-///
-/// A port of Kuryr has no mark. It is owned if Kuryr created it for this very pod, so that a migration from Kuryr leaves nothing
-/// behind. The ports of Kuryr's pools name no pod and may be in use by another one.
-fn ownership(cluster: &ClusterId, uid: &Uid, port: &PortBody) -> PortOwnership {
-    let is_kuryrs = || [KURYR_OWNER, SUBPORT_OWNER].contains(&port.device_owner.as_str());
-    match port.mark() {
-        Some(mark) => ownership_by(mark, cluster, uid),
-        None if is_kuryrs() && port.device_id == uid.as_str() => PortOwnership::Owned(None),
-        None => PortOwnership::Foreign,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn of(device_owner: &str, device_id: &str, description: &str) -> PortOwnership {
-        let port =
-            json!({ "device_owner": device_owner, "device_id": device_id, "description": description });
-        ownership(&"east".into(), &"u1".into(), &serde_json::from_value(port).unwrap())
-    }
-
-    #[test]
-    fn a_port_is_owned_by_the_pod_for_which_it_was_created() {
-        let foreign = PortOwnership::Foreign;
-        let marked = "staffetta:cluster=east uid=u1 pod=a/b";
-        assert_eq!(of(DEVICE_OWNER, "u1", marked), PortOwnership::Owned(None));
-        assert_eq!(of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"), foreign, "it belongs to a pool");
-        assert_eq!(of(DEVICE_OWNER, "u2", "staffetta:cluster=east uid=u2 pod=a/b"), foreign);
-        assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=west uid=u1 pod=a/b"), foreign);
-    }
-
-    #[test]
-    fn of_the_ports_without_a_mark_only_those_of_kuryr_for_the_pod_are_owned() {
-        let (owned, foreign) = (PortOwnership::Owned(None), PortOwnership::Foreign);
-        assert_eq!(of(KURYR_OWNER, "u1", ""), owned);
-        assert_eq!(of(KURYR_OWNER, "", ""), foreign, "it belongs to a pool of Kuryr");
-        assert_eq!(of(SUBPORT_OWNER, "u1", ""), owned);
-        assert_eq!(of(SUBPORT_OWNER, "", ""), foreign);
-        assert_eq!(of(KURYR_OWNER, "u2", ""), foreign);
-        for device_owner in ["compute:nova", "network:router_interface", DEVICE_OWNER, ""] {
-            assert_eq!(of(device_owner, "u1", ""), foreign, "{device_owner}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Converts ports to VIFs, by their binding or their parent.
+//! Converts ports to VIFs, according to their binding or their parent.
 
 use serde_json::Map;
 use staffetta_driver::{
@@ -10,25 +10,25 @@ use super::wire::{PortBody, VifDetails};
 use crate::error::DriverResult;
 use crate::subnets::SubnetMap;
 
-/// The length of interface names, of the 15 characters that Linux allows: Neutron's agents truncate theirs to it.
+/// The maximum length of interface names. Linux allows 15 characters; Neutron's agents truncate their names to 14.
 const INTERFACE_NAME: usize = 14;
 const STEP: &str = "convert a port to a VIF";
 
-/// The attachment of a port to its node.
+/// The way in which a port is attached to its node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PortAttachment<'a> {
-    /// By Neutron's binding, with the Open vSwitch bridge of bindings that do not name one.
+    /// Neutron binds the port on the node.
     Bound {
-        /// The bridge.
+        /// The Open vSwitch bridge of bindings that do not name one.
         ovs_bridge: &'a str,
     },
-    /// By a VLAN of a trunk.
+    /// The port is a subport with this VLAN id.
     Vlan(u16),
-    /// By an address pair of the node's port.
+    /// An allowed address pair of the node's port contains the addresses of the port.
     Macvlan,
 }
 
-/// The status of a port's binding.
+/// The status of a port's binding, from `binding:vif_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BindingStatus {
     /// The port is bound.
@@ -42,7 +42,7 @@ pub(crate) enum BindingStatus {
 }
 
 impl BindingStatus {
-    /// The status of a port with a host.
+    /// Returns the binding status of a port that has a host.
     pub(crate) fn of(port: &PortBody) -> Self {
         match port.vif_type.as_deref() {
             Some("binding_failed") => Self::Failed,
@@ -53,7 +53,8 @@ impl BindingStatus {
     }
 }
 
-/// Returns the VIF of `port`, with its addresses in `subnets` in the order of the port.
+/// Converts a port to a VIF. Its addresses in `subnets` keep the order of the port. The error is final if the MAC address is invalid, or no
+/// node can use the port's binding.
 pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
@@ -72,13 +73,13 @@ pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>
     Ok(vif)
 }
 
-/// Returns the VIF of a port in these subnets.
+/// Converts a port whose addresses are in these subnets to a VIF.
 pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let subnets = subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     vif(port, &subnets, kind)
 }
 
-/// Returns the VIF of a port in a list; if no node can bind it, its class is unknown to all nodes.
+/// Converts a port of a list to a VIF. If no node can bind the port, logs a warning and returns a VIF whose class no node knows.
 pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
         warn!(port = %port.id, %error, "a port of this cluster cannot be bound by any node");
@@ -86,12 +87,12 @@ pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<
     })
 }
 
-/// Returns the VIF of a port that no node can bind.
+/// Converts a port that no node can bind to a VIF, whose class no node knows.
 pub(crate) fn incomplete(port: &PortBody, subnets: &SubnetMap) -> Vif {
     base(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
-/// Returns a VIF without a class.
+/// Returns the VIF of a port with a class that no node knows, as a base for other classes.
 fn base(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
     let (network, subnets) = addresses(port, subnets);
     Vif {
@@ -108,7 +109,7 @@ fn base(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
     }
 }
 
-/// Sets the class of the binding; Kuryr uses the same classes.
+/// Sets the class and the plugin of the VIF according to the port's binding. Kuryr uses the same classes.
 fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
     let refused =
         |reason, text: &str| Err(DriverError::new(reason, STEP).detail(format!("port {}: {text}", port.id)));
@@ -159,7 +160,7 @@ fn open_vswitch(port: &PortBody, details: &VifDetails, bridge: &str) -> VifClass
     }
 }
 
-/// The network of the port, and its addresses by subnet.
+/// Returns the network of the port, and its addresses by subnet.
 fn addresses(port: &PortBody, subnets: &SubnetMap) -> (Network, Vec<SubnetAddresses>) {
     let mut network = Network::new(port.network_id.clone());
     let mut addresses: Vec<(&SubnetId, SubnetAddresses)> = Vec::new();

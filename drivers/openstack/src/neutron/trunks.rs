@@ -1,4 +1,4 @@
-//! The trunks of nodes and their subports.
+//! The trunks of nodes, and the subports on them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -10,37 +10,38 @@ use staffetta_driver::{DriverError, Reason, SubnetId, VifId};
 use super::api::NeutronApi;
 use super::nodes::NodePorts;
 use super::vlans::VlanPool;
-use super::wire::PortBody;
+use super::wire::{PortBody, TrunkBody};
 use crate::error::{DriverResult, OpenStackError};
 use crate::lock::lock;
 
-/// The maximum number of attempts to find free VLANs while other processes use the same trunk.
+/// The maximum number of attempts to find free VLAN ids while other programs use the same trunk.
 const MAX_ATTEMPTS: usize = 4;
-/// The retry delay if all VLANs of a trunk are in use.
+/// The retry delay if all VLAN ids of a trunk are in use.
 const FULL_RETRY: Duration = Duration::from_secs(5);
 const ATTACH: &str = "add subports to the trunk of the node";
 const DETACH: &str = "remove subports from the trunk of the node";
 const READ: &str = "read the trunk of the node";
 
-/// The trunks of all nodes.
+/// The trunks of all nodes, with the VLAN ids in use.
 #[derive(Debug)]
 pub(crate) struct Trunks {
     neutron: NeutronApi,
     nodes: NodePorts<NodeTrunk>,
-    /// By trunk, the VLANs in the marks of ports that are not on it.
+    /// For each trunk, the VLAN ids in the ownership marks of ports that are not its subports yet.
     reserved: Mutex<HashMap<String, Arc<BTreeSet<u16>>>>,
 }
 
-/// The trunk of a node.
+/// The trunk of a node, with its VLAN ids.
 #[derive(Debug)]
 pub(crate) struct NodeTrunk {
     pub(crate) id: String,
     vlans: Mutex<VlanPool>,
 }
 
-/// VLANs for new subports; those without a subport are released when it is dropped.
+/// VLAN ids that are reserved for new subports. Dropping it releases the ids that no subport got.
 pub(crate) struct VlanReservation {
     pub(crate) trunk: Arc<NodeTrunk>,
+    /// The reserved VLAN ids that no subport has got.
     pub(crate) vlans: Vec<u16>,
 }
 
@@ -49,14 +50,16 @@ impl Trunks {
         Self { nodes: NodePorts::new(neutron.clone(), subnets), neutron, reserved: Mutex::default() }
     }
 
-    /// Reserves up to `count` VLANs of the node at `host`, at least one.
+    /// Reserves at least one and up to `count` VLAN ids on the trunk of the node at `host`. The error is `Unsupported` if the node's port
+    /// has no trunk, and `Quota` if no VLAN id is free.
     pub(crate) async fn reserve_vlans(&self, host: IpAddr, count: usize) -> DriverResult<VlanReservation> {
         let trunk = self.nodes.of(host, trunk_of).await?;
         trunk.vlans().set_reserved(lock(&self.reserved).get(&trunk.id).cloned().unwrap_or_default());
         trunk.reserve(count)
     }
 
-    /// Sets the VLANs in the marks of ports that are not on their trunk: with `all` only these, otherwise these in addition.
+    /// Records the VLAN ids in the ownership marks of ports that are not subports yet, each with the id of its trunk. With `all`, these
+    /// replace those recorded before; otherwise they are added.
     pub(crate) fn set_reserved(&self, vlans: impl IntoIterator<Item = (String, u16)>, all: bool) {
         let mut reserved = lock(&self.reserved);
         if all {
@@ -67,16 +70,18 @@ impl Trunks {
         }
     }
 
-    /// Records that a subport with this VLAN is on the trunk of the node at `host`.
+    /// Records that a subport with this VLAN id was added to the trunk of the node at `host`.
     pub(crate) fn set_attached(&self, host: IpAddr, vlan: u16) {
         if let Some(trunk) = self.nodes.known(host) {
             trunk.vlans().set_attached(vlan);
         }
     }
 
-    /// Adds the ports to the trunk, with the reserved VLANs or, if another process uses one of them, with others.
+    /// Adds the ports to the trunk of the node at `host`, with the reserved VLAN ids. If another program uses one of these ids, other ids
+    /// are reserved.
     ///
-    /// Returns the VLAN of each port. After an error that is not ambiguous, none of them is a subport or will be.
+    /// Returns the VLAN id of each port. If it returns an error that is not ambiguous, none of the ports is a subport, and none will become
+    /// one.
     pub(crate) async fn attach(
         &self,
         host: IpAddr,
@@ -125,7 +130,8 @@ impl Trunks {
         Err(last.map_or_else(|| trunk_full(&reservation.trunk.id), DriverError::from))
     }
 
-    /// Removes those of the ports that are on the trunk of the node at `host`, unless the trunk does not exist.
+    /// Removes the ports from the trunk of the node at `host`. Ports that are not subports of the trunk, or a trunk that does not exist,
+    /// are no errors.
     pub(crate) async fn detach(&self, host: IpAddr, trunk: &str, ports: &[VifId]) -> DriverResult<()> {
         match self.neutron.remove_subports(DETACH, trunk, ports).await {
             Err(error) if error.is("SubPortNotFound") => {
@@ -143,7 +149,7 @@ impl Trunks {
         Ok(())
     }
 
-    /// Releases the VLANs of deleted subports of the node at `host`.
+    /// Records that the subports with these VLAN ids on the trunk of the node at `host` were deleted.
     pub(crate) fn release(&self, host: IpAddr, vlans: impl IntoIterator<Item = u16>) {
         if let Some(trunk) = self.nodes.known(host) {
             let mut pool = trunk.vlans();
@@ -151,13 +157,17 @@ impl Trunks {
         }
     }
 
-    /// The VLANs of all subports of these trunks.
+    /// Reads the VLAN ids of all subports of these trunks.
     pub(crate) async fn subports(&self, trunks: &[String]) -> DriverResult<HashMap<VifId, u16>> {
-        let trunks = self.neutron.trunks_by_id(READ, trunks).await?;
-        let subports = trunks.into_iter().flat_map(|trunk| trunk.sub_ports);
-        Ok(subports.map(|subport| (subport.port_id, subport.segmentation_id)).collect())
+        Ok(vlans_of(self.neutron.trunks_by_id(READ, trunks).await?))
     }
 
+    /// Reads the VLAN ids of all subports of all trunks.
+    pub(crate) async fn all_subports(&self) -> DriverResult<HashMap<VifId, u16>> {
+        Ok(vlans_of(self.neutron.trunks(READ).await?))
+    }
+
+    /// Reads the VLAN ids of all subports of a trunk, and records them as used.
     async fn read(&self, trunk: &NodeTrunk) -> DriverResult<HashMap<VifId, u16>> {
         let actual = self.subports(std::slice::from_ref(&trunk.id)).await?;
         trunk.vlans().set_used(actual.values().copied());
@@ -165,8 +175,14 @@ impl Trunks {
     }
 }
 
+/// Returns the VLAN ids of the subports of these trunks.
+fn vlans_of(trunks: Vec<TrunkBody>) -> HashMap<VifId, u16> {
+    let subports = trunks.into_iter().flat_map(|trunk| trunk.sub_ports);
+    subports.map(|subport| (subport.port_id, subport.segmentation_id)).collect()
+}
+
 impl NodeTrunk {
-    /// Reserves up to `count` VLANs, at least one.
+    /// Reserves at least one and up to `count` VLAN ids. If none is free, the error is `Quota`, with a retry delay.
     pub(crate) fn reserve(self: &Arc<Self>, count: usize) -> DriverResult<VlanReservation> {
         let mut pool = self.vlans();
         let vlans: Vec<u16> = std::iter::from_fn(|| pool.reserve()).take(count).collect();
@@ -181,7 +197,7 @@ impl NodeTrunk {
 }
 
 impl VlanReservation {
-    /// Assigns the first `count` VLANs to subports; the others are released on drop.
+    /// Records the first `count` VLAN ids as used by subports. The others are released when the reservation is dropped.
     fn keep(&mut self, count: usize) {
         let mut pool = self.trunk.vlans();
         self.vlans.drain(..count).for_each(|vlan| pool.set_attached(vlan));
@@ -205,12 +221,13 @@ fn trunk_of(port: PortBody) -> DriverResult<NodeTrunk> {
     Ok(NodeTrunk { id: trunk.id, vlans: Mutex::new(VlanPool::new(used)) })
 }
 
-/// Returns `true` if another subport has the VLAN, or the port is a subport already.
+/// Returns `true` if another subport has the VLAN id, or the port is already a subport.
 fn is_in_use(error: &OpenStackError) -> bool {
     error.is("DuplicateSubPort") || error.is("TrunkPortInUse") || error.is("PortInUseAsSubPort")
 }
 
-/// The error of a trunk without free VLANs. It has a delay, since it concerns one node and not the quota of the project.
+/// Returns the error of a trunk without a free VLAN id. It has a retry delay, because it concerns one node only and not the quota of the
+/// project.
 fn trunk_full(trunk: &str) -> DriverError {
     let detail = format!("all 4094 VLANs of the trunk {trunk} are in use");
     DriverError::new(Reason::Quota, ATTACH).detail(detail).after(FULL_RETRY)

@@ -1,4 +1,5 @@
-//! The driver `neutron-vif`: each pod has a port that Neutron binds on its node. The pool `neutron` keeps such ports ready.
+//! The driver `neutron-vif`: each pod has a port that Neutron binds on the pod's node. The VIF pool `neutron` keeps such ports ready for new
+//! pods.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +15,10 @@ use staffetta_driver::{
 use super::activation::{ActivationStatus, Activations, BOUND_FIELDS, MIN_INTERVAL};
 use super::bulk::{PooledPort, all_failed, create_batch};
 use super::options::PortOptions;
-use super::ports::{MarkedPort, MarkedPorts, PortOwnership, check_id};
+use super::ownership::PortOwnership;
+use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, BindingStatus, PortAttachment};
-use super::wire::{PortBody, VIF_FIELDS};
+use super::wire::{KURYR_OWNER, PortBody, VIF_FIELDS};
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, Step};
 use crate::mark::PortMark;
@@ -25,17 +27,17 @@ use crate::subnets::{SubnetMap, Subnets};
 
 const BIND: Step = "bind a port on the node";
 
-/// The driver `neutron-vif`, and bulk creation of its ports. A port becomes ACTIVE when its node binds it for a pod.
+/// The driver `neutron-vif`, and bulk creation of its ports for the pool `neutron`. A port becomes ACTIVE when its node binds it for a pod.
 #[derive(Clone, Debug)]
 pub struct NeutronVifDriver {
     ports: Arc<MarkedPorts>,
     activations: Arc<Activations>,
-    /// Reads of ports whose binding the response to their creation did not contain.
+    /// Reads of ports whose binding was missing in the response that created them.
     reads: Arc<Coalescer<VifId, DriverResult<Option<PortBody>>>>,
 }
 
 impl NeutronVifDriver {
-    /// Creates ports in `cloud` with the mark of `cluster`.
+    /// Creates the driver. Its ports carry the ownership mark of `cluster`.
     pub fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
         let ports = MarkedPorts::new(cloud, subnets, cluster, options);
         let activations = Activations::new(ports.neutron.clone(), BOUND_FIELDS);
@@ -46,7 +48,7 @@ impl NeutronVifDriver {
         PortAttachment::Bound { ovs_bridge: &self.ports.options.ovs_bridge }
     }
 
-    /// Returns the VIF of a new port. A port that no node can bind is deleted, and an error.
+    /// Returns the VIF of a new port. If no node can bind the port, deletes it and returns an error.
     async fn bound_vif(&self, port: PortBody, subnets: &[Subnet]) -> DriverResult<Vif> {
         let port = self.bound(port).await?;
         match translate::vif_in(&port, subnets, self.attachment()) {
@@ -55,7 +57,7 @@ impl NeutronVifDriver {
         }
     }
 
-    /// Creates `count` pooled ports by one call.
+    /// Creates `count` pooled ports by one call, all of them or none.
     async fn create_pooled(&self, request: &BulkVifRequest, count: usize) -> BulkVifResult {
         let batch = self.ports.batches.begin();
         let host = Some(request.key.host.as_str());
@@ -70,7 +72,8 @@ impl NeutronVifDriver {
         result
     }
 
-    /// Returns the port with its binding. A port that is not bound is deleted, and an error.
+    /// Returns a new port with its binding, which is read if it is missing in `port`. If Neutron has not bound the port, deletes it and
+    /// returns an error.
     async fn bound(&self, port: PortBody) -> DriverResult<PortBody> {
         let id = port.id.clone();
         let port = match BindingStatus::of(&port) {
@@ -92,7 +95,7 @@ impl NeutronVifDriver {
         Err(self.ports.undo(&id, error).await)
     }
 
-    /// Reads the ports with these ids, in their order.
+    /// Reads the ports with these ids. The results are in the order of `ids`, with `None` for a port that does not exist.
     async fn read(&self, ids: Vec<VifId>) -> Vec<DriverResult<Option<PortBody>>> {
         match self.ports.neutron.ports_by_id("read the binding of ports", &ids, VIF_FIELDS).await {
             Ok(ports) => {
@@ -107,11 +110,12 @@ impl NeutronVifDriver {
         }
     }
 
-    /// Makes Neutron repeat a failed binding by setting the host again. A port without the mark of this cluster is not changed.
+    /// Makes Neutron repeat a failed binding, by setting the host of the port again. If the port does not have the ownership mark of this
+    /// cluster, it is not changed, and an error is returned.
     async fn bind_again(&self, id: &VifId) -> DriverResult<()> {
         let ports = &self.ports;
         let Some(port) = ports.neutron.port("read the host of a port", id).await? else { return Ok(()) };
-        if port.mark_of(&ports.cluster).is_none() {
+        if ports.mark_of(&port).is_none() {
             let reason = "the binding failed, and the port does not belong to this cluster";
             return Err(not_bound(&port, reason));
         }
@@ -137,12 +141,12 @@ impl PodVifDriver for NeutronVifDriver {
         self.activations.forget(&vif.id);
         match self.ports.ownership(owner, vif).await? {
             PortOwnership::Owned(_) => Ok(self.ports.delete(&vif.id).await?),
-            PortOwnership::Missing | PortOwnership::Foreign => Ok(()),
+            PortOwnership::Missing | PortOwnership::Pooled | PortOwnership::Foreign => Ok(()),
         }
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> DriverResult<Activation> {
-        check_id(vif)?;
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<Activation> {
+        self.ports.check_owner(owner, vif).await?;
         match self.activations.status(vif).await? {
             ActivationStatus::Active => Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
             ActivationStatus::Down { poll_after, .. } => Ok(Activation::NotYet { poll_after }),
@@ -157,6 +161,11 @@ impl PodVifDriver for NeutronVifDriver {
         let mut marked = self.ports.marked(owner).await?;
         marked.retain(|(mark, _)| mark.nesting.is_none());
         self.ports.vifs(marked, |_, port, subnets| translate::listed(port, subnets, self.attachment())).await
+    }
+
+    async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
+        let ports = self.ports.of_kuryr(KURYR_OWNER).await?;
+        self.ports.vifs(ports, |_, port, subnets| translate::listed(port, subnets, self.attachment())).await
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -190,18 +199,21 @@ impl BulkVifDriver for NeutronVifDriver {
 
     async fn list_vifs(&self) -> DriverResult<PooledVifList> {
         let cutoff = self.ports.batches.cutoff();
-        let mut marked = self.ports.marked(None).await?;
-        marked.retain(|(mark, _)| mark.nesting.is_none() && mark.owner().is_none());
+        let marked = self.ports.marked(None).await?.into_iter().filter(|(mark, _)| mark.nesting.is_none());
+        let (pooled, owned): (Vec<_>, Vec<_>) = marked.partition(|(mark, _)| mark.owner().is_none());
         let is_hidden = |(_, port): &&MarkedPort| BindingStatus::of(port) == BindingStatus::Hidden;
-        if let Some((_, port)) = marked.iter().find(is_hidden) {
+        if let Some((_, port)) = pooled.iter().find(is_hidden) {
             return Err(hidden_binding(port));
         }
-        let pooled = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            let vif = translate::listed(port, subnets, self.attachment());
+        let listed =
+            |port: &PortBody, subnets: &SubnetMap| translate::listed(port, subnets, self.attachment());
+        let convert = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+            let vif = listed(port, subnets);
             let complete = BindingStatus::of(port) == BindingStatus::Bound;
             Some(PooledPort { host: port.host.clone(), vif, complete })
         };
-        self.ports.pooled_vifs(marked, cutoff, pooled).await
+        let owned = self.ports.vifs(owned, |_, port, subnets| listed(port, subnets)).await?;
+        Ok(PooledVifList { owned, ..self.ports.pooled_vifs(pooled, cutoff, convert).await? })
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
@@ -209,7 +221,7 @@ impl BulkVifDriver for NeutronVifDriver {
     }
 }
 
-/// The error of a list that does not show whether ports are bound: all of them would look incomplete.
+/// Returns the error of a list that does not show if ports are bound. Without this error, all ports would count as incomplete.
 fn hidden_binding(port: &PortBody) -> DriverError {
     let detail = format!(
         "Neutron does not show the binding of port {}; the user needs a role that may see it, such as `service`",

@@ -1,34 +1,34 @@
-//! The VLAN ids of one trunk.
+//! The VLAN ids of one trunk: those in use and those that are free.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// The ids that IEEE 802.1Q does not reserve.
+/// The VLAN ids that IEEE 802.1Q does not reserve.
 pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
 
-/// The VLAN ids of one trunk. A released id is the last to be reused, so that no packet of its last user remains on the node.
+/// The VLAN ids of one trunk. A released id is reused as late as possible, so that the node has no packets of its former user left.
 #[derive(Debug)]
 pub(crate) struct VlanPool {
-    /// The ids of subports, as Neutron listed them.
+    /// The ids of existing subports: those that Neutron listed, and those that this process added since.
     used: BTreeSet<u16>,
     /// The ids of subports that are being added.
     pending: BTreeSet<u16>,
-    /// The ids in the marks of ports that are not on their trunk.
+    /// The ids in the ownership marks of ports that are not subports yet.
     reserved: Arc<BTreeSet<u16>>,
-    /// The next id to be tried.
+    /// The id from which the search for a free id starts.
     next: u16,
 }
 
 impl VlanPool {
-    /// The pool of a trunk whose subports have these ids.
+    /// Creates the pool of a trunk whose subports have the ids `used`.
     pub(crate) fn new(used: impl IntoIterator<Item = u16>) -> Self {
         let used = BTreeSet::from_iter(used);
         let next = used.last().map_or(*VLANS.start(), |last| after(*last));
         Self { used, pending: BTreeSet::new(), reserved: Arc::default(), next }
     }
 
-    /// Reserves a free id, or returns `None` if all are in use.
+    /// Reserves a free id, or returns `None` if all 4094 are in use.
     pub(crate) fn reserve(&mut self) -> Option<u16> {
         let mut ids = (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next);
         let vlan = ids.find(|vlan| self.is_free(*vlan))?;
@@ -37,18 +37,18 @@ impl VlanPool {
         Some(vlan)
     }
 
-    /// Sets the ids in the marks of ports that are not on their trunk.
+    /// Replaces the ids in the ownership marks of ports that are not subports yet.
     pub(crate) fn set_reserved(&mut self, reserved: Arc<BTreeSet<u16>>) {
         self.reserved = reserved;
     }
 
-    /// Records that the subport with this id was added.
+    /// Records that a subport with this id was added, and ends the reservation of the id.
     pub(crate) fn set_attached(&mut self, vlan: u16) {
         self.pending.remove(&vlan);
         self.used.insert(vlan);
     }
 
-    /// Cancels the reservation of an id.
+    /// Cancels the reservation of an id that no subport got.
     pub(crate) fn cancel(&mut self, vlan: u16) {
         self.pending.remove(&vlan);
     }
@@ -58,7 +58,7 @@ impl VlanPool {
         self.used.remove(&vlan);
     }
 
-    /// Replaces the ids of subports; reservations stay.
+    /// Replaces the ids of existing subports. Reservations stay.
     pub(crate) fn set_used(&mut self, used: impl IntoIterator<Item = u16>) {
         self.used = used.into_iter().collect();
     }
@@ -68,7 +68,7 @@ impl VlanPool {
     }
 }
 
-/// The next id, cyclically.
+/// Returns the next id. The last id is followed by the first.
 fn after(vlan: u16) -> u16 {
     if VLANS.contains(&vlan) && vlan != *VLANS.end() { vlan + 1 } else { *VLANS.start() }
 }

@@ -8,15 +8,15 @@ use staffetta_driver::{ClusterId, NetworkId, ProjectId, SecurityGroupId, Subnet,
 use crate::mark::PortMark;
 use crate::text::or_default;
 
-/// The `device_owner` of the ports that these drivers create. `compute:` is the prefix of all ports of servers. Kuryr deletes
-/// ports of `compute:kuryr` that lack its own marks, so this one differs.
+/// The `device_owner` of the ports that these drivers create. The prefix `compute:` is common to all ports of virtual machines. It differs
+/// from `compute:kuryr`, because Kuryr deletes ports of that owner that lack Kuryr's own tags.
 pub(crate) const DEVICE_OWNER: &str = "compute:staffetta";
 /// The `device_owner` that Neutron gives to subports.
 pub(crate) const SUBPORT_OWNER: &str = "trunk:subport";
 /// The `device_owner` of Kuryr's ports.
 pub(crate) const KURYR_OWNER: &str = "compute:kuryr";
 
-/// A port. Fields that were not requested, or that the user may not see, are empty.
+/// A port in a response. Fields that were not requested, or that the user may not see, are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PortBody {
@@ -31,75 +31,78 @@ pub(crate) struct PortBody {
     pub(crate) device_id: String,
     #[serde(deserialize_with = "or_default")]
     pub(crate) description: String,
+    /// The node on which Neutron binds the port, or an empty string without one.
     #[serde(rename = "binding:host_id", deserialize_with = "or_default")]
     pub(crate) host: String,
+    /// The result of the binding, such as `ovs`, `unbound` or `binding_failed`. `None` if the user may not see it.
     #[serde(rename = "binding:vif_type")]
     pub(crate) vif_type: Option<String>,
     #[serde(rename = "binding:vif_details", deserialize_with = "or_default")]
     pub(crate) vif_details: VifDetails,
-    /// The trunk whose parent the port is.
+    /// The trunk of which the port is the parent.
     pub(crate) trunk_details: Option<TrunkBody>,
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
     pub(crate) revision_number: u64,
-    /// The service's id of the request that created or updated the port.
+    /// The id that Neutron gave to the request that created or updated the port.
     #[serde(skip)]
     pub(crate) request_id: Option<String>,
 }
 
-/// The fields of a port that its VIF needs.
+/// The fields of a port that its conversion to a VIF needs, separated by spaces.
 pub(crate) const VIF_FIELDS: &str = "id project_id network_id mac_address status fixed_ips security_groups device_owner \
      device_id description binding:host_id binding:vif_type binding:vif_details revision_number";
 
 impl PortBody {
-    /// Returns `true` if the port forwards packets.
+    /// Returns `true` if the status of the port is ACTIVE.
     pub(crate) fn is_active(&self) -> bool {
         self.status == "ACTIVE"
     }
 
-    /// The mark of any cluster.
+    /// Returns the ownership mark in the description of the port, of any cluster.
     pub(crate) fn mark(&self) -> Option<PortMark> {
         PortMark::parse(&self.description)
     }
 
-    /// The mark of this cluster.
+    /// Returns the ownership mark in the description of the port, or `None` if it is not a mark of this cluster.
     pub(crate) fn mark_of(&self, cluster: &ClusterId) -> Option<PortMark> {
         self.mark().filter(|mark| mark.cluster == *cluster)
     }
 }
 
-/// An address of a port.
+/// A subnet of a port, with the address of the port in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FixedIpBody {
     pub(crate) subnet_id: SubnetId,
-    /// Neutron chooses an address for a new port without one.
+    /// The address. If a request contains none, Neutron chooses a free address of the subnet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ip_address: Option<IpAddr>,
 }
 
-/// The details of a binding, which depend on the mechanism driver.
+/// The details of a port's binding (`binding:vif_details`), which depend on Neutron's mechanism driver.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct VifDetails {
     pub(crate) bridge_name: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub(crate) port_filter: bool,
-    /// Null if the agent did not report it.
+    /// `true` if the port is plugged into a Linux bridge in front of Open vSwitch. A null value, which means that the agent did not report
+    /// it, is `false`.
     #[serde(deserialize_with = "or_default")]
     pub(crate) ovs_hybrid_plug: bool,
     pub(crate) vhostuser_mode: Option<String>,
     pub(crate) vhostuser_socket: Option<String>,
 }
 
-/// A pair of addresses that a port may use in addition to its own.
+/// An allowed address pair: an address that a port may use in addition to its own, with a MAC address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressPair {
-    /// An address or a CIDR.
+    /// An IP address or a CIDR.
     pub(crate) ip_address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }
 
-/// A trunk. The port that is its parent names its id differently.
+/// A trunk. Its id is named `id` in the trunk itself, and `trunk_id` in the `trunk_details` of its parent port.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TrunkBody {
@@ -112,11 +115,11 @@ pub(crate) struct TrunkBody {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SubportBody {
     pub(crate) port_id: VifId,
-    /// The VLAN.
+    /// The VLAN id.
     pub(crate) segmentation_id: u16,
 }
 
-/// A port to be created.
+/// The body of a request that creates a port.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NewPort {
     pub(crate) project_id: ProjectId,
@@ -124,22 +127,25 @@ pub(crate) struct NewPort {
     pub(crate) fixed_ips: Vec<FixedIpBody>,
     pub(crate) admin_state_up: bool,
     pub(crate) device_owner: &'static str,
+    /// The UID of the pod. It is empty for subports and pooled ports.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) device_id: String,
+    /// The ownership mark.
     pub(crate) description: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Without any, the port gets the default group of its project.
+    /// The security groups. If the list is empty, the port gets the default group of its project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) security_groups: Vec<SecurityGroupId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
+    /// The node on which Neutron binds the port, or `None` if Neutron is not to bind it.
     #[serde(rename = "binding:host_id", skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
 }
 
 impl NewPort {
-    /// A port with this mark and an address in each of the subnets, to be bound on `host` if there is one.
+    /// Returns a port with this ownership mark and an address in each of the subnets. Neutron binds it on `host` if one is given.
     pub(crate) fn marked(mark: &PortMark, subnets: &[Subnet], host: Option<&str>) -> Self {
         let fixed_ip = |subnet: &Subnet| FixedIpBody { subnet_id: subnet.id.clone(), ip_address: None };
         Self {

@@ -1,7 +1,7 @@
-//! The calls of Octavia.
+//! Octavia's API calls.
 
 use serde_json::{Value, json};
-use staffetta_driver::{LoadBalancerId, PoolId};
+use staffetta_driver::{LoadBalancerId, PoolId, ProjectId};
 
 use super::features::{Features, Filter};
 use super::wire::{LoadBalancerBody, MEMBER_FIELDS, MemberBody, OctaviaResource, StatusTreeBody};
@@ -19,12 +19,17 @@ impl OctaviaApi {
         Self { service: cloud.load_balancer() }
     }
 
-    /// The features of this release.
+    /// Returns `true` if the resources of this project may belong to the cluster.
+    pub(super) fn owns(&self, project: &ProjectId) -> bool {
+        self.service.owns(project)
+    }
+
+    /// Returns the features of the cloud's Octavia release.
     pub(super) async fn features(&self) -> Result<Features> {
         Ok(Features::of(self.service.version().await?))
     }
 
-    /// Lists resources with the given fields.
+    /// Lists the resources of the type `T` that match `filter`, with only the given fields.
     pub(super) async fn list<T: OctaviaResource>(
         &self,
         step: Step,
@@ -45,42 +50,43 @@ impl OctaviaApi {
         existing(call.fields(fields).answer_in(T::KEY).await)
     }
 
-    /// Creates a resource, together with `items` others that its body contains.
+    /// Creates a resource. `items` is the number of other resources that the body contains; it extends the timeout.
     pub(super) async fn create<T: OctaviaResource>(&self, body: Value, items: usize) -> Result<T> {
         let call = self.service.post(T::CREATE, T::COLLECTION).json(&json!({ T::KEY: body }));
         call.items(items).answer_in(T::KEY).await
     }
 
-    /// The update of a resource.
+    /// Returns the call that updates a resource.
     pub(super) fn update<T: OctaviaResource>(&self, id: &str, body: &Value) -> ApiCall<'_> {
         let call = self.service.put(T::UPDATE, format!("{}/{id}", T::COLLECTION));
         call.json(&json!({ T::KEY: body }))
     }
 
-    /// Deletes a resource: a pool with its members, a listener without its pool.
+    /// Deletes a resource: a pool with its members, or a listener without its pool.
     pub(super) async fn delete<T: OctaviaResource>(&self, id: &str) -> Result<()> {
         self.service.delete(T::DELETE, format!("{}/{id}", T::COLLECTION)).done().await
     }
 
-    /// Deletes a load balancer with its listeners and pools; `false` if it does not exist.
+    /// Deletes a load balancer with its listeners and pools. Returns `false` if it does not exist.
     pub(super) async fn delete_load_balancer(&self, id: &LoadBalancerId) -> Result<bool> {
         let call = self.service.delete(LoadBalancerBody::DELETE, format!("loadbalancers/{id}"));
         existing(call.query("cascade", "true").done().await).map(|done| done.is_some())
     }
 
-    /// The members of a pool, or `None` if it does not exist.
+    /// Lists the members of a pool, or returns `None` if the pool does not exist.
     pub(super) async fn members(&self, pool: &PoolId) -> Result<Option<Vec<MemberBody>>> {
         let call = self.service.get("list the members of a pool", format!("pools/{pool}/members"));
         existing(call.fields(MEMBER_FIELDS).list("members").await)
     }
 
-    /// The members of all pools of a load balancer, without their subnets, or `None` if it does not exist.
+    /// Reads the members of all pools of a load balancer by one request, or returns `None` if the load balancer does not exist. The subnets
+    /// of the members are missing.
     pub(super) async fn status_tree(&self, id: &LoadBalancerId) -> Result<Option<StatusTreeBody>> {
         let step = "read the members of a load balancer's pools";
         existing(self.service.get(step, format!("loadbalancers/{id}/status")).answer_in("statuses").await)
     }
 
-    /// Replaces the members of a pool.
+    /// Replaces all members of a pool.
     pub(super) async fn set_members(&self, pool: &PoolId, members: &[Value]) -> Result<()> {
         let call = self.service.put("set the members of a pool", format!("pools/{pool}/members"));
         call.json(&json!({ "members": members })).items(members.len()).done().await

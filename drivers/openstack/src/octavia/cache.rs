@@ -1,4 +1,4 @@
-//! The load balancers and members that this process knows, so that it need not read them again.
+//! A cache of load balancers and members, so that this process need not read them again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -9,25 +9,26 @@ use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
 
 use crate::lock::lock;
 
-/// The owners of load balancers and the members of pools.
+/// The known owners of load balancers, and the known members of pools.
 #[derive(Debug, Default)]
 pub(super) struct LoadBalancerCache {
-    /// The owner of each load balancer; it never changes, except from none to one.
+    /// The UID of the owner of each load balancer. It never changes; only a load balancer without an owner may get one.
     pub(super) owners: ResourceIndex<LoadBalancerId, Uid>,
-    /// The owners for which a load balancer may exist that is not in the index: a creation was ambiguous.
+    /// The owners for which a load balancer may exist that is not in `owners`, because the response to its creation was lost.
     pub(super) dirty: DashSet<Uid>,
-    /// The members of pools. Address, port and subnet of a member never change, so an entry is valid while the pool has members
+    /// The members of pools. The address, port and subnet of a member never change, so an entry is valid as long as the pool has members
     /// with the same ids.
     pub(super) members: DashMap<PoolId, Vec<Member>>,
 }
 
 impl LoadBalancerCache {
-    /// Returns `true` if no load balancer can exist for the owner.
+    /// Returns `true` if no load balancer can exist for the owner with this UID.
     pub(super) fn has_none(&self, uid: &Uid) -> bool {
         self.owners.is_complete() && !self.dirty.contains(uid) && !self.owners.contains_value(uid)
     }
 
-    /// Ends a full list, which found these load balancers and pools.
+    /// Ends a list of all load balancers that was started under the number `list`, and removes the entries of load balancers and pools that
+    /// the list lacks.
     pub(super) fn end_list<'a>(
         &self,
         list: u64,
@@ -39,7 +40,8 @@ impl LoadBalancerCache {
         self.members.retain(|id, _| pools.contains(id));
     }
 
-    /// The cached members of a pool that has members with these ids, in any order, or `None` if they must be read.
+    /// Returns the cached members of a pool whose members have these ids, in any order. Returns `None` if the cache does not have exactly
+    /// these members, so that they must be read.
     pub(super) fn current_members<'a>(
         &self,
         pool: &PoolId,
@@ -55,17 +57,18 @@ impl LoadBalancerCache {
     }
 }
 
-/// The existing resources by key. A full list removes those that it lacks, except those that were added while it was read.
+/// The existing resources by key, as far as this process knows. A full list of all resources removes the entries that it lacks, except
+/// those that were added while the list was being read.
 #[derive(Debug)]
 pub(super) struct ResourceIndex<K, V>(Mutex<ResourceIndexState<K, V>>);
 
 #[derive(Debug)]
 struct ResourceIndexState<K, V> {
-    /// A full list has been read.
+    /// `true` after the first full list.
     complete: bool,
     /// The number of full lists that have been started.
     lists: u64,
-    /// The resources, with the number of lists that had been started when they were added.
+    /// The resources, each with the number of full lists that had been started when it was added.
     resources: HashMap<K, (V, u64)>,
 }
 
@@ -83,14 +86,15 @@ impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
         state.lists
     }
 
-    /// Ends a full list: keeps the resources that `exists` accepts, and those that were added since it started.
+    /// Ends the full list with the number `list`. Keeps the entries for which `exists` returns `true`, and those that were added since the
+    /// list was started.
     pub(super) fn end_list(&self, list: u64, exists: impl Fn(&K) -> bool) {
         let mut state = lock(&self.0);
         state.resources.retain(|key, (_, added)| *added >= list || exists(key));
         state.complete = true;
     }
 
-    /// Returns `true` after the first full list.
+    /// Returns `true` if a full list has ended, so that a resource without an entry does not exist.
     pub(super) fn is_complete(&self) -> bool {
         lock(&self.0).complete
     }

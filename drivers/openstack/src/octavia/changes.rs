@@ -1,4 +1,5 @@
-//! Changes of listeners, pools and members: one request for each call, since each makes the load balancer immutable for a while.
+//! Changes of listeners, pools and members. Each call of the driver makes at most one change, because a change makes the load balancer
+//! immutable for a while.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -40,8 +41,8 @@ impl ListenerDriver for LbaasV2Driver {
 }
 
 impl LbaasV2Driver {
-    /// Makes the first difference of a listener or its pool from the spec: its settings, its pool, the settings of that, its
-    /// monitor. Members are compared by the caller.
+    /// Makes the first change that brings a listener closer to its spec: its settings, then its pool, the settings of the pool, and the
+    /// health monitor of the pool. Returns the listener after that change. Members are not compared.
     async fn update_listener(
         &self,
         load_balancer: &LoadBalancer,
@@ -76,8 +77,8 @@ impl LbaasV2Driver {
         Ok(listener)
     }
 
-    /// Deletes the pool of a listener, or a listener without a pool. Returns the rest, which is deleted as soon as the load
-    /// balancer accepts that.
+    /// Deletes the pool of a listener, or a listener that has no pool. Returns the part of the listener that remains, which the next call
+    /// deletes as soon as the load balancer accepts another change.
     async fn release(
         &self,
         load_balancer: &LoadBalancer,
@@ -100,8 +101,8 @@ impl LbaasV2Driver {
         self.provisioning.delete_part(id, STEP, call).await.map(|_| None)
     }
 
-    /// Replaces the members of a listener's pool, and reads their ids only if one is new. Octavia never changes the subnet of a
-    /// member, so one whose subnet differs is removed first and missing in the result.
+    /// Replaces the members of a listener's pool. The ids of members are read again only if a member is new. Octavia never changes the
+    /// subnet of a member, so a member whose subnet differs is only removed by this call, and is missing in the result.
     async fn set_members(
         &self,
         load_balancer: &LoadBalancer,
@@ -146,6 +147,7 @@ impl LbaasV2Driver {
         Ok(listener)
     }
 
+    /// Creates a listener without a pool. If it exists already, reads it instead.
     async fn create_listener(&self, balancer: &LoadBalancer, spec: &ListenerSpec) -> DriverResult<Listener> {
         const STEP: &str = ListenerBody::CREATE;
         let name = request::name(&balancer.name, spec.at);
@@ -162,6 +164,7 @@ impl LbaasV2Driver {
         }
     }
 
+    /// Reads the listener of a load balancer at a protocol and port, or returns `None` if there is none.
     async fn read_listener(
         &self,
         step: Step,
@@ -173,8 +176,8 @@ impl LbaasV2Driver {
         Ok(self.tree(&body).await?.and_then(|tree| tree.listener(at).cloned()))
     }
 
-    /// Attaches the pool that was created for this listener, if there is one: Octavia keeps the pool of a deleted listener. Otherwise
-    /// creates a pool.
+    /// Adds a pool to a listener. Attaches the pool that was created for this listener earlier, if there is one, because Octavia keeps the
+    /// pool of a deleted listener. Otherwise creates a pool without members and monitor.
     async fn add_pool(
         &self,
         balancer: &LoadBalancer,
@@ -198,7 +201,7 @@ impl LbaasV2Driver {
         Ok(tree::pool(&body, None, Vec::new()))
     }
 
-    /// Finds a pool of this load balancer without a listener that has the name and the protocol of ours.
+    /// Returns a pool of this load balancer that has this name and the protocol of `at`, and belongs to no listener.
     async fn detached_pool(
         &self,
         balancer: &LoadBalancer,
@@ -218,6 +221,7 @@ impl LbaasV2Driver {
         Ok(found.into_iter().find(is_ours).map(|pool| pool.id))
     }
 
+    /// Creates, updates or deletes the health monitor of a pool according to the spec.
     async fn change_monitor(
         &self,
         id: &LoadBalancerId,
@@ -248,7 +252,7 @@ impl LbaasV2Driver {
     }
 }
 
-/// Returns `true` if the ids of the listener and its pool may be part of a path.
+/// Returns `true` if the ids of the listener and its pool have the form of ids, so that they may become part of a URL.
 fn has_well_formed_ids(listener: &Listener) -> bool {
     let pool = listener.pool.as_ref().map(|pool| pool.id.as_str());
     [Some(listener.id.as_str()), pool].into_iter().flatten().all(is_well_formed)

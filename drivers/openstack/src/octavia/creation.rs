@@ -1,4 +1,4 @@
-//! Creates load balancers, and adopts or re-marks existing ones.
+//! Creates load balancers, adopts those of earlier controllers, and repairs their ownership marks.
 
 use serde_json::{Value, json};
 use staffetta_driver::{
@@ -19,8 +19,8 @@ use crate::text::{is_well_formed, without_nulls};
 const CREATE: &str = LoadBalancerBody::CREATE;
 
 impl LbaasV2Driver {
-    /// Finds the load balancer of `owner`, the first one if a lost response led to several. One that is being deleted, or of which
-    /// only the port exists, does not count.
+    /// Returns the load balancer of `owner`, or the first one if several were created because of a lost response. A load balancer that is
+    /// being deleted, or of which only the port exists, is ignored.
     pub(super) async fn existing(&self, owner: &Owner) -> DriverResult<Option<LoadBalancer>> {
         if self.cache.has_none(&owner.uid) {
             return Ok(None);
@@ -29,8 +29,9 @@ impl LbaasV2Driver {
         Ok(trees.into_iter().find(|tree| !tree.is_port_alone()))
     }
 
-    /// Adopts the load balancer that a predecessor created and marks it for `owner`. Returns `None` if it does not exist, has a mark,
-    /// or is not at the address, subnet and project of the spec: an annotation may name any load balancer.
+    /// Adopts the load balancer that an earlier controller created for the same service: writes the ownership mark of `owner`. Returns
+    /// `None` and changes nothing if the load balancer does not exist, has an ownership mark of another owner, or does not have the
+    /// address, subnet and project of the spec, because an annotation may name any load balancer.
     pub(super) async fn adopt(
         &self,
         owner: &Owner,
@@ -59,7 +60,7 @@ impl LbaasV2Driver {
         self.tree(&body).await
     }
 
-    /// Marks a load balancer for `owner`. Tags of others stay.
+    /// Writes the ownership mark of `owner` into the description and tags of a load balancer. Its other tags stay.
     async fn mark(
         &self,
         step: Step,
@@ -80,7 +81,7 @@ impl LbaasV2Driver {
         Ok(body)
     }
 
-    /// Gives an existing load balancer the security groups of `spec`, and enables it.
+    /// Sets the security groups of an existing load balancer to those of `spec`, and enables it. Sends no request if nothing differs.
     pub(super) async fn update(
         &self,
         mut existing: LoadBalancer,
@@ -103,8 +104,8 @@ impl LbaasV2Driver {
         Ok(existing)
     }
 
-    /// Creates a load balancer with its listeners by one call, and without them if that call is rejected for one of them or exceeds
-    /// a quota.
+    /// Creates a load balancer with its listeners by one call. If that call is rejected because of a listener or a quota, creates the load
+    /// balancer without listeners.
     pub(super) async fn create(&self, owner: &Owner, spec: &LoadBalancerSpec) -> DriverResult<LoadBalancer> {
         let tagged = self.octavia.features().await?.tags;
         let _permit = self.provisioning.admit(&owner.uid, &spec.project)?;
@@ -160,8 +161,9 @@ impl LbaasV2Driver {
         })
     }
 
-    /// Explains why an address is in use. If a load balancer of this cluster that is being deleted has it, it is free soon. If the
-    /// one of `owner` has it, which lists lack because its tags were removed, it is marked again, and the next attempt finds it.
+    /// Handles the error of an address that is in use, and returns the error to report. If a load balancer of this cluster that is being
+    /// deleted has the address, the error has a short retry delay. If a load balancer of `owner` has it, whose tags were removed so that
+    /// lists did not contain it, its ownership mark is written again, so that the next attempt finds it.
     async fn explain_conflict(
         &self,
         owner: &Owner,
@@ -194,8 +196,8 @@ impl LbaasV2Driver {
     }
 }
 
-/// Returns `true` if the rejection may concern a listener or a part of it: an option that the provider lacks (501), an invalid listener
-/// (400), or a quota; the next attempt shows whether that is the quota of load balancers.
+/// Returns `true` if the cause of the rejection may be a listener or a part of it: an option that the provider lacks (status 501), an
+/// invalid listener (400), or a quota. If the exceeded quota is that of load balancers, the next request is rejected too.
 fn may_concern_a_listener(error: &OpenStackError) -> bool {
     matches!(error.status(), Some(400 | 501)) || error.reason() == Reason::Quota
 }

@@ -1,4 +1,4 @@
-//! The driver `lbaasv2`.
+//! The methods of the driver `lbaasv2` for whole load balancers.
 
 use std::sync::Arc;
 
@@ -99,14 +99,14 @@ impl LoadBalancerDriver for LbaasV2Driver {
         Ok(())
     }
 
-    /// The subnet of a namespace is that of its members in the mode `L2`.
+    /// Returns the known namespaces in the member mode `L2`, in which the subnet of a namespace is that of its members.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         (self.members.mode == MemberMode::L2).then(|| Arc::clone(&self.members.namespaces) as _)
     }
 }
 
 impl LbaasV2Driver {
-    /// Starts the deletion of a load balancer; `false` if it does not exist.
+    /// Starts the deletion of a load balancer. Returns `false` if it does not exist.
     async fn delete(&self, id: &LoadBalancerId) -> DriverResult<bool> {
         let deleting = match self.octavia.delete_load_balancer(id).await {
             Ok(existed) => existed,
@@ -124,7 +124,7 @@ impl LbaasV2Driver {
         Ok(deleting)
     }
 
-    /// Deletes the ports that were created for `owner`, except those of load balancers other than the deleted one.
+    /// Deletes the ports that were created for `owner`, except those that a load balancer other than `deleted` uses.
     pub(super) async fn release_ports(
         &self,
         owner: &Owner,
@@ -151,7 +151,7 @@ impl LbaasV2Driver {
     }
 }
 
-/// The error of a load balancer whose deletion failed. It has no delay: the caller backs off.
+/// Returns the error of a load balancer whose deletion failed. It has no retry delay, so the caller backs off.
 fn not_deleted(id: &LoadBalancerId, outcome: ProvisioningOutcome) -> DriverError {
     let state = if outcome == ProvisioningOutcome::Error { "ERROR" } else { "ACTIVE" };
     let detail = format!("the load balancer {id} could not be deleted; it is in the state {state}");

@@ -1,4 +1,4 @@
-//! The part of a spec that the cloud supports: a pure function.
+//! Reduces a spec to the part that the cloud supports. Pure functions.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,31 @@ use staffetta_driver::{
 
 use super::features::Features;
 
-/// The provider `ovn`, which lacks some features.
+/// The name of the provider OVN, which lacks some features.
 const OVN: &str = "ovn";
-/// The longest timeout of Octavia, in milliseconds: 24 days.
+/// The longest timeout that Octavia accepts, in milliseconds: 24 days.
 const LONGEST: u32 = 24 * 24 * 60 * 60 * 1000;
-/// The shortest interval of UDP health checks, in seconds.
+/// The shortest interval of UDP health checks that Octavia accepts by default, in seconds.
 const UDP_DELAY: u32 = 3;
-/// The default timeout of session affinity in Kubernetes, in seconds. It is not reported as missing.
+/// The default timeout of session affinity in Kubernetes, in seconds. If the cloud does not support timeouts, the loss of this one is not
+/// reported, since the user did not choose it.
 const UNNAMED_AFFINITY: u32 = 10_800;
 
-/// The defaults of the driver.
+/// The defaults of the driver for specs, from its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choices {
+    /// The provider of load balancers whose spec names none. `None`: the default provider of the cloud.
     pub(super) provider: Option<String>,
+    /// The algorithm of pools whose spec names none.
     pub(super) algorithm: Algorithm,
-    /// The timeouts of clients and of members, in milliseconds.
+    /// The default timeouts of clients and of members, in milliseconds.
     pub(super) timeouts: (u32, u32),
-    /// Applies the security groups of a spec to its address.
-    pub(super) guards: bool,
+    /// Applies the security groups of a spec to its virtual address.
+    pub(super) apply_groups: bool,
 }
 
-/// Completes the spec with defaults and removes what the release and the provider lack. The subnets of members are left.
+/// Completes the spec with the defaults `choices`, and removes what the Octavia release and the provider do not support. The result names
+/// the removed parts. The subnets of members are not changed.
 pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: Features) -> NormalizedSpec {
     let mut without = Vec::new();
     spec.provider = spec.provider.or_else(|| choices.provider.clone());
@@ -37,7 +41,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
     let serves_ranges = features.allowed_cidrs && !on_ovn;
     let has_ranges =
         serves_ranges && spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
-    if !choices.guards {
+    if !choices.apply_groups {
         spec.security_groups = None;
     } else if !features.vip_groups || has_ranges || on_ovn {
         if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
@@ -114,7 +118,12 @@ mod tests {
     };
 
     fn choices() -> Choices {
-        Choices { provider: None, algorithm: Algorithm::RoundRobin, timeouts: (50_000, 60_000), guards: true }
+        Choices {
+            provider: None,
+            algorithm: Algorithm::RoundRobin,
+            timeouts: (50_000, 60_000),
+            apply_groups: true,
+        }
     }
 
     fn listener(protocol: Protocol, ranges: &[&str]) -> ListenerSpec {
@@ -189,7 +198,7 @@ mod tests {
 
     #[test]
     fn ovn_keeps_session_affinity_since_it_can() {
-        let choices = Choices { provider: Some(OVN.into()), guards: false, ..choices() };
+        let choices = Choices { provider: Some(OVN.into()), apply_groups: false, ..choices() };
         let kept = |protocol, features| {
             let NormalizedSpec { spec, without } =
                 feasible(spec(vec![listener(protocol, &[])]), &choices, features);
@@ -206,8 +215,8 @@ mod tests {
 
     #[test]
     fn groups_stay_as_they_are_or_make_room_for_ranges_that_are_served() {
-        let groups = |listener, provider: Option<&str>, guards| {
-            let choices = Choices { provider: provider.map(str::to_owned), guards, ..choices() };
+        let groups = |listener, provider: Option<&str>, apply_groups| {
+            let choices = Choices { provider: provider.map(str::to_owned), apply_groups, ..choices() };
             feasible(spec(vec![listener]), &choices, NEWEST).spec.security_groups
         };
         let (plain, ranged) = (listener(Protocol::Tcp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"]));

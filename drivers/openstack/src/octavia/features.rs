@@ -1,4 +1,4 @@
-//! The features of an Octavia release, by its newest API version.
+//! The features of an Octavia release, according to its newest API version.
 
 use staffetta_driver::{ClusterId, Owner, Protocol};
 
@@ -7,26 +7,27 @@ use crate::mark;
 /// The query parameters that filter a list.
 pub(super) type Filter = Vec<(&'static str, String)>;
 
-/// The features of a release. The versions are those that Octavia lists at its root.
+/// The features of an Octavia release. The versions in these comments are API versions, as Octavia lists them at its root URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each feature exists independently of the others")]
 pub(super) struct Features {
-    /// Tags, since 2.5.
+    /// Tags of resources, since 2.5.
     pub(super) tags: bool,
-    /// `allowed_cidrs` of a listener, since 2.12.
+    /// The field `allowed_cidrs` of a listener, since 2.12.
     pub(super) allowed_cidrs: bool,
-    /// Several listeners at one port with different protocols, since 2.13.
+    /// Several listeners with different protocols at one port, since 2.13.
     pub(super) same_port: bool,
-    /// SCTP, since 2.23.
+    /// Listeners with the protocol SCTP, since 2.23.
     pub(super) sctp: bool,
-    /// Session affinity by the provider `ovn`: OVN has it since its release 22.12, which came after 2.26. Older providers accept it
-    /// without effect.
+    /// Session affinity with the provider `ovn`. OVN supports it since its release 22.12, so this is `true` since 2.26. Older providers
+    /// accept the option, but it has no effect.
     pub(super) ovn_affinity: bool,
-    /// `vip_sg_ids` of a load balancer, since 2.29.
+    /// The field `vip_sg_ids` of a load balancer, since 2.29.
     pub(super) vip_groups: bool,
 }
 
 impl Features {
+    /// Returns the features of a release with this newest API version.
     pub(super) fn of(version: (u32, u32)) -> Self {
         Self {
             tags: version >= (2, 5),
@@ -38,12 +39,13 @@ impl Features {
         }
     }
 
-    /// Returns `true` if listeners may have the protocol.
+    /// Returns `true` if listeners may have this protocol.
     pub(super) fn serves(self, protocol: Protocol) -> bool {
         self.sctp || protocol != Protocol::Sctp
     }
 
-    /// The filter for the load balancers of a cluster, or of one owner. Without tags, it is empty.
+    /// Returns the filter for the load balancers of a cluster or, if `owner` is given, of one owner. It is empty if the release has no
+    /// tags.
     pub(super) fn filter(self, cluster: &ClusterId, owner: Option<&Owner>) -> Filter {
         self.tags.then(|| ("tags", mark::tags(cluster, owner).join(","))).into_iter().collect()
     }

@@ -10,21 +10,22 @@ use crate::error::DriverResult;
 use crate::namespaces::Namespaces;
 use crate::subnets::Subnets;
 
-/// Finds the subnet through which a load balancer reaches a member.
+/// Finds the subnet through which a load balancer reaches a member, according to the member mode.
 pub struct MemberSubnets {
-    /// The member mode.
+    /// The path from load balancers to pods.
     pub mode: MemberMode,
-    /// The subnet of pods in namespaces without a network.
+    /// The subnet of pods whose namespace has no network, if there is one.
     pub pods: Option<SubnetId>,
-    /// The subnets.
+    /// Reads the subnets from Neutron.
     pub subnets: Arc<Subnets>,
-    /// The namespaces.
+    /// The known namespaces, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,
 }
 
 impl MemberSubnets {
-    /// Returns the subnet of the member `name` (`namespace/pod:port`) with the address `ip`. In the mode `L3`, or if it is not known, it is
-    /// `vip`, that of the load balancer's address.
+    /// Returns the subnet of the member `name` (`namespace/pod:port`) with the address `ip`. In the mode `L2`, it is the subnet of the
+    /// namespace or that of all pods, if the subnet contains the address. Otherwise, and in the mode `L3`, it is `vip`, the subnet of the
+    /// load balancer's virtual address.
     pub(super) async fn of(&self, name: &str, ip: IpAddr, vip: &SubnetId) -> DriverResult<SubnetId> {
         if self.mode == MemberMode::L3 {
             return Ok(vip.clone());

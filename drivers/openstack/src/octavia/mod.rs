@@ -42,21 +42,22 @@ use crate::cloud::Cloud;
 pub use self::member_subnets::MemberSubnets;
 pub use self::options::{MemberMode, OctaviaDefaults};
 
-/// The driver `lbaasv2`: load balancers in Octavia.
+/// The driver `lbaasv2`, which creates load balancers in Octavia.
 pub struct LbaasV2Driver {
     octavia: OctaviaApi,
     cluster: ClusterId,
     choices: Choices,
     members: MemberSubnets,
     ports: VipPorts,
-    /// Creates the ports of new load balancers. Existing ports of this cluster are deleted either way.
+    /// Creates the ports of new load balancers in Neutron. Ports that this driver created are deleted in any case.
     own_ports: bool,
     provisioning: ProvisioningPoller,
     cache: LoadBalancerCache,
 }
 
 impl LbaasV2Driver {
-    /// Creates load balancers in `cloud` with the mark of `cluster`, by `provider` or the default provider of the cloud.
+    /// Creates the driver. Its load balancers carry the ownership mark of `cluster`, and use `provider` or, without one, the default
+    /// provider of the cloud.
     pub fn new(
         cloud: &Cloud,
         cluster: ClusterId,
@@ -71,7 +72,7 @@ impl LbaasV2Driver {
                 provider,
                 algorithm: options.lb_algorithm,
                 timeouts: options.timeouts(),
-                guards: options.enforce_sg_rules,
+                apply_groups: options.enforce_sg_rules,
             },
             provisioning: ProvisioningPoller::new(octavia.clone(), cluster.clone()),
             octavia,

@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::Algorithm;
 
-/// The load balancers of the driver `lbaasv2`. The names are those of kuryr.conf where it has them.
+/// Options of load balancers of the driver `lbaasv2`. Options that Kuryr has too have the names of kuryr.conf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OctaviaDefaults {
-    /// The path from load balancers to pods. `L3`: through the subnet of the virtual address, by its router. `L2`: through the
-    /// subnet of the pod, with an interface of their own there, as the provider `ovn` needs it.
+    /// The path from load balancers to pods. `L3`: through the subnet of the virtual address and its router. `L2`: through an interface of
+    /// the load balancer in the subnet of the pod, which the provider `ovn` needs.
     pub member_mode: MemberMode,
     /// Apply the security groups of a service to its virtual address. Otherwise Octavia's own group applies, which allows
     /// the service's ports. With the provider `ovn`, neither has an effect.
     pub enforce_sg_rules: bool,
-    /// The algorithm of pools. The provider `ovn` supports only `SOURCE_IP_PORT`, and gets it.
+    /// The algorithm of pools. With the provider `ovn`, which supports no other, it is always `SOURCE_IP_PORT`.
     pub lb_algorithm: Algorithm,
     /// The inactivity timeout of clients, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-client-data of a service overrides it.
@@ -24,8 +24,8 @@ pub struct OctaviaDefaults {
     /// openstack.org/kuryr-timeout-member-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_member_data: u32,
-    /// Create the port of the virtual address in Neutron and hand it over to Octavia, instead of letting Octavia create it. The port
-    /// then has the mark of the cluster and is deleted with the load balancer; Octavia sets its security groups.
+    /// Create the port of the virtual address in Neutron, and pass it to Octavia, instead of letting Octavia create it. The port then has
+    /// the ownership mark of the cluster and is deleted with the load balancer. Octavia sets its security groups.
     pub own_vip_port: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum MemberMode {
     L3,
 }
 
-/// The default timeout of Octavia, in milliseconds.
+/// Octavia's default timeout of clients and of members, in milliseconds.
 const TIMEOUT: u32 = 50_000;
 
 impl Default for OctaviaDefaults {
@@ -56,7 +56,7 @@ impl Default for OctaviaDefaults {
 }
 
 impl OctaviaDefaults {
-    /// The timeouts of clients and of members, in milliseconds.
+    /// Returns the default timeouts of clients and of members, in milliseconds.
     pub(super) fn timeouts(&self) -> (u32, u32) {
         let or_octavias = |timeout| if timeout == 0 { TIMEOUT } else { timeout };
         (or_octavias(self.timeout_client_data), or_octavias(self.timeout_member_data))

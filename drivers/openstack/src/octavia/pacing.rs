@@ -1,4 +1,4 @@
-//! The pacing of load balancer polls and creations: pure, with the time as an argument.
+//! The times at which load balancers are polled and created. Pure functions, which get the current time as an argument.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,31 +8,34 @@ use tokio::time::Instant;
 
 use crate::poll::{MAX_INTERVAL, Pacing, PollEntry};
 
-/// The maximum number of creations in flight in a project. Octavia locks the quota of the project for each, so that more of them would
-/// only wait for the lock, some of them longer than the timeout of a call.
+/// The maximum number of creation requests in flight in one project. Octavia locks the quota of the project during each request. Further
+/// requests would only wait for the lock, some of them longer than the timeout of a call.
 const MAX_CREATIONS: usize = 4;
-/// The retry delay of a queued creation for each creation in the queue of any project: all of them retry twenty times a second.
+/// The retry delay of a queued creation is this time for each queued creation of any project. Together, the queued creations retry twenty
+/// times a second.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);
-/// The number of creations in progress or queued that count as bulk creation, until there are fewer than half of it.
+/// From this number of creations in progress or queued on, they count as a bulk creation. It ends when fewer than half of this number are
+/// left.
 const BULK: usize = 8;
 /// The shortest interval between polls during bulk creation.
 const MIN_BULK_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest interval between polls during bulk creation.
 const MAX_BULK_INTERVAL: Duration = Duration::from_secs(30);
-/// A creation that takes longer no longer counts as part of a bulk creation.
+/// A load balancer whose creation takes longer than this does not count as part of a bulk creation any more.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
-/// A provisioning status that ends the wait for a load balancer.
+/// A final provisioning status, which ends the wait for a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProvisioningOutcome {
     /// The load balancer accepts changes.
     Active,
+    /// The load balancer is in the state ERROR.
     Error,
     /// The load balancer does not exist.
     Deleted,
 }
 
-/// The operation whose end is awaited.
+/// The operation on a load balancer whose end is awaited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProvisioningOperation {
     Create,
@@ -41,23 +44,23 @@ pub(super) enum ProvisioningOperation {
     Delete,
 }
 
-/// Limits creations by project, and slows polls down while many load balancers are being created: Octavia is busy then. Load
-/// balancers in creation are polled together, after twice the time for which the bulk creation has lasted, at most
-/// [`MAX_BULK_INTERVAL`]. Updates and deletions are not slowed down.
+/// Limits the creation requests of each project, and polls less often during a bulk creation, when Octavia is busy. The load balancers of a
+/// bulk creation are polled together. The time between two of their polls is as long as the bulk creation had lasted at the first of them,
+/// from 2 s to 30 s. Updates and deletions are not delayed.
 #[derive(Debug, Default)]
 pub(super) struct LoadBalancerPacing {
-    /// The creation requests in flight by project, without zeros.
+    /// The number of creation requests in flight for each project that has any.
     in_flight: HashMap<ProjectId, usize>,
-    /// The owners of queued creations, with the time of their last attempt.
+    /// The owners of queued creations, each with the time of its last attempt.
     queued: HashMap<Uid, Instant>,
-    /// The start of the current bulk creation.
+    /// The start of the present bulk creation, if there is one.
     bulk_since: Option<Instant>,
-    /// The start of the last successful poll.
+    /// The start of the last successful poll, if there was one.
     last_poll: Option<Instant>,
 }
 
 impl LoadBalancerPacing {
-    /// Admits a creation request, or returns the retry delay if too many are in flight in the project.
+    /// Admits a creation request for `owner`. If too many are in flight in the project, queues it and returns the retry delay as the error.
     pub(super) fn admit(&mut self, owner: &Uid, project: &ProjectId, now: Instant) -> Result<(), Duration> {
         let in_flight = self.in_flight.get(project).copied().unwrap_or_default();
         if in_flight < MAX_CREATIONS {
@@ -70,7 +73,7 @@ impl LoadBalancerPacing {
         Err(QUEUE_DELAY.saturating_mul(queued).clamp(Self::MIN_INTERVAL, MAX_INTERVAL))
     }
 
-    /// Ends a creation request that was admitted.
+    /// Records the end of a creation request that was admitted in this project.
     pub(super) fn finish(&mut self, project: &ProjectId) {
         if let Some(in_flight) = self.in_flight.get_mut(project) {
             *in_flight -= 1;
@@ -141,7 +144,7 @@ mod tests {
         }
     }
 
-    /// An operation from `at` on.
+    /// An operation that starts at `at`, and takes the time `takes`.
     #[derive(Clone, Copy, Debug)]
     struct Work {
         operation: ProvisioningOperation,
@@ -157,14 +160,14 @@ mod tests {
         Work { operation: ProvisioningOperation::Update, ..creation(at, takes) }
     }
 
-    /// The number of polls, and the times at which the ends were seen.
+    /// The number of polls, and for each operation the time at which a poll showed its end.
     struct Outcome {
         polls: usize,
         seen: Vec<Duration>,
     }
 
-    /// Callers ask again when they were told to, and poll one at a time, like those of a [`Poller`](crate::poll::Poller); each poll
-    /// takes `latency`.
+    /// Simulates one caller for each operation. A caller asks again after the returned delay, and at most one poll is in flight, as with
+    /// a [`Poller`](crate::poll::Poller). Each poll takes the time `latency`.
     fn run(works: &[Work], latency: Duration) -> Outcome {
         let (mut schedule, start) = (Schedule::default(), Instant::now());
         let name = |number: usize| id(&number.to_string());
@@ -370,7 +373,7 @@ mod tests {
             }
         }
 
-        /// The poll that sees the end of a creation informs its caller, however many wait.
+        /// The poll that shows the end of a creation also informs its caller, however many other callers wait.
         #[test]
         fn the_end_of_each_creation_in_bulk_is_seen_within_a_bulk_interval(
             ends in prop::collection::vec(1..400_000_u64, 1..100),

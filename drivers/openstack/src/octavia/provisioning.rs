@@ -1,4 +1,4 @@
-//! The provisioning of load balancers: when they accept changes, and the changes themselves.
+//! The provisioning status of load balancers, which shows if they accept changes, and the changes themselves.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::poll::{Pacing, PollState, Poller};
 const FIELDS: &str = "id provisioning_status";
 const STEP: &str = "read the status of a load balancer";
 
-/// Polls the provisioning status of load balancers and makes changes to them.
+/// Polls the provisioning status of load balancers, and makes changes of them.
 #[derive(Debug)]
 pub(super) struct ProvisioningPoller {
     octavia: OctaviaApi,
@@ -29,7 +29,8 @@ impl ProvisioningPoller {
         Self { octavia, cluster, poller: Poller::default() }
     }
 
-    /// Admits a creation request in a project until the permit is dropped. If there are too many, the error says when to retry.
+    /// Admits a creation request of `owner` in a project until the permit is dropped. If too many are in flight, the error is
+    /// [`Reason::Queued`] with a retry delay.
     pub(super) fn admit(&self, owner: &Uid, project: &ProjectId) -> DriverResult<CreationPermit<'_>> {
         let now = Instant::now();
         let mut schedule = self.poller.schedule();
@@ -42,7 +43,7 @@ impl ProvisioningPoller {
         })
     }
 
-    /// Starts the wait for the end of an operation that Octavia accepted.
+    /// Starts the wait for the end of an operation that Octavia has accepted.
     pub(super) fn start(&self, id: &LoadBalancerId, operation: ProvisioningOperation) {
         self.poller.schedule().start(id, operation, Instant::now());
     }
@@ -52,17 +53,18 @@ impl ProvisioningPoller {
         self.poller.schedule().forget(id);
     }
 
-    /// Returns `true` during a deletion by this process.
+    /// Returns `true` if this process has started the deletion of a load balancer and waits for its end.
     pub(super) fn is_deleting(&self, id: &LoadBalancerId) -> bool {
         self.poller.schedule().get(id).is_some_and(|entry| entry.context == ProvisioningOperation::Delete)
     }
 
-    /// Returns the status of a load balancer, polled if it is due.
+    /// Returns the provisioning status of a load balancer, and polls it if a poll is due.
     pub(super) async fn state(&self, id: &LoadBalancerId) -> DriverResult<PollState<ProvisioningOutcome>> {
         self.poller.state(id, |ids| self.fetch(ids)).await
     }
 
-    /// Makes a change that the load balancer accepts, as far as is known, and starts the wait for its end.
+    /// Makes a change of a load balancer by `call`, and starts the wait for its end. If the load balancer is known to be busy, returns an
+    /// error without the call.
     pub(super) async fn change<T>(
         &self,
         id: &LoadBalancerId,
@@ -79,7 +81,7 @@ impl ProvisioningPoller {
         }
     }
 
-    /// Makes a change that deletes a part; `false` if it, or its load balancer, does not exist.
+    /// Deletes a part of a load balancer by `call`. Returns `false` if the part or its load balancer does not exist.
     pub(super) async fn delete_part(
         &self,
         id: &LoadBalancerId,
@@ -93,13 +95,15 @@ impl ProvisioningPoller {
         }
     }
 
-    /// Returns an error if the load balancer does not accept a change, as far as is known without a wait for it.
+    /// Returns an error if this process waits for an operation on the load balancer that has not ended or that has failed. If it waits for
+    /// none, returns `Ok` without a request.
     pub(super) async fn check_ready(&self, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
         let awaited = self.poller.schedule().get(id).is_some();
         if awaited { ready(self.state(id).await?, id, step) } else { Ok(()) }
     }
 
-    /// Replaces the rejection of a change to an immutable load balancer by an error that names its status.
+    /// Converts the error of a rejected change. If the load balancer is immutable, the returned error contains its status and a retry
+    /// delay.
     pub(super) async fn explain(
         &self,
         id: &LoadBalancerId,
@@ -118,8 +122,8 @@ impl ProvisioningPoller {
         }
     }
 
-    /// Reads a single load balancer by its id, several by one list, and those that the list lacks by their ids: they are deleted, or
-    /// not tagged yet.
+    /// Reads the status of load balancers. A single one is read by its id. Several are read by one list, and those that the list lacks by
+    /// their ids, because they may be deleted or not tagged.
     async fn fetch(
         &self,
         ids: Vec<LoadBalancerId>,
@@ -137,7 +141,7 @@ impl ProvisioningPoller {
     }
 }
 
-/// Permission for a creation request.
+/// The permission for a creation request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct CreationPermit<'a> {
     poller: &'a ProvisioningPoller,
@@ -152,7 +156,7 @@ impl Drop for CreationPermit<'_> {
     }
 }
 
-/// Returns an error unless the state accepts a change.
+/// Returns an error unless a load balancer in this state accepts a change.
 fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
     let failed = |reason, detail: &str| {
         Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
@@ -165,7 +169,7 @@ fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: Step)
     }
 }
 
-/// The error of a load balancer that does not accept a change now.
+/// Returns the error of a load balancer that does not accept a change at present. It has a short retry delay.
 pub(super) fn busy(id: &LoadBalancerId, step: Step) -> DriverError {
     let detail = format!("the load balancer {id} is being changed");
     DriverError::new(Reason::Conflict, step).detail(detail).after(LoadBalancerPacing::MIN_INTERVAL)

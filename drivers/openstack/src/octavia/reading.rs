@@ -1,4 +1,4 @@
-//! Reads load balancers with their listeners, pools and members, by one list of each kind.
+//! Reads load balancers with their listeners, pools and members. There is one list request for each kind of resource.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,7 +21,7 @@ use crate::mark::{self, cluster_tag, uid_of};
 const PROJECT: &str = "project_id";
 
 impl LbaasV2Driver {
-    /// Lists the load balancers with the mark of this cluster, or of `owner`, including those that are being deleted.
+    /// Lists the load balancers with the ownership mark of this cluster, or only those of `owner`, including those that are being deleted.
     pub(super) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, LoadBalancerBody)>> {
         let filter = self.octavia.features().await?.filter(&self.cluster, owner);
         let step = "list the load balancers of this cluster";
@@ -34,8 +34,12 @@ impl LbaasV2Driver {
         Ok(marked.collect())
     }
 
-    /// The owner in the mark of a load balancer, or `None` without a mark of this cluster.
+    /// Returns the owner that the ownership mark of a load balancer names, from its description or else from its tags, or `None` without a
+    /// mark of this cluster.
     pub(super) fn owner_of(&self, body: &LoadBalancerBody) -> Option<Owner> {
+        if !self.octavia.owns(&body.project_id) {
+            return None;
+        }
         let described = mark::owner_in(&body.description, &self.cluster);
         described.or_else(|| {
             body.tags.contains(&cluster_tag(&self.cluster)).then_some(())?;
@@ -45,7 +49,9 @@ impl LbaasV2Driver {
         })
     }
 
-    /// Reads the load balancers with the mark of this cluster, or of `owner`, except those that are being deleted.
+    /// Reads the load balancers with the ownership mark of this cluster, or only those of `owner`, with their listeners, pools and members.
+    /// Load balancers that are being deleted are omitted. A port of a virtual address that no load balancer uses is returned as a failed
+    /// load balancer.
     pub(super) async fn trees(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<LoadBalancer>>> {
         let list = self.cache.owners.start_list();
         let marked = self.marked(owner).await?;
@@ -77,13 +83,13 @@ impl LbaasV2Driver {
         Ok(trees)
     }
 
-    /// Reads the listeners of one load balancer.
+    /// Reads the listeners of one load balancer, and returns it with them, or `None` if it has no address.
     pub(super) async fn tree(&self, body: &LoadBalancerBody) -> DriverResult<Option<LoadBalancer>> {
         let listeners = self.listeners(std::slice::from_ref(body)).await?.pop().unwrap_or_default();
         Ok(tree::load_balancer(body, security_groups(body), listeners))
     }
 
-    /// Reads the listeners of each of these load balancers, in their order, sorted by protocol and port.
+    /// Reads the listeners of each of these load balancers. The results are in the order of `bodies`, each sorted by protocol and port.
     async fn listeners(&self, bodies: &[LoadBalancerBody]) -> DriverResult<Vec<Vec<Listener>>> {
         let Some(scope) = scope(bodies) else { return Ok(Vec::new()) };
         let (listeners, pools) = tokio::try_join!(
@@ -116,8 +122,8 @@ impl LbaasV2Driver {
         try_join_all(read).await
     }
 
-    /// Reads the members that are not cached. One status tree has those of all pools, without their subnets; where these may
-    /// differ, members are read by pool.
+    /// Reads the members of a load balancer's pools that are not cached. In the mode `L3`, one status tree contains the members of all
+    /// pools, without their subnets. In the mode `L2`, in which the subnets differ, the members of each pool are listed.
     async fn read_members(
         &self,
         body: &LoadBalancerBody,
@@ -152,8 +158,8 @@ impl LbaasV2Driver {
         Ok(())
     }
 
-    /// Combines listeners with their pools, monitors and cached members. A change since the members were read is seen by the
-    /// next read.
+    /// Combines listeners with their pools, monitors and cached members. If members were changed since they were read, the next read shows
+    /// the change.
     fn assemble(
         &self,
         listeners: &[ListenerBody],
@@ -175,7 +181,7 @@ impl LbaasV2Driver {
         listeners.iter().filter_map(listener).collect()
     }
 
-    /// The listeners in the response to the creation of a load balancer.
+    /// Returns the listeners in the response to the creation of a load balancer, and caches their members.
     pub(super) fn created_listeners(&self, body: &LoadBalancerBody) -> Vec<Listener> {
         let subnet = body.vip_subnet_id.clone().unwrap_or_default();
         for pool in &body.pools {
@@ -185,7 +191,8 @@ impl LbaasV2Driver {
         self.assemble(&body.listeners, &pools, &HashMap::new())
     }
 
-    /// Lists the health monitors of these pools by id. A monitor has no load balancer, so the list is that of the project.
+    /// Lists the health monitors of these pools, by their ids. Monitors cannot be listed by load balancer, so those of the whole project
+    /// are listed.
     async fn monitors(&self, scope: &Filter, pools: &[PoolBody]) -> Result<HashMap<String, MonitorBody>> {
         if pools.iter().all(|pool| pool.healthmonitor_id.is_none()) {
             return Ok(HashMap::new());
@@ -201,14 +208,15 @@ fn member_ids(pool: &PoolBody) -> impl Iterator<Item = &MemberId> {
     pool.members.iter().map(|member| &member.id)
 }
 
-/// The security groups that Octavia was given for the load balancer, sorted. Those of its port include one of Octavia's own.
+/// Returns the sorted security groups that were set for the load balancer (`vip_sg_ids`). The groups of its port are not suitable, because
+/// they include a group that Octavia created.
 fn security_groups(body: &LoadBalancerBody) -> Vec<SecurityGroupId> {
     let mut groups = body.vip_sg_ids.clone();
     groups.sort_unstable();
     groups
 }
 
-/// The narrowest filter for the listeners and pools of these load balancers, or `None` for no load balancer.
+/// Returns the narrowest filter that lists the listeners and pools of these load balancers, or `None` if there is no load balancer.
 fn scope(bodies: &[LoadBalancerBody]) -> Option<Filter> {
     let projects: BTreeSet<&ProjectId> = bodies.iter().map(|body| &body.project_id).collect();
     let project = projects.first().filter(|_| projects.len() == 1).map(|id| (PROJECT, id.to_string()));

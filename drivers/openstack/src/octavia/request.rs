@@ -1,4 +1,4 @@
-//! The JSON bodies of requests: specs, and differences between the existing and the wanted settings. Pure functions.
+//! Builds the JSON bodies of requests, from specs and from the differences between existing and wanted settings. Pure functions.
 
 use serde_json::{Value, json};
 use staffetta_driver::{
@@ -9,15 +9,15 @@ use staffetta_driver::{
 use super::wire::PersistenceBody;
 use crate::text::{self, without_nulls};
 
-/// The session persistence by client address; the others need cookies.
+/// The type of session persistence by client address. Octavia's other types use cookies.
 pub(super) const SOURCE_IP: &str = "SOURCE_IP";
 
-/// The name of a listener and of its pool.
+/// Returns the name of the listener at a protocol and port, which is also the name of its pool.
 pub(super) fn name(load_balancer: &str, at: ListenerPort) -> String {
     text::name(&format!("{load_balancer}:{at}"))
 }
 
-/// The listeners of a new load balancer, each with its pool and its members.
+/// Returns the bodies of the listeners of a new load balancer, each with its pool and members.
 pub(super) fn listeners(spec: &LoadBalancerSpec) -> Vec<Value> {
     let whole = |listener: &ListenerSpec| {
         let name = name(&spec.name, listener.at);
@@ -33,20 +33,21 @@ pub(super) fn listeners(spec: &LoadBalancerSpec) -> Vec<Value> {
     spec.listeners.iter().map(whole).collect()
 }
 
-/// A listener without its pool.
+/// Returns the body of a new listener without its pool.
 pub(super) fn listener(name: &str, spec: &ListenerSpec) -> Value {
     let ListenerPort { protocol, port } = spec.at;
     let identity = json!({ "name": name, "protocol": protocol, "protocol_port": port });
     merged(identity, listener_update(&ListenerSettings::default(), &spec.settings))
 }
 
-/// A pool without members and monitor.
+/// Returns the body of a new pool without members and monitor.
 pub(super) fn pool(name: &str, spec: &ListenerSpec) -> Value {
     let settings = pool_update(&PoolSettings::default(), &spec.pool.settings);
     merged(json!({ "name": name, "protocol": spec.at.protocol }), settings)
 }
 
-/// The settings of a listener that differ. Others are not sent: older releases do not know all of them.
+/// Returns the settings of a listener that differ from the wanted ones. Other settings are not sent, because older releases do not know all
+/// of them.
 pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSettings) -> Value {
     let changed = |existing: Option<u32>, wanted: Option<u32>| wanted.filter(|_| existing != wanted);
     let cidrs = &wanted.allowed_cidrs;
@@ -58,7 +59,7 @@ pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSett
     }))
 }
 
-/// The settings of a pool except its monitor, or `None` if they do not differ.
+/// Returns the wanted settings of a pool without its monitor, or `None` if they do not differ from the existing ones.
 pub(super) fn changed_pool(existing: &PoolSettings, wanted: &PoolSettings) -> Option<Value> {
     let same = (existing.algorithm, existing.persistence) == (wanted.algorithm, wanted.persistence);
     (!same || existing.disabled).then(|| pool_update(existing, wanted))
@@ -79,7 +80,7 @@ fn pool_update(existing: &PoolSettings, wanted: &PoolSettings) -> Value {
     body
 }
 
-/// A health monitor that checks by the protocol of the pool.
+/// Returns the body of a new health monitor, which checks by the protocol of the pool.
 pub(super) fn monitor(protocol: Protocol, settings: HealthMonitor) -> Value {
     let kind = match protocol {
         Protocol::Tcp => "TCP",
@@ -89,17 +90,18 @@ pub(super) fn monitor(protocol: Protocol, settings: HealthMonitor) -> Value {
     merged(json!({ "type": kind }), monitor_update(settings))
 }
 
-/// The settings of a health monitor.
+/// Returns the settings of a health monitor.
 pub(super) fn monitor_update(settings: HealthMonitor) -> Value {
     let HealthMonitor { delay_s, timeout_s, max_retries } = settings;
     json!({ "delay": delay_s, "timeout": timeout_s, "max_retries": max_retries, "max_retries_down": max_retries })
 }
 
+/// Returns the body of a member.
 pub(super) fn member(spec: &MemberSpec) -> Value {
     json!({ "name": text::name(&spec.name), "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
 }
 
-/// Returns the members of both objects, without nulls.
+/// Merges two JSON objects and removes members whose value is null. A member of `other` replaces the one of the same name.
 pub(super) fn merged(mut object: Value, other: Value) -> Value {
     if let (Value::Object(object), Value::Object(other)) = (&mut object, other) {
         object.extend(other);

@@ -1,4 +1,4 @@
-//! Converts the bodies of Octavia to load balancers, listeners, pools and members. Pure functions.
+//! Converts the JSON bodies of Octavia to load balancers, listeners, pools and members. Pure functions.
 
 use ipnet::IpNet;
 use staffetta_driver::{
@@ -11,7 +11,7 @@ use super::request::SOURCE_IP;
 use super::wire::{ListenerBody, LoadBalancerBody, MemberBody, MonitorBody, PoolBody};
 use crate::neutron::wire::PortBody;
 
-/// Returns the final status, or `None` while the load balancer is pending.
+/// Returns the final status of a load balancer, or `None` while it is pending.
 pub(super) fn outcome(body: &LoadBalancerBody) -> Option<ProvisioningOutcome> {
     match body.provisioning_status.as_str() {
         "ACTIVE" => Some(ProvisioningOutcome::Active),
@@ -21,7 +21,7 @@ pub(super) fn outcome(body: &LoadBalancerBody) -> Option<ProvisioningOutcome> {
     }
 }
 
-/// Returns the load balancer with these security groups and listeners, or `None` without an address.
+/// Converts a load balancer with these security groups and listeners, or returns `None` if it has no address or subnet.
 pub(super) fn load_balancer(
     body: &LoadBalancerBody,
     security_groups: Vec<SecurityGroupId>,
@@ -46,7 +46,8 @@ pub(super) fn load_balancer(
     })
 }
 
-/// Returns a failed load balancer with the id of its port, which was created before the load balancer could be.
+/// Converts a port of a virtual address that no load balancer uses. The result is a failed load balancer with the id of the port, so that
+/// it is released like a load balancer. Returns `None` if the port has no address.
 pub(super) fn port_alone(owner: &Owner, port: &PortBody) -> Option<LoadBalancer> {
     let fixed = port.fixed_ips.first()?;
     Some(LoadBalancer {
@@ -64,7 +65,7 @@ pub(super) fn port_alone(owner: &Owner, port: &PortBody) -> Option<LoadBalancer>
     })
 }
 
-/// Returns the listener, or `None` if its protocol is not one of services.
+/// Converts a listener, or returns `None` if its protocol is not one that services can have.
 pub(super) fn listener(body: &ListenerBody, pool: Option<Pool>) -> Option<Listener> {
     let mut allowed_cidrs: Vec<IpNet> = body.allowed_cidrs.iter().map(IpNet::trunc).collect();
     allowed_cidrs.sort_unstable();
@@ -81,7 +82,7 @@ pub(super) fn listener(body: &ListenerBody, pool: Option<Pool>) -> Option<Listen
     })
 }
 
-/// Returns the pool with these members. A disabled monitor counts as none.
+/// Converts a pool with these members. A disabled monitor is omitted.
 pub(super) fn pool(body: &PoolBody, monitor: Option<&MonitorBody>, members: Vec<Member>) -> Pool {
     let persistence = body.session_persistence.as_ref().filter(|persistence| persistence.kind == SOURCE_IP);
     let monitor = monitor.filter(|monitor| monitor.admin_state_up != Some(false));
@@ -99,7 +100,8 @@ pub(super) fn pool(body: &PoolBody, monitor: Option<&MonitorBody>, members: Vec<
     Pool { id: body.id.clone(), settings, members }
 }
 
-/// Returns the member, or `None` without an address. The default subnet is `vip`, that of the load balancer's address.
+/// Converts a member, or returns `None` if it has no address. A member without a subnet gets `vip`, the subnet of the load balancer's
+/// virtual address.
 pub(super) fn member(body: &MemberBody, vip: &SubnetId) -> Option<Member> {
     let spec = MemberSpec {
         ip: body.address?,
@@ -110,7 +112,7 @@ pub(super) fn member(body: &MemberBody, vip: &SubnetId) -> Option<Member> {
     Some(Member { id: body.id.clone(), spec })
 }
 
-/// Returns the members that have an address.
+/// Converts the members that have an address. Members without a subnet get the subnet `vip`.
 pub(super) fn members(bodies: &[MemberBody], vip: &SubnetId) -> Vec<Member> {
     bodies.iter().filter_map(|body| member(body, vip)).collect()
 }

@@ -1,4 +1,4 @@
-//! The ports of virtual addresses, where this driver creates them instead of Octavia.
+//! The Neutron ports of virtual addresses, if this driver creates them instead of Octavia.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::neutron::api::NeutronApi;
 use crate::neutron::wire::{FixedIpBody, NewPort, PortBody};
 use crate::subnets::Subnets;
 
-/// The `device_owner` of our ports. They have no `device_id`: Octavia accepts no port with one.
+/// The `device_owner` of the ports that this driver creates. They have no `device_id`, because Octavia accepts no port that has one.
 const DEVICE_OWNER: &str = "staffetta:vip";
 const FIELDS: &str = "id project_id description fixed_ips";
 
@@ -22,7 +22,7 @@ pub(super) struct VipPorts {
     neutron: NeutronApi,
     subnets: Arc<Subnets>,
     cluster: ClusterId,
-    /// The owners for which a port was created or listed, and not deleted since.
+    /// The owners for which a port was created or listed, and not deleted since then.
     owners: ResourceIndex<Uid, ()>,
 }
 
@@ -31,13 +31,14 @@ impl VipPorts {
         Self { neutron: NeutronApi::new(cloud.network()), subnets, cluster, owners: ResourceIndex::default() }
     }
 
-    /// Returns `true` if the owner may have a port, as far as this process knows.
+    /// Returns `true` unless this process knows that no port exists for the owner.
     pub(super) fn may_have(&self, owner: &Owner) -> bool {
         !self.owners.is_complete() || self.owners.get(&owner.uid).is_some()
     }
 
-    /// Creates a port with the address, or finds the one of `owner`. It has its security groups from its creation; Octavia replaces
-    /// them by its own and those of `vip_sg_ids` with each of its changes.
+    /// Creates a port with the virtual address of the spec, or finds the existing port of `owner`, and returns its id. The port has the
+    /// security groups of the spec at first. With each change of the load balancer, Octavia replaces them by its own group and those of
+    /// `vip_sg_ids`.
     pub(super) async fn ensure(&self, owner: &Owner, spec: &LoadBalancerSpec) -> DriverResult<PortId> {
         const STEP: &str = "create the port of a virtual address";
         let subnet = self.subnets.subnet(&spec.subnet).await?;
@@ -70,7 +71,7 @@ impl VipPorts {
         existing.map(|(_, port)| port_id(&port)).ok_or_else(|| error.into())
     }
 
-    /// Lists the ports with the mark of this cluster, or of `owner`.
+    /// Lists the ports of virtual addresses with the ownership mark of this cluster, or only those of `owner`.
     pub(super) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, PortBody)>> {
         let list = owner.is_none().then(|| self.owners.start_list());
         let mut filter = vec![("device_owner", DEVICE_OWNER.to_owned())];
@@ -79,7 +80,8 @@ impl VipPorts {
         }
         let ports = self.neutron.ports("list the ports of virtual addresses", &filter, FIELDS).await?;
         let marked = ports.into_iter().filter_map(|port| {
-            let marked = mark::owner_in(&port.description, &self.cluster)?;
+            let ours = Some(&port).filter(|port| self.neutron.service.owns(&port.project_id))?;
+            let marked = mark::owner_in(&ours.description, &self.cluster)?;
             owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, port))
         });
         let marked: Vec<_> = marked.collect();
@@ -93,18 +95,18 @@ impl VipPorts {
         Ok(marked)
     }
 
-    /// Records that the owner has no port.
+    /// Records that the owner has no port any more.
     pub(super) fn forget(&self, owner: &Owner) {
         self.owners.remove(&owner.uid);
     }
 
-    /// Deletes a port, unless it does not exist.
+    /// Deletes a port. A port that does not exist is no error.
     pub(super) async fn delete(&self, id: &PortId) -> Result<()> {
         self.neutron.delete_port("delete the port of a virtual address", &VifId::from(id.as_str())).await
     }
 }
 
-/// The id of a port that is not a VIF of a pod.
+/// Returns the id of a port that is not a VIF of a pod, as the type of such ids.
 pub(super) fn port_id(port: &PortBody) -> PortId {
     port.id.as_str().into()
 }

@@ -1,4 +1,4 @@
-//! The JSON bodies of Octavia. The fields are those of its API reference.
+//! The JSON bodies of Octavia. The fields are those of Octavia's API reference.
 
 use std::net::IpAddr;
 
@@ -14,19 +14,19 @@ use crate::text::or_default;
 /// The provisioning status of a resource that is being deleted.
 pub(super) const PENDING_DELETE: &str = "PENDING_DELETE";
 
-/// A resource type of the Octavia API: its path, JSON keys and fields, and the step texts that errors name.
+/// A type of resource in Octavia's API: its path, JSON keys and fields, and the operations that errors name.
 pub(super) trait OctaviaResource: DeserializeOwned {
-    /// The path of the collection, which is also its key in lists.
+    /// The path of the collection. It is also the key of the items in a list.
     const COLLECTION: &'static str;
-    /// The key of a single resource in bodies.
+    /// The key of a single resource in requests and responses.
     const KEY: &'static str;
-    /// The fields that lists return.
+    /// The fields that lists and reads request, separated by spaces.
     const FIELDS: &'static str;
-    /// The step text of the request, such as `create a pool`.
+    /// The operation that errors of a creation name, such as `create a pool`.
     const CREATE: &'static str;
-    /// The step text of the request, such as `update a pool`.
+    /// The operation that errors of an update name, such as `update a pool`.
     const UPDATE: &'static str;
-    /// The step text of the request, such as `delete a pool`.
+    /// The operation that errors of a deletion name, such as `delete a pool`.
     const DELETE: &'static str;
 }
 
@@ -73,7 +73,7 @@ resource!(
     "id type delay timeout max_retries admin_state_up"
 );
 
-/// A load balancer. The response to its creation contains its listeners and pools; all others have only their ids.
+/// A load balancer in a response. The response to its creation contains whole listeners and pools; other responses contain only their ids.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LoadBalancerBody {
@@ -97,7 +97,7 @@ pub(super) struct LoadBalancerBody {
     pub(super) pools: Vec<PoolBody>,
 }
 
-/// A listener.
+/// A listener in a response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ListenerBody {
@@ -111,11 +111,12 @@ pub(super) struct ListenerBody {
     pub(super) allowed_cidrs: Vec<IpNet>,
     pub(super) admin_state_up: Option<bool>,
     pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
-    /// The pools in a status tree.
+    /// The pools of the listener, in a status tree only.
     pub(super) pools: Vec<PoolBody>,
 }
 
-/// A pool. Only the response to the creation of a load balancer contains its monitor, and more of its members than their ids.
+/// A pool in a response. The response to the creation of a load balancer contains the monitor and whole members of its pools; other
+/// responses contain only the ids of members.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PoolBody {
@@ -136,7 +137,7 @@ pub(super) struct PoolBody {
 /// The fields that identify a pool without a listener.
 pub(super) const DETACHED_POOL_FIELDS: &str = "id name protocol listeners loadbalancers";
 
-/// A reference to a resource.
+/// A reference to a resource by its id.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct IdBody<I> {
     pub(super) id: I,
@@ -145,24 +146,28 @@ pub(super) struct IdBody<I> {
 /// The session persistence of a pool, in requests and responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PersistenceBody {
+    /// The type of session persistence. This driver uses only `SOURCE_IP`.
     #[serde(rename = "type")]
     pub(super) kind: String,
+    /// The timeout in seconds, or `None` for Octavia's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) persistence_timeout: Option<u32>,
 }
 
-/// A health monitor.
+/// A health monitor in a response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MonitorBody {
     pub(super) id: String,
+    /// The interval of checks, in seconds.
     pub(super) delay: u32,
+    /// The timeout of a check, in seconds.
     pub(super) timeout: u32,
     pub(super) max_retries: u8,
     pub(super) admin_state_up: Option<bool>,
 }
 
-/// A member of a pool. The status tree omits the subnet.
+/// A member of a pool in a response. It has no subnet in a status tree.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MemberBody {
@@ -176,10 +181,12 @@ pub(super) struct MemberBody {
     pub(super) provisioning_status: String,
 }
 
+/// The fields of members that lists request, separated by spaces.
 pub(super) const MEMBER_FIELDS: &str = "id name address protocol_port subnet_id provisioning_status";
 
-/// The status tree of a load balancer: one response with its listeners, their pools, and the members of these.
+/// The status tree of a load balancer: one response that contains its listeners, their pools, and the members of these pools.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct StatusTreeBody {
+    /// The load balancer with its listeners.
     pub(super) loadbalancer: LoadBalancerBody,
 }

@@ -1,4 +1,4 @@
-//! Coalesces calls: those that arrive during a request share the next one.
+//! Coalesces calls: those that arrive while a request is in flight share the next request.
 
 use std::sync::Mutex;
 
@@ -7,13 +7,14 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::lock::lock;
 
-/// Coalesces calls with questions `Q` and answers `A`: one request at a time is in flight, and all calls that arrive meanwhile share
-/// the next one. A single call does not wait, and any number of simultaneous calls need two requests.
+/// Coalesces calls, each with a question of the type `Q` and a result of the type `A`. At most one request is in flight. All calls that
+/// arrive during a request share the next one. A single call starts its request at once, and any number of simultaneous calls need at most
+/// two requests.
 #[derive(Debug)]
 pub(crate) struct Coalescer<Q, A> {
-    /// The questions of the next request.
+    /// The questions of the next request, each with the channel that takes its result.
     waiting: Mutex<Vec<(Q, oneshot::Sender<A>)>>,
-    /// Locked during a request.
+    /// Locked while a request is in flight.
     in_flight: tokio::sync::Mutex<()>,
 }
 
@@ -24,8 +25,8 @@ impl<Q, A> Default for Coalescer<Q, A> {
 }
 
 impl<Q: Clone, A> Coalescer<Q, A> {
-    /// Returns the answer to `question`. `request` answers several questions, in their order. It runs in the future of one of the
-    /// callers; if that future is dropped, another caller starts it again.
+    /// Returns the result for `question`. `request` gets the questions of all calls that share it, and returns their results in the same
+    /// order. It runs in the future of one of these callers; if that future is dropped, another caller starts it again.
     pub(crate) async fn call<F>(&self, question: Q, request: impl Fn(Vec<Q>) -> F) -> A
     where
         F: Future<Output = Vec<A>>,

@@ -1,4 +1,4 @@
-//! Polls: one request reads the status of all resources that callers wait for.
+//! Polls the status of resources. One request reads the status of all resources for which callers wait.
 
 mod coalescer;
 mod poller;

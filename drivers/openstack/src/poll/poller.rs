@@ -1,4 +1,4 @@
-//! Polls on behalf of all callers that wait.
+//! Polls the status of resources for all callers that wait for one.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use super::schedule::{Pacing, PollSchedule, PollState};
 use crate::error::{DriverResult, Result};
 use crate::lock::lock;
 
-/// Polls the status of resources, one request at a time, as a [`PollSchedule`] says.
+/// Polls the status of resources, with one request in flight, at the times that a [`PollSchedule`] determines.
 #[derive(Debug)]
 pub(crate) struct Poller<K, P: Pacing> {
     schedule: Mutex<PollSchedule<K, P>>,
@@ -27,12 +27,14 @@ impl<K, P: Pacing> Default for Poller<K, P> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> Poller<K, P> {
+    /// Locks the schedule.
     pub(crate) fn schedule(&self) -> MutexGuard<'_, PollSchedule<K, P>> {
         lock(&self.schedule)
     }
 
-    /// Returns the state of a resource. If a poll is due, `fetch` reads the status of a batch, with `None` for a pending resource and
-    /// without those that do not exist.
+    /// Returns the state of a resource. If its poll is due, `fetch` reads the status of all resources that are polled with it. Its result
+    /// has the final status of a resource or `None` for a pending one, and lacks resources that do not exist. The error of `fetch` is
+    /// returned.
     pub(crate) async fn state<F>(
         &self,
         key: &K,

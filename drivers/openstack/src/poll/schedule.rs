@@ -1,4 +1,4 @@
-//! The times at which the status of resources is polled: pure, with the time as an argument.
+//! The times at which the status of resources is polled. Pure functions, which get the current time as an argument.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -9,23 +9,23 @@ use tokio::time::Instant;
 
 /// The longest interval between two polls of a resource.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// The time after which an entry that no caller asks for is dropped.
+/// An entry for which no caller has asked for this time is removed.
 const EXPIRY: Duration = Duration::from_secs(20 * 60);
 
-/// The parameters of a schedule, and delays that depend on all of its entries.
+/// The parameters of a [`PollSchedule`], and delays that depend on all of its entries.
 pub(crate) trait Pacing: Debug + Default {
-    /// A status that ends the wait for a resource.
+    /// A final status of a resource, after which it is not polled any more.
     type Status: Copy + Debug + PartialEq;
-    /// Further state of an entry.
+    /// Additional state of an entry.
     type Context: Debug + Default;
-    /// The status of a resource that a poll does not find.
+    /// The final status of a resource that a poll does not find.
     const MISSING: Self::Status;
-    /// The shortest interval between two polls of a resource, and the delay before the first one.
+    /// The shortest interval between two polls of a resource, and the delay before its first poll.
     const MIN_INTERVAL: Duration;
-    /// The time for which polls include a resource after a caller asked for it.
+    /// After a caller has asked for a resource, other polls include the resource for this time.
     const INTEREST: Duration;
 
-    /// Called when entries were added, or asked for.
+    /// Adapts the delays to the current entries. Called after entries were added or a caller asked for one. Does nothing by default.
     fn update<'a>(&mut self, entries: impl Iterator<Item = &'a PollEntry<Self>>, now: Instant)
     where
         Self: 'a,
@@ -33,49 +33,51 @@ pub(crate) trait Pacing: Debug + Default {
         let _ = (entries, now);
     }
 
-    /// Called after a poll of so many resources.
+    /// Records the start and the end of a poll of `count` resources.
     fn polled(&mut self, count: usize, started: Instant, ended: Instant);
 
-    /// The earliest next poll of an entry, in addition to its own interval.
+    /// Returns the earliest time of the next poll of an entry, or `None` if only the entry's own interval counts.
     fn not_before(&self, entry: &PollEntry<Self>, now: Instant) -> Option<Instant>;
 
-    /// Returns `true` if any poll includes the entry, even if it is not due soon.
+    /// Returns `true` if the poll of any other entry includes this entry too, even if it is not due soon.
     fn joins(&self, entry: &PollEntry<Self>, now: Instant) -> bool {
         let _ = (entry, now);
         false
     }
 }
 
-/// The resources of which callers wait for a final status.
+/// The resources for whose final status callers wait, and the times of their polls.
 ///
-/// A resource is polled again after a quarter of the time that it has been waited for, at least [`Pacing::MIN_INTERVAL`] and at most
-/// [`MAX_INTERVAL`]. All callers share the result of a poll until the next one is due.
+/// The interval between two polls of a resource is a quarter of the time between the start of the wait and the first of these polls, at
+/// least [`Pacing::MIN_INTERVAL`] and at most [`MAX_INTERVAL`]. All callers get the result of the last poll until the next poll is due.
 #[derive(Debug)]
 pub(crate) struct PollSchedule<K, P: Pacing> {
+    /// The parameters of the schedule.
     pub(crate) pacing: P,
     entries: HashMap<K, PollEntry<P>>,
 }
 
-/// One resource of a schedule.
+/// One resource of a [`PollSchedule`].
 #[derive(Debug)]
 pub(crate) struct PollEntry<P: Pacing> {
-    /// The start of the wait.
+    /// The time at which the wait for the resource started.
     pub(crate) since: Instant,
     first_due: Instant,
     last_asked: Instant,
-    /// The start of the last poll and its result; `None` while pending.
+    /// The start of the last poll and its result: the final status, or `None` if the resource was pending.
     last_poll: Option<(Instant, Option<P::Status>)>,
+    /// Additional state, which the [`Pacing`] defines.
     pub(crate) context: P::Context,
 }
 
-/// The status of a resource as far as it is known.
+/// The status of a resource according to its last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollState<S> {
-    /// The wait is over.
+    /// The final status: the wait is over.
     Final(S),
     /// The resource was pending at the last poll.
     Pending {
-        /// The time until the next poll.
+        /// The time until the next poll is due.
         poll_after: Duration,
         /// The time since the start of the wait.
         waited: Duration,
@@ -89,32 +91,35 @@ impl<K, P: Pacing> Default for PollSchedule<K, P> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
-    /// Starts the wait for a resource that was just created or changed.
+    /// Starts the wait for a resource that was just created or changed. A previous entry of the resource is replaced.
     pub(crate) fn start(&mut self, key: &K, context: P::Context, now: Instant) {
         let entry = PollEntry { first_due: now + P::MIN_INTERVAL, context, ..PollEntry::new(now) };
         self.entries.insert(key.clone(), entry);
         self.update(now);
     }
 
-    /// Ends the wait for a resource.
+    /// Ends the wait for a resource and removes its entry.
     pub(crate) fn forget(&mut self, key: &K) {
         self.entries.remove(key);
     }
 
+    /// Returns the entry of a resource, or `None` if no caller waits for it.
     pub(crate) fn get(&self, key: &K) -> Option<&PollEntry<P>> {
         self.entries.get(key)
     }
 
+    /// Returns the additional state of a resource, or `None` if no caller waits for it.
     pub(crate) fn context_mut(&mut self, key: &K) -> Option<&mut P::Context> {
         self.entries.get_mut(key).map(|entry| &mut entry.context)
     }
 
-    /// Informs the pacing of a change.
+    /// Lets the pacing adapt its delays to the current entries.
     pub(crate) fn update(&mut self, now: Instant) {
         self.pacing.update(self.entries.values(), now);
     }
 
-    /// Returns the state of a resource, or `None` if a poll is due. A final state ends the wait.
+    /// Records that a caller asks for a resource, and returns the state of the resource, or `None` if a poll is due. A final state ends the
+    /// wait.
     pub(crate) fn state(&mut self, key: &K, now: Instant) -> Option<PollState<P::Status>> {
         self.entries.entry(key.clone()).or_insert_with(|| PollEntry::new(now)).last_asked = now;
         self.update(now);
@@ -128,20 +133,22 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         (!poll_after.is_zero()).then_some(PollState::Pending { poll_after, waited })
     }
 
-    /// Returns the state right after a poll; the next one is not due at once, however long that poll took.
+    /// Returns the state of a resource right after a poll. If the poll took so long that the next one is due already, the returned delay is
+    /// the shortest interval instead of zero.
     pub(crate) fn state_after_poll(&mut self, key: &K, now: Instant) -> PollState<P::Status> {
         let since = self.entries.get(key).map_or(now, |entry| entry.since);
         let waited = now.saturating_duration_since(since);
         self.state(key, now).unwrap_or(PollState::Pending { poll_after: P::MIN_INTERVAL, waited })
     }
 
-    /// The next poll of an entry.
+    /// Returns the time of the next poll of an entry.
     fn due(&self, entry: &PollEntry<P>, now: Instant) -> Instant {
         self.pacing.not_before(entry, now).map_or(entry.due(), |earliest| earliest.max(entry.due()))
     }
 
-    /// Returns the resources of the next poll: those of `keys` that are due, and if there is one, also those that are due before half
-    /// of their interval has passed, and those that [join](Pacing::joins) any poll.
+    /// Returns the resources that the next poll reads. These are the resources of `keys` that are due and, if there is at least one, also
+    /// those for which a caller asked recently and which are due within half of their interval or [join](Pacing::joins) any poll. Removes
+    /// entries that have expired.
     pub(crate) fn batch(&mut self, keys: &[K], now: Instant) -> Vec<K> {
         self.entries.retain(|_, entry| now.saturating_duration_since(entry.last_asked) <= EXPIRY);
         for key in keys {
@@ -161,7 +168,7 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         batch.into_iter().cloned().collect()
     }
 
-    /// Records the results of a poll.
+    /// Records the results of a poll: final statuses, and `None` for pending resources.
     pub(crate) fn record(
         &mut self,
         results: impl IntoIterator<Item = (K, Option<P::Status>)>,
@@ -181,32 +188,32 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
 }
 
 impl<P: Pacing> PollEntry<P> {
-    /// The entry of a resource whose wait began at an unknown time: the first poll is due now.
+    /// Creates the entry of a resource whose wait started at an unknown time. Its first poll is due now.
     fn new(now: Instant) -> Self {
         Self { since: now, first_due: now, last_asked: now, last_poll: None, context: P::Context::default() }
     }
 
-    /// The next poll according to the entry's own interval.
+    /// Returns the time of the next poll according to the entry's own interval.
     fn due(&self) -> Instant {
         self.last_poll.map_or(self.first_due, |(at, _)| at + self.interval(at))
     }
 
-    /// The next poll if the interval is that of a poll at `at`.
+    /// Returns the time of the next poll if the interval were that after a poll at `at`.
     pub(crate) fn due_at(&self, at: Instant) -> Instant {
         self.last_poll.map_or(self.first_due, |(last, _)| last + self.interval(at))
     }
 
-    /// The interval after a poll at `at`.
+    /// Returns the interval after a poll at `at`: a quarter of the time since the start of the wait, within its limits.
     fn interval(&self, at: Instant) -> Duration {
         (at.saturating_duration_since(self.since) / 4).clamp(P::MIN_INTERVAL, MAX_INTERVAL)
     }
 
-    /// Returns `true` if a caller asked within [`Pacing::INTEREST`] and the final status is not known.
+    /// Returns `true` if a caller asked for the resource within [`Pacing::INTEREST`] and its final status is not known.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last_asked) <= P::INTEREST && !self.has_ended()
     }
 
-    /// Returns `true` if the final status is known.
+    /// Returns `true` if the final status of the resource is known.
     fn has_ended(&self) -> bool {
         self.last_poll.is_some_and(|(_, status)| status.is_some())
     }

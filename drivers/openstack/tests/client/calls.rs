@@ -1,7 +1,9 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Fence, Reason};
 use staffetta_openstack::OpenStackError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -281,4 +283,25 @@ async fn a_service_that_is_asked_too_much_is_asked_less() {
         tokio::join!(look(), look());
         assert!(began.elapsed() >= Duration::from_millis(200), "one after the other");
     }
+}
+
+#[tokio::test]
+async fn nothing_reaches_the_services_after_the_leadership_has_ended() {
+    let leads = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&leads);
+    let fence = Fence::new(move || asked.load(Ordering::Relaxed));
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/ports", vec![ok(&json!({ "ports": [1] }))]).await;
+    let network = world.fenced_cloud(|_| {}, fence).network();
+    let list = async || network.get("list the ports", "ports").list::<u8>("ports").await;
+    assert_eq!(list().await.unwrap(), [1]);
+    let before = world.server.received_requests().await.unwrap().len();
+    leads.store(false, Ordering::Relaxed);
+    let error = list().await.unwrap_err();
+    assert!(error.to_string().contains("does not hold the leader lease"), "{error}");
+    let port = json!({ "port": {} });
+    let created = network.post("create a port", "ports").json(&port).done().await;
+    assert_eq!(created.unwrap_err().reason(), Reason::Unavailable);
+    network.delete("delete a port", "ports/p1").done().await.unwrap_err();
+    assert_eq!(world.server.received_requests().await.unwrap().len(), before);
 }

@@ -42,7 +42,7 @@ impl Neutron {
         let answer = match (request.method.as_str(), &path[..]) {
             ("POST", [kind]) => self.post(kind, &body),
             ("PUT", ["routers", router, change]) => self.route(router, change, &body),
-            ("PUT", ["trunks", "trunk", "remove_subports"]) => {
+            ("PUT", ["trunks", "7b", "remove_subports"]) => {
                 let port = &body["sub_ports"][0]["port_id"];
                 let mut things = self.things.lock().unwrap();
                 things.get_mut("trunks").unwrap()[0]["sub_ports"]
@@ -230,12 +230,12 @@ async fn the_port_of_a_pod_stays_and_keeps_the_network_of_its_namespace() {
 
 #[tokio::test]
 async fn a_port_is_removed_from_the_trunk_in_its_mark_before_it_is_deleted_and_from_no_other_trunk() {
-    for (nesting, is_deleted) in [("host=10.2.0.1 trunk=trunk ", true), ("", false)] {
+    for (nesting, is_deleted) in [("host=10.2.0.1 trunk=7b ", true), ("", false)] {
         let (neutron, server) = Neutron::start().await;
         let driver = driver(&server, "east");
         driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
         neutron.port(&format!("staffetta:cluster=east {nesting}batch=1-1"));
-        let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
+        let trunk = json!({ "id": "7b", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
         neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
         let released = driver.release_network(&owner("shop")).await;
         assert_eq!(released.is_ok(), is_deleted, "{released:?}");
@@ -284,7 +284,7 @@ impl PodVifDriver for Leaving {
         Ok(())
     }
 
-    async fn activate_vif(&self, _: &Vif) -> Result<Activation, DriverError> {
+    async fn activate_vif(&self, _: &Owner, _: &Vif) -> Result<Activation, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "activate a VIF"))
     }
 

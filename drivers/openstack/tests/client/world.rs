@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::{RequestObserver, RequestOutcome};
+use staffetta_driver::{Fence, RequestObserver, RequestOutcome};
 use staffetta_openstack::{
     Access, Auth, Cloud, EndpointInterface, EndpointOverrides, Environment, NeutronOptions, TlsOptions,
 };
@@ -91,6 +91,11 @@ impl World {
     }
 
     pub(crate) fn cloud_with(&self, change: impl FnOnce(&mut NeutronOptions)) -> Cloud {
+        self.fenced_cloud(change, Fence::default())
+    }
+
+    /// The same with a fence.
+    pub(crate) fn fenced_cloud(&self, change: impl FnOnce(&mut NeutronOptions), fence: Fence) -> Cloud {
         let mut options = NeutronOptions {
             auth_url: Some(self.server.uri()),
             username: Some("kuryr".into()),
@@ -99,7 +104,8 @@ impl World {
             ..NeutronOptions::default()
         };
         change(&mut options);
-        Cloud::new(options.access(&Environment::default()).unwrap(), Arc::clone(&self.seen) as _).unwrap()
+        let access = options.access(&Environment::default()).unwrap();
+        Cloud::fenced(access, Arc::clone(&self.seen) as _, fence).unwrap()
     }
 
     /// The requests at this path so far: their method, token, query and body.

@@ -20,7 +20,10 @@ async fn a_pod_costs_one_call_and_its_release_another() {
     driver.vifs(None).await.unwrap();
     fake.requests();
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
-    assert!(matches!(driver.activate_vif(&vif).await.unwrap(), Activation::NotYet { .. }));
+    assert!(matches!(
+        driver.activate_vif(&world.owner("web"), &vif).await.unwrap(),
+        Activation::NotYet { .. }
+    ));
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
     assert_eq!(fake.requests(), ["POST ports".to_owned(), format!("DELETE ports/{}", vif.id)]);
 }
@@ -81,10 +84,13 @@ async fn one_list_answers_for_many_who_wait() {
     for vif in &vifs {
         world.wire(&vif.id, &host).await;
     }
-    fake.requests();
-    // As a process that has just started and knows none of them.
+    // As a process that has just started and read the marks.
     let driver = world.bound("east");
-    let active = join_all(vifs.iter().map(|vif| activated(&driver, vif))).await;
+    driver.vifs(None).await.unwrap();
+    fake.requests();
+    let active =
+        join_all(vifs.iter().zip(&requests).map(|(vif, request)| activated(&driver, &request.owner, vif)));
+    let active = active.await;
     assert!(active.into_iter().all(|vif| vif.unwrap().active));
     let requests = fake.requests();
     assert!(requests.iter().all(|request| request.starts_with("GET ports?")), "{requests:?}");
@@ -206,20 +212,23 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
         tokio::time::resume();
     };
     // A pod asks for the port, and leaves before it asks again: the look for another one showed that it is ACTIVE.
-    assert!(matches!(driver.activate_vif(&port).await.unwrap(), Activation::NotYet { .. }));
+    assert!(matches!(
+        driver.activate_vif(&world.owner("any"), &port).await.unwrap(),
+        Activation::NotYet { .. }
+    ));
     for vif in [&port, &other] {
         world.wire(&vif.id, &host).await;
     }
     pass().await;
     fake.requests();
-    activated(&driver, &other).await.unwrap();
+    activated(&driver, &world.owner("any"), &other).await.unwrap();
     assert!(fake.requests()[0].contains(port.id.as_str()), "it was taken along");
     driver.vif_returned(&port.id);
     let (status, _) = world.ask(Method::PUT, &format!("_agent/down/{}", port.id), &Value::Null).await;
     assert_eq!(status, 204);
     pass().await;
     assert!(
-        matches!(driver.activate_vif(&port).await.unwrap(), Activation::NotYet { .. }),
+        matches!(driver.activate_vif(&world.owner("any"), &port).await.unwrap(), Activation::NotYet { .. }),
         "it is DOWN by now"
     );
     assert_eq!(fake.requests().len(), 1, "the next pod's port is looked at");

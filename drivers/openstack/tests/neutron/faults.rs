@@ -75,14 +75,14 @@ async fn a_port_that_cannot_be_removed_after_a_failed_binding_is_found_by_its_ma
     assert!(error.ambiguous(), "{error}");
     let found = driver.vifs(Some(&request.owner)).await.unwrap().remove(0).thing;
     // Its host gets an agent, and the driver lets Neutron bind it again.
-    let failed = driver.activate_vif(&found).await.unwrap_err();
+    let failed = driver.activate_vif(&request.owner, &found).await.unwrap_err();
     assert!(failed.transient() && failed.to_string().contains("`late`"), "{failed}");
     let (status, _) = world.ask(Method::PUT, "_agent/host/late", &Value::Null).await;
     assert_eq!(status, 204);
-    driver.activate_vif(&found).await.unwrap();
+    driver.activate_vif(&request.owner, &found).await.unwrap();
     assert_eq!(text(&world.port(found.id.as_str()).await["binding:vif_type"]), "ovs");
     world.wire(&found.id, "late").await;
-    let active = crate::scenarios::world::activated(&driver, &found).await.unwrap();
+    let active = crate::scenarios::world::activated(&driver, &request.owner, &found).await.unwrap();
     assert_eq!(active, Vif { active: true, ..found });
 }
 
@@ -101,7 +101,7 @@ async fn a_proxy_that_does_not_find_neutron_says_nothing_of_a_port() {
     let error = world.bound("east").release_vif(&request.owner, &vif).await.unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable, "{error}");
     fake.inject(Method::GET, "ports", Fault::Html(404));
-    let error = world.bound("east").activate_vif(&vif).await.unwrap_err();
+    let error = world.bound("east").activate_vif(&request.owner, &vif).await.unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable, "no other VIF is made for that: {error}");
     driver.release_vif(&request.owner, &vif).await.unwrap();
     assert!(world.ports(&subnet).await.is_empty());
@@ -118,8 +118,8 @@ async fn a_port_that_is_not_this_clusters_is_not_bound_again_whoever_shows_it() 
     let shown = Vif { id: text(&foreign["id"]).into(), ..vif };
     world.ask(Method::PUT, "_agent/host/late", &Value::Null).await;
     fake.requests();
-    let error = driver.activate_vif(&shown).await.unwrap_err();
-    assert!(error.to_string().contains("does not belong to this cluster"), "{error}");
+    let error = driver.activate_vif(&world.owner("web"), &shown).await.unwrap_err();
+    assert!(error.to_string().contains("does not belong to the pod"), "{error}");
     assert!(fake.requests().iter().all(|request| request.starts_with("GET ")));
     assert_eq!(text(&world.port(text(&foreign["id"])).await["binding:vif_type"]), "binding_failed");
 }
@@ -329,7 +329,7 @@ async fn a_subport_that_stays_down_is_attached_again() {
         tokio::time::advance(Duration::from_secs(60)).await;
         tokio::time::resume();
         fake.requests();
-        driver.activate_vif(&vif).await.unwrap();
+        driver.activate_vif(&world.owner("web"), &vif).await.unwrap();
         fake.requests().iter().filter(|request| request.starts_with("PUT trunks")).count()
     };
     assert_eq!((changes().await, changes().await, changes().await, changes().await), (0, 2, 2, 0));
@@ -349,7 +349,8 @@ async fn a_subport_whose_binding_failed_is_looked_at_ever_more_seldom_and_attach
     fake.requests();
     let (mut waited, mut asked) = (Duration::ZERO, 0);
     while waited < Duration::from_secs(100) {
-        let Activation::NotYet { poll_after } = driver.activate_vif(&vif).await.unwrap() else {
+        let Activation::NotYet { poll_after } = driver.activate_vif(&world.owner("web"), &vif).await.unwrap()
+        else {
             panic!("nobody bound it")
         };
         asked += 1;
@@ -424,10 +425,10 @@ async fn a_subport_that_could_not_be_attached_again_is_attached_by_the_next_one_
     let add: &'static str = Box::leak(format!("trunks/{}/add_subports", machine.trunk).into_boxed_str());
     fake.inject(Method::PUT, add, Fault::Html(503));
     pass(120).await;
-    assert!(driver.activate_vif(&vif).await.unwrap_err().transient());
+    assert!(driver.activate_vif(&world.owner("web"), &vif).await.unwrap_err().transient());
     assert!(world.subports(&machine).await.is_empty(), "it was taken off");
     pass(11).await;
-    driver.activate_vif(&vif).await.unwrap();
+    driver.activate_vif(&world.owner("web"), &vif).await.unwrap();
     assert_eq!(world.subports(&machine).await.len(), 1);
 }
 

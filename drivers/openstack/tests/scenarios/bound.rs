@@ -25,9 +25,9 @@ pub(crate) async fn a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_w
     let unnamed =
         world.bound_unnamed("east").request_vif(&world.request("other", &host, &subnet)).await.unwrap();
     assert_eq!(text(&world.port(unnamed.id.as_str()).await["name"]), "", "names are for `port_debug`");
-    assert!(matches!(driver.activate_vif(&vif).await.unwrap(), Activation::NotYet { .. }));
+    assert!(matches!(driver.activate_vif(&owner, &vif).await.unwrap(), Activation::NotYet { .. }));
     world.wire(&vif.id, &host).await;
-    assert_eq!(activated(&driver, &vif).await.unwrap(), Vif { active: true, ..vif });
+    assert_eq!(activated(&driver, &owner, &vif).await.unwrap(), Vif { active: true, ..vif });
 }
 
 pub(crate) async fn pods_that_come_together_each_get_the_port_that_was_made_for_them(world: &World) {
@@ -108,7 +108,7 @@ pub(crate) async fn a_port_that_somebody_removed_is_told_by_name_and_given_back(
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     world.remove(&format!("ports/{}", vif.id)).await;
-    let error = activated(&driver, &vif).await.unwrap_err();
+    let error = activated(&driver, &world.owner("web"), &vif).await.unwrap_err();
     assert_eq!(error.reason(), Reason::NotFound);
     assert!(error.to_string().contains(vif.id.as_str()), "{error}");
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
@@ -125,11 +125,40 @@ pub(crate) async fn what_an_annotation_calls_a_port_is_never_taken_for_a_path(wo
     ] {
         let forged = Vif { id: id.into(), ..vif.clone() };
         driver.release_vif(&world.owner("web"), &forged).await.unwrap();
-        assert_eq!(driver.activate_vif(&forged).await.unwrap_err().reason(), Reason::NotFound);
+        assert_eq!(
+            driver.activate_vif(&world.owner("web"), &forged).await.unwrap_err().reason(),
+            Reason::NotFound
+        );
     }
     let (_, answer) =
         world.ask(Method::GET, &format!("networks?id={}", subnet.network.id), &serde_json::Value::Null).await;
     assert_eq!(answer["networks"].as_array().unwrap().len(), 1);
+}
+
+pub(crate) async fn only_a_port_of_the_pod_is_activated_and_those_of_kuryr_are_listed_with_their_pods(
+    world: &World,
+) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let (driver, web) = (world.bound("east"), world.owner("web"));
+    let made = driver.request_vif(&world.request("other", &host, &subnet)).await.unwrap();
+    let wish = |device_id: &str| {
+        json!({ "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:kuryr",
+            "device_id": device_id, "binding:host_id": host, "fixed_ips": [{ "subnet_id": subnet.id }] })
+    };
+    let kuryrs = world.create("ports", "port", wish(web.uid.as_str())).await;
+    let pooled = world.create("ports", "port", wish("")).await;
+    for driver in [driver, world.bound("east")] {
+        for foreign in [made.id.as_str(), text(&pooled["id"])] {
+            let named = Vif { id: foreign.into(), ..made.clone() };
+            assert_eq!(driver.activate_vif(&web, &named).await.unwrap_err().reason(), Reason::Refused);
+        }
+        let listed = driver.unmarked_vifs().await.unwrap();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].owner.as_ref().unwrap().uid, web.uid);
+        assert_eq!(listed[0].thing.id.as_str(), text(&kuryrs["id"]));
+        assert!(matches!(listed[0].thing.class, VifClass::OpenVSwitch { .. }));
+        driver.activate_vif(&web, &listed[0].thing).await.unwrap();
+    }
 }
 
 pub(crate) async fn a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not(world: &World) {

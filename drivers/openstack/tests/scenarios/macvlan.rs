@@ -67,8 +67,9 @@ pub(crate) async fn a_pair_that_was_left_out_is_added_when_the_vif_is_activated(
     assert!(!found.active && found.id.as_str() == text(&port["id"]));
     let active = Vif { active: true, ..found.clone() };
     // A pod of another cluster that names it gets nothing by that.
-    world.macvlan("west", &machine).activate_vif(&found).await.unwrap();
+    let error = world.macvlan("west", &machine).activate_vif(&owner, &found).await.unwrap_err();
+    assert_eq!(error.reason(), staffetta_driver::Reason::Refused);
     assert!(world.pairs(&machine.port).await.is_empty());
-    assert_eq!(driver.activate_vif(&found).await.unwrap(), Activation::Active(active));
+    assert_eq!(driver.activate_vif(&owner, &found).await.unwrap(), Activation::Active(active));
     assert_eq!(world.pairs(&machine.port).await, [pair(&found)]);
 }

@@ -5,6 +5,7 @@ pub(crate) mod balancers;
 pub(crate) mod bound;
 pub(crate) mod limits;
 pub(crate) mod macvlan;
+pub(crate) mod projects;
 pub(crate) mod public;
 pub(crate) mod repairs;
 pub(crate) mod security_groups;
@@ -25,7 +26,12 @@ macro_rules! in_world {
                 a_binding_that_fails_is_an_error_and_leaves_no_port,
                 a_port_that_somebody_removed_is_told_by_name_and_given_back,
                 what_an_annotation_calls_a_port_is_never_taken_for_a_path,
-                a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not;
+                a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not,
+                only_a_port_of_the_pod_is_activated_and_those_of_kuryr_are_listed_with_their_pods;
+            projects:
+                a_port_in_another_project_is_not_ours_whatever_its_mark_says,
+                a_public_address_in_another_project_is_not_ours_whatever_its_mark_says,
+                a_load_balancer_in_another_project_is_not_ours_whatever_its_mark_says;
             limits:
                 a_quota_makes_pods_wait_and_its_raising_lets_them_go_on,
                 a_full_subnet_is_told_as_such_and_leaves_nothing,

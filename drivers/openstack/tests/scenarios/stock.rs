@@ -136,7 +136,7 @@ pub(crate) async fn subports_in_stock_have_their_vlans_and_free_them(world: &Wor
     assert_eq!(vlans.len(), 4);
     world.wire(&made.vifs[0].id, &machine.host).await;
     let driver = world.vlan("east", &machine);
-    let active = activated(&driver, &made.vifs[0]).await.unwrap();
+    let active = activated(&driver, &world.owner("web"), &made.vifs[0]).await.unwrap();
     let listed = usable(&stock).await;
     assert!(listed.iter().all(|stocked| stocked.key == order.key) && stock.is_active_unbound(&active));
     let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
@@ -156,7 +156,7 @@ pub(crate) async fn what_was_left_half_made_is_listed_as_such_and_destroyed(worl
         "description": format!("staffetta:cluster={cluster} host={} trunk={} batch=00-1", machine.address, machine.trunk),
     });
     let half = world.create("ports", "port", half).await;
-    let PooledVifList { usable, incomplete } = stock.list_vifs().await.unwrap();
+    let PooledVifList { usable, incomplete, .. } = stock.list_vifs().await.unwrap();
     assert_eq!((vifs(&usable), incomplete.len()), (ids(&made), 1));
     assert!(!world.port(text(&half["id"])).await.is_null(), "a list changes nothing");
     assert_eq!((incomplete[0].vif.id.as_str(), &incomplete[0].key), (text(&half["id"]), &usable[0].key));
@@ -170,7 +170,7 @@ pub(crate) async fn what_was_left_half_made_is_listed_as_such_and_destroyed(worl
     });
     world.create("ports", "port", unbindable).await;
     let stock = world.bound("east");
-    let PooledVifList { usable, incomplete } = stock.list_vifs().await.unwrap();
+    let PooledVifList { usable, incomplete, .. } = stock.list_vifs().await.unwrap();
     assert_eq!((usable.len(), incomplete.len(), world.ports(&subnet).await.len()), (0, 1, 2));
     assert!(stock.delete_vifs(&[incomplete[0].vif.clone()]).await.is_empty());
     assert_eq!(world.ports(&subnet).await.len(), 1);

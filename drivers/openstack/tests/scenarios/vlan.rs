@@ -29,7 +29,7 @@ pub(crate) async fn a_pod_gets_a_subport_of_its_nodes_trunk(world: &World) {
     );
     assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan(&vif))]);
     world.wire(&vif.id, &machine.host).await;
-    let active = activated(&driver, &vif).await.unwrap();
+    let active = activated(&driver, &world.owner("web"), &vif).await.unwrap();
     assert_eq!(active, Vif { active: true, ..vif.clone() });
     let found = world.vlan("east", &machine).vifs(Some(&world.owner("web"))).await.unwrap();
     assert_eq!(found.len(), 1);
@@ -91,10 +91,10 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World)
     assert_eq!((vlan(&found), found.active), (1, false));
     let next = driver.request_vif(&world.nested_request("next", &machine, &subnet)).await.unwrap();
     assert_eq!(world.subports(&machine).await, [(next.id.to_string(), 2)]);
-    assert!(matches!(driver.activate_vif(&found).await.unwrap(), Activation::NotYet { .. }));
+    assert!(matches!(driver.activate_vif(&owner, &found).await.unwrap(), Activation::NotYet { .. }));
     assert!(world.subports(&machine).await.contains(&(found.id.to_string(), 1)));
     world.wire(&found.id, &machine.host).await;
-    activated(&driver, &found).await.unwrap();
+    activated(&driver, &owner, &found).await.unwrap();
     for (owner, vif) in [(&owner, &found), (&world.owner("next"), &next)] {
         driver.release_vif(owner, vif).await.unwrap();
     }
@@ -110,7 +110,7 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_no_vif_when_its_vlan_is
     let faster = stranger.request_vif(&world.nested_request("faster", &machine, &subnet)).await.unwrap();
     assert_eq!(vlan(&faster), 1);
     let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).thing;
-    let error = driver.activate_vif(&found).await.unwrap_err();
+    let error = driver.activate_vif(&owner, &found).await.unwrap_err();
     assert_eq!(error.reason(), Reason::NotFound);
     assert!(
         error.to_string().contains("VLAN 1 ") && error.to_string().contains(found.id.as_str()),

@@ -304,7 +304,7 @@ impl World {
 
     /// The driver `neutron_floating_ip` of a cluster.
     pub(crate) fn floating(&self, cluster: &str, pool: &Subnet) -> NeutronFloatingIps {
-        NeutronFloatingIps::new(&self.cloud, self.cluster(cluster), pool.network.id.clone(), None)
+        NeutronFloatingIps::new(&self.cloud, self.cluster(cluster), Some(pool.network.id.clone()), None)
     }
 
     /// The driver `neutron-vif` of a cluster whose ports have no names.
@@ -358,10 +358,14 @@ fn nested(machine: &Machine) -> PodVifNestedOptions {
 }
 
 /// Asks for activation as the handler does, as soon as it is told to and no sooner.
-pub(crate) async fn activated(driver: &dyn PodVifDriver, vif: &Vif) -> Result<Vif, DriverError> {
+pub(crate) async fn activated(
+    driver: &dyn PodVifDriver,
+    owner: &Owner,
+    vif: &Vif,
+) -> Result<Vif, DriverError> {
     within(async {
         loop {
-            match driver.activate_vif(vif).await? {
+            match driver.activate_vif(owner, vif).await? {
                 Activation::Active(vif) => return Ok(vif),
                 Activation::NotYet { poll_after } => tokio::time::sleep(poll_after).await,
             }

@@ -6,7 +6,8 @@ use backoff::Clock;
 use backoff::backoff::Backoff as _;
 use backoff::exponential::{ExponentialBackoff, ExponentialBackoffBuilder};
 
-/// The lengths of the waits between attempts: they start at `initial` and double up to `max`, until `limit` has passed.
+/// The delays between the attempts of a repeated operation. The first delay is `initial`; each further delay is twice as long as the
+/// one before, up to `max`. There are no more attempts once `limit` has passed since the first one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,22 +26,23 @@ use backoff::exponential::{ExponentialBackoff, ExponentialBackoffBuilder};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffPolicy {
-    /// The first wait, before jitter.
+    /// The first delay, before jitter of ±10 %.
     pub initial: Duration,
-    /// The longest wait, before jitter.
+    /// The longest delay, before jitter of ±10 %.
     pub max: Duration,
-    /// The time after the first attempt at which attempts end; `None` for never.
+    /// The time after the start of the first attempt at which the attempts end; `None` if they never end.
     pub limit: Option<Duration>,
 }
 
-/// The share by which a wait varies at most, so that objects that failed together do not return together.
+/// The largest share by which a delay is randomly shortened or extended, so that objects that failed at the same time are not all
+/// retried at the same time.
 const JITTER: f64 = 0.1;
 
-/// The longest time for which a failed object is left alone because its error asks for it.
-const MAX_HINT: Duration = Duration::from_secs(3600);
+/// The longest delay that an error can request with [`Failure::retry_after`](super::Failure::retry_after), because servers choose it.
+pub(super) const MAX_HINT: Duration = Duration::from_secs(300);
 
 impl Default for BackoffPolicy {
-    /// 1 s, doubling to 60 s, for 500 s: Kuryr's values for retries.
+    /// Delays from 1 s to 60 s, for 500 s: the values that Kuryr uses for retries.
     fn default() -> Self {
         Self {
             limit: Some(Duration::from_secs(500)),
@@ -50,12 +52,12 @@ impl Default for BackoffPolicy {
 }
 
 impl BackoffPolicy {
-    /// Waits from `initial` to `max`, for as long as it takes.
+    /// Delays from `initial` to `max`, without a time limit.
     pub const fn unlimited(initial: Duration, max: Duration) -> Self {
         Self { initial, max, limit: None }
     }
 
-    /// Starts a series of attempts now.
+    /// Starts a series of attempts, whose time limit begins now.
     pub fn start(self) -> Backoff {
         let mut inner = ExponentialBackoffBuilder::<TokioClock>::new()
             .with_initial_interval(self.initial)
@@ -69,8 +71,9 @@ impl BackoffPolicy {
         Backoff { inner, policy: self, attempts: 0 }
     }
 
-    /// The delay after which an object is handled again that has failed, `failures` times before: it doubles from `initial` up to
-    /// `max`, with jitter. It is at least `hint`, as far as that is within an hour.
+    /// Returns the delay after which an object is handled again when its retries have ended with a failure. `failures` is the number of
+    /// earlier such failures: the delay is `initial` for 0, and doubles with each up to `max`, with jitter. It is at least `hint`, but
+    /// a hint of more than five minutes counts as five minutes.
     pub fn requeue_delay(self, failures: u32, hint: Option<Duration>) -> Duration {
         let mut backoff = self.start();
         // After 64 doublings any delay has reached its maximum.
@@ -81,7 +84,7 @@ impl BackoffPolicy {
     }
 }
 
-/// The progress of one series of attempts.
+/// The progress of one series of attempts under a [`BackoffPolicy`].
 #[derive(Clone, Debug)]
 pub struct Backoff {
     inner: ExponentialBackoff<TokioClock>,
@@ -90,39 +93,50 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Counts a failed attempt and returns the wait before the next one; `None` once the limit has passed.
+    /// Counts a failed attempt and returns the delay before the next attempt; `None` once the time limit has passed.
     ///
-    /// A `hint` is obeyed exactly: if it ends after the limit, there is no further attempt. Without one, the wait is cut so
-    /// that the last attempt happens at the limit.
+    /// A `hint`, such as the `Retry-After` of a server, replaces the delay exactly, but for five minutes at most. If the hint ends
+    /// after the time limit, the result is `None`. Without a hint, the delay is shortened so that the last attempt happens at the time limit.
     pub fn next_wait(&mut self, hint: Option<Duration>) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
         let remaining = match self.policy.limit {
             Some(limit) => limit.checked_sub(self.inner.get_elapsed_time()).filter(|left| !left.is_zero())?,
             None => Duration::MAX,
         };
-        match hint {
+        match hint.map(|hint| hint.min(MAX_HINT)) {
             Some(hint) => (hint <= remaining).then_some(hint),
             None => self.inner.next_backoff().map(|wait| wait.min(remaining)),
         }
     }
 
-    /// Counts a failed attempt and returns the wait before the next one, for a policy without a limit. Past a limit it is
-    /// the longest wait.
+    /// Counts a failed attempt and returns the delay before the next attempt, for a policy without a time limit. After a time limit it
+    /// returns `max`.
     pub fn delay(&mut self, hint: Option<Duration>) -> Duration {
         self.next_wait(hint).unwrap_or(self.policy.max)
     }
 
-    /// The number of failed attempts since the start or the last [`reset`](Self::reset).
+    /// Returns the number of failed attempts since the start or the last [`reset`](Self::reset).
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Starts again, after a success.
+    /// Starts a new series of attempts, after a success.
     pub fn reset(&mut self) {
         *self = self.policy.start();
     }
 }
 
+/// Returns a random delay between zero and `max`.
+pub(super) fn random_delay(max: Duration) -> Duration {
+    let mut backoff = ExponentialBackoffBuilder::<TokioClock>::new()
+        .with_initial_interval(max / 2)
+        .with_randomization_factor(1.0)
+        .with_max_elapsed_time(None)
+        .build();
+    backoff.next_backoff().unwrap_or(max)
+}
+
+/// The clock of tokio, which tests can stop and advance.
 #[derive(Clone, Debug, Default)]
 struct TokioClock;
 
@@ -172,6 +186,12 @@ mod tests {
         assert_eq!(backoff.next_wait(Some(Duration::from_secs(20))), None);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn no_server_can_make_a_watch_or_a_retry_sleep_for_more_than_five_minutes() {
+        let mut backoff = REQUEUE.start();
+        assert_eq!(backoff.delay(Some(Duration::from_secs(u64::from(u32::MAX)))), Duration::from_secs(300));
+    }
+
     const REQUEUE: BackoffPolicy =
         BackoffPolicy::unlimited(Duration::from_secs(60), Duration::from_secs(900));
 
@@ -184,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_extends_the_requeue_delay_up_to_an_hour() {
+    fn a_hint_extends_the_requeue_delay_up_to_five_minutes() {
         let delay = |hint| REQUEUE.requeue_delay(0, Some(Duration::from_secs(hint))).as_secs();
         assert!((54..=66).contains(&delay(0)) && (54..=66).contains(&delay(50)));
-        assert_eq!((delay(600), delay(3600), delay(86_400)), (600, 3600, 3600));
+        assert_eq!((delay(240), delay(300), delay(86_400)), (240, 300, 300));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The state of one message while it is handled, its retries included.
+//! The state of one message while a handler processes it, including all retries.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -9,60 +9,77 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::outage::Outage;
 use super::queue_state::{Phase, QueueMetrics};
 use super::retry_state::{LastError, Outcome, RetryMemory, RetryState, deadline};
 use crate::event::{Identity, OrderingKey};
 
-/// One message while it is handled, its retries included.
+/// The state of one message while a handler processes it, including all retries: the failures of its object so far, and the request to
+/// handle the object again.
 ///
-/// [`Async`](crate::Async) makes one for each message. A wrapper that is used alone gets [`Context::detached`].
+/// [`Async`](crate::Async) creates a context for each message. A wrapper that is used without queues gets [`Context::detached`].
 pub struct Context<'q> {
+    /// The queue of the message; `None` if the message is in no queue.
     place: Option<QueuePlace<'q>>,
-    /// The failures of the object, and the end of the message.
+    /// The failures of the object, and the action to take when the message has been handled.
     state: Mutex<(RetryMemory, Outcome)>,
     /// Set once the handler has been invoked.
     invoked: AtomicBool,
 }
 
 thread_local! {
-    /// Set while a message is polled for the first time, where it was delivered.
+    /// Set while a message is polled for the first time within the call that delivered it.
     pub(super) static POLLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The place of the current message of a queue.
+/// The queue in which a message is the current one.
 struct QueuePlace<'q> {
     queues: &'q dyn CurrentMessages,
     key: OrderingKey,
-    /// The time since which it waits.
+    /// The time at which the message started to wait.
     since: Instant,
-    /// `true` if it is handled where it was delivered, at that time.
+    /// `true` if the message is handled within the call that delivered it, without waiting.
     at_once: bool,
 }
 
-/// The queues as the [`Context`] of a current message uses them, whatever the type of their messages.
+/// The part of the queues that the [`Context`] of a current message uses, independent of the type of the messages.
 pub(super) trait CurrentMessages: Sync {
+    /// Returns the state that all queues share.
     fn shared(&self) -> &SharedQueueState;
 
-    /// Shows the state of the current message of a key.
+    /// Sets the phase of the current message of a key, for status pages, and saves the failures of its object.
     fn show(&self, key: OrderingKey, phase: Phase, since: Instant, retry: RetryMemory);
 
-    /// A notification of the next arrival; `None` if a queued message supersedes the current one.
+    /// Returns a notification of the next message with this key; `None` if a queued message already supersedes the current one.
     fn next_arrival(&self, key: OrderingKey) -> Option<Arc<Notify>>;
+
+    /// Returns `true` if another message of the object of the current message fails.
+    fn is_still_failing(&self, key: OrderingKey) -> bool;
 }
 
-/// The state of the queues that does not depend on their types.
+/// The state that all queues of one handler share, independent of the type of the messages.
 pub(super) struct SharedQueueState {
     pub(super) metrics: Arc<dyn QueueMetrics>,
-    /// The number of queues, except those whose messages all wait for a point in time.
+    /// The number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next attempt.
     pub(super) busy: AtomicUsize,
     /// Notified when `busy` falls.
     pub(super) less_busy: Notify,
-    /// Ends retries and the wait of requeued messages.
+    /// Ends the retries, and the delays of requeued messages.
     pub(super) shutdown: CancellationToken,
+    /// Ends the delays after transient failures early.
+    pub(super) outage: Outage,
 }
 
 impl SharedQueueState {
-    /// Counts a busy queue less. Returns `true` if none is left.
+    /// Waits for the next attempt at `at`. After a transient failure, which requested the delay in `outage`, it may come earlier.
+    pub(super) async fn sleep_until(&self, at: Instant, outage: Option<Duration>) {
+        match outage {
+            Some(delay) => self.outage.wait_until(at, delay).await,
+            None => tokio::time::sleep_until(at).await,
+        }
+    }
+
+    /// Decrements the number of busy queues. Returns `true` if none is left.
     pub(super) fn remove_busy(&self) -> bool {
         let last = self.busy.fetch_sub(1, SeqCst) == 1;
         self.less_busy.notify_waiters();
@@ -71,14 +88,15 @@ impl SharedQueueState {
 }
 
 impl Context<'static> {
-    /// The context of a message that is in no queue: nothing supersedes it.
+    /// Returns the context of a message that is in no queue: no other message supersedes it.
     pub fn detached() -> Self {
         Self { place: None, state: Mutex::default(), invoked: AtomicBool::new(false) }
     }
 }
 
 impl<'q> Context<'q> {
-    /// The context of the current message of a key, which has been waiting since `since`, or is handled `at_once`.
+    /// Creates the context of the current message of a key. `since` is the time at which the message started to wait; `at_once` is set
+    /// if the message is handled within the call that delivered it.
     pub(super) fn new(
         queues: &'q dyn CurrentMessages,
         key: OrderingKey,
@@ -89,7 +107,7 @@ impl<'q> Context<'q> {
         Self { place, state: Mutex::new((retry, Outcome::Done)), invoked: AtomicBool::new(false) }
     }
 
-    /// Returns the state after the message was handled.
+    /// Returns the failures of the object, and the action to take, after the message was handled.
     pub(super) fn into_end(self) -> (RetryMemory, Outcome) {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +116,7 @@ impl<'q> Context<'q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes when the program stops.
+    /// Completes when the queues shut down; never for a [detached](Self::detached) context.
     pub async fn shutdown(&self) {
         match &self.place {
             Some(place) => place.queues.shared().shutdown.cancelled().await,
@@ -106,54 +124,65 @@ impl<'q> Context<'q> {
         }
     }
 
-    /// The number of times this object failed and was requeued since it last succeeded.
+    /// Returns the number of times that this object was requeued after a failure since it was last handled successfully.
     pub fn failures(&self) -> u32 {
         self.state().0.as_ref().map_or(0, |retry| retry.failures)
     }
 
-    /// The number of attempts that failed since this object last succeeded, the reported one included.
+    /// Returns the number of failed attempts since this object was last handled successfully. It includes the failure that is being
+    /// reported.
     pub fn attempts(&self) -> u32 {
         self.last_error().map_or(0, |last_error| last_error.attempts)
     }
 
-    /// The last error since this object last succeeded.
+    /// Returns the last error since this object was last handled successfully; `None` if there was none.
     pub fn last_error(&self) -> Option<LastError> {
         self.state().0.as_ref()?.last_error.clone()
     }
 
-    /// Remembers until the next success that the failure was reported on this object. Returns `true` the first time.
+    /// Records that the failure was reported as a Kubernetes Event on `object`. Returns `true` at the first call since the object was
+    /// last handled successfully; later calls change nothing.
     pub fn set_reported_on(&self, object: Identity) -> bool {
         let first = self.reported_on().is_none();
         self.update_retry_state(|retry| retry.reported_on.get_or_insert_with(|| Arc::new(object)).clone());
         first
     }
 
-    /// The object on which the failure was reported, if it was.
+    /// Returns the object on which the failure was reported; `None` if it was not reported.
     pub fn reported_on(&self) -> Option<Arc<Identity>> {
         self.state().0.as_ref()?.reported_on.clone()
     }
 
-    /// Handles the message again after `delay`, unless the object changes before.
+    /// Requests that the object is handled again after `delay`, or earlier if the object changes.
     pub fn requeue_after(&self, delay: Duration) {
         self.state().1 = Outcome::Requeue(delay);
     }
 
-    /// Updates the retry state of the object, which outlives this message.
+    /// Updates the recorded failures of the object, which are kept after this message.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
-        change(self.state().0.get_or_insert_default())
+        let mut state = self.state();
+        let retry = state.0.get_or_insert_default();
+        let was_outage = retry.outage.is_some();
+        let result = change(retry);
+        if let Some(place) = self.place.as_ref().filter(|_| was_outage && retry.outage.is_none()) {
+            place.queues.shared().outage.end();
+        }
+        result
     }
 
-    /// Returns `true` if success now ends a series of failures. It does not if the message was superseded or the program
-    /// stops: then nothing was done.
+    /// Returns `true` if a success now would end a series of failures. Returns `false` if the message was superseded or the program is
+    /// stopping, because then the handler has not finished its work, or if another message of the object fails.
     pub(super) fn is_recovery(&self) -> bool {
         let state = self.state();
         let (Some(retry), Outcome::Done) = &*state else { return false };
-        let stops = |place: &QueuePlace<'_>| place.queues.shared().shutdown.is_cancelled();
-        retry.last_error.is_some() && !self.place.as_ref().is_some_and(stops)
+        let unfinished = |QueuePlace { queues, key, .. }: &QueuePlace<'_>| {
+            queues.shared().shutdown.is_cancelled() || queues.is_still_failing(*key)
+        };
+        retry.last_error.is_some() && !self.place.as_ref().is_some_and(unfinished)
     }
 
-    /// Records that the handler is invoked, for the first time or again, and returns the time. A message that has not waited since its
-    /// delivery needs no other clock reading.
+    /// Records that the handler is invoked, and returns the time. The first invocation also reports the time in the queue to the
+    /// metrics. For a message that is handled within the call that delivered it, the clock is not read again.
     pub(super) fn set_invoked(&self) -> Instant {
         let Some(QueuePlace { queues, since, at_once, .. }) = &self.place else { return Instant::now() };
         if self.invoked.swap(true, Relaxed) {
@@ -164,19 +193,20 @@ impl<'q> Context<'q> {
         now
     }
 
-    /// Shows the phase in which the message has been since `since`.
+    /// Sets the phase of the message, and the time at which that phase began, for status pages.
     pub(super) fn show(&self, phase: Phase, since: Instant) {
         if let Some(QueuePlace { queues, key, .. }) = &self.place {
             queues.show(*key, phase, since, self.state().0.clone());
         }
     }
 
-    /// The metrics of the queues.
+    /// Returns the metrics of the queues; `None` for a detached context.
     pub(super) fn metrics(&self) -> Option<&dyn QueueMetrics> {
         self.place.as_ref().map(|place| &*place.queues.shared().metrics)
     }
 
-    /// Waits for the next attempt. Returns `false` if there is none: a queued message supersedes this one, or the program stops.
+    /// Waits until the next attempt. Returns `false` if there is no next attempt, because a queued message supersedes this one or the
+    /// program stops.
     pub(super) async fn sleep(&self, wait: Duration) -> bool {
         let now = Instant::now();
         let at = deadline(now, wait);
@@ -191,6 +221,7 @@ impl<'q> Context<'q> {
                 arrival.notified().await;
             }
         };
+        let outage = self.state().0.as_ref().and_then(|retry| retry.outage);
         shared.remove_busy();
         let again = tokio::select! {
             () = superseded => {
@@ -198,7 +229,7 @@ impl<'q> Context<'q> {
                 false
             }
             () = shared.shutdown.cancelled() => false,
-            () = tokio::time::sleep_until(at) => true,
+            () = shared.sleep_until(at, outage) => true,
         };
         shared.busy.fetch_add(1, SeqCst);
         self.show(Phase::Queued, Instant::now());

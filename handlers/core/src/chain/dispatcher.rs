@@ -1,4 +1,4 @@
-//! Passes a message to the handlers registered for it.
+//! Passes each message to the handlers that are registered for its type.
 
 use std::any::TypeId;
 
@@ -7,13 +7,13 @@ use super::context::Context;
 use super::failure::HandlerError;
 use crate::event::Message;
 
-/// Passes each message to the handlers registered for its [route](Message::route) whose predicate matches, each once, in the
-/// order in which they were added.
+/// Passes each message to the handlers that are registered for its [route](Message::route) and whose predicate accepts it. Each of
+/// these handlers gets the message once, in the order in which the handlers were added.
 pub struct Dispatcher<E, H> {
     routes: Vec<(TypeId, Predicate<E>, H)>,
 }
 
-/// Returns `true` for the messages that a handler wants.
+/// Returns `true` if a handler wants the message.
 type Predicate<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
 
 impl<E, H> Default for Dispatcher<E, H> {
@@ -23,14 +23,14 @@ impl<E, H> Default for Dispatcher<E, H> {
 }
 
 impl<E, H> Dispatcher<E, H> {
-    /// Adds a handler of the messages with this `route` that match `predicate`.
+    /// Adds a handler for the messages with this `route` that `predicate` accepts.
     pub fn add(&mut self, route: TypeId, predicate: impl Fn(&E) -> bool + Send + Sync + 'static, handler: H) {
         self.routes.push((route, Box::new(predicate), handler));
     }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Dispatcher<E, H> {
-    /// Returns the first failure, after every handler has had the message.
+    /// Passes the message to all matching handlers, one after the other, and then returns the first failure.
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         let (message_route, mut result) = (event.route(), Ok(()));
         for (route, predicate, handler) in &self.routes {

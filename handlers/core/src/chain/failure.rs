@@ -1,14 +1,15 @@
-//! The errors of handlers: each says whether a retry may help.
+//! The errors of handlers. Each error states whether a retry may help.
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
+use super::backoff::MAX_HINT;
 use crate::event::Identity;
 
-/// An error of a handler.
+/// An error of a handler. It states whether a retry may help, and how the error is reported.
 ///
-/// It is an enum of the handler's own, one variant for each step that can fail, each with its source:
+/// Each handler defines its own enum, with one variant for each step that can fail:
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,47 +36,50 @@ pub trait Failure: Error + Send + Sync + 'static {
     /// Returns `true` if the same invocation may succeed when it is repeated.
     fn transient(&self) -> bool;
 
-    /// The wait before the next attempt, where the error knows it; it replaces the back-off.
+    /// Returns the delay before the next attempt, if the error knows it. That delay replaces the back-off. `None` means the back-off
+    /// applies.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns a value if nothing went wrong and the rest only takes time. The invocation is repeated as after a transient error,
-    /// but reported only as [`Pending`] says, or when the time limit of the retries has passed.
+    /// Returns a value if the error is not a real failure but reports work that needs more time. The invocation is repeated as after a
+    /// transient error, so [`transient`](Self::transient) must return `true`. It is reported as a failure only after
+    /// [`Pending::report_after`], or when the time limit of the retries has passed.
     fn pending(&self) -> Option<Pending> {
         None
     }
 
-    /// The error in one word of CamelCase, such as `QuotaExceeded`: the `reason` of the Kubernetes Event that reports it. At most
-    /// 128 characters.
+    /// Returns the error as one CamelCase word, such as `QuotaExceeded`. This word becomes the `reason` of the Kubernetes Event that
+    /// reports the error, which allows at most 128 characters.
     fn reason(&self) -> &'static str {
         "HandlingFailed"
     }
 
-    /// The object on which the Kubernetes Event is created, where it is not the one whose event failed: the Service of an
-    /// EndpointSlice.
+    /// Returns the object on which the Kubernetes Event is created, if that is not the object that was being handled. For example, a
+    /// failure of an `EndpointSlice` is reported on its Service.
     fn concerns(&self) -> Option<&Identity> {
         None
     }
 }
 
-/// Work that is not done yet although nothing went wrong.
+/// Work that is not finished yet although nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The time after which it is reported, each time that it passes.
+    /// The time after which the unfinished work is reported as a failure, and again each time that this time has passed.
     pub report_after: Duration,
-    /// Set if it waits in a queue outside and nothing was begun: the time limit of the retries starts when that is over.
+    /// `true` if the work waits in the queue of an external system, and was not begun there. The time limit of the retries starts only
+    /// when that wait is over.
     pub queued: bool,
 }
 
 impl Default for Pending {
-    /// Work that was begun, reported after 30 s.
+    /// Work that has begun, and is reported after 30 s.
     fn default() -> Self {
         Self { report_after: Duration::from_secs(30), queued: false }
     }
 }
 
-/// A [`Failure`] whose type is erased.
+/// An error of a handler whose type is erased.
 pub type HandlerError = Box<dyn Failure>;
 
 impl<F: Failure> From<F> for HandlerError {
@@ -91,8 +95,8 @@ impl Failure for Infallible {
 }
 
 impl Failure for kube::Error {
-    /// Returns `true` for responses that may change: 401 (the token is read again), 408, 409, 429, and the 5xx of an overloaded
-    /// server or proxy; and for every failure of the connection.
+    /// Returns `true` for responses that may differ the next time, and for every failure of the connection. The codes are 401 (the
+    /// token is read again), 408, 409, 429, 500, 502, 503 and 504.
     fn transient(&self) -> bool {
         match self {
             Self::Api(status) => matches!(status.code, 401 | 408 | 409 | 429 | 500 | 502 | 503 | 504),
@@ -104,7 +108,7 @@ impl Failure for kube::Error {
     fn retry_after(&self) -> Option<Duration> {
         let Self::Api(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)).min(MAX_HINT))
     }
 
     fn reason(&self) -> &'static str {
@@ -112,7 +116,7 @@ impl Failure for kube::Error {
     }
 }
 
-/// The error with its causes in one line: `write the annotation: patch pod: connection refused`.
+/// Joins the error and its causes in one line: `write the annotation: patch pod: connection refused`.
 pub fn causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
@@ -147,6 +151,7 @@ mod tests {
         }
         assert_eq!(answer(429, 7).retry_after(), Some(Duration::from_secs(7)));
         assert_eq!(answer(429, 0).retry_after(), None);
+        assert_eq!(answer(503, u32::MAX).retry_after(), Some(MAX_HINT), "no server stops a watch for years");
         assert_eq!((answer(503, 0).reason(), answer(403, 0).reason()), ("ApiUnavailable", "ApiRefused"));
     }
 

@@ -1,23 +1,25 @@
-//! The messages of one ordering key, and the rules by which a newer message replaces an older one. Pure.
+//! The messages of one ordering key, and the rules by which a newer message replaces an older one. This module has no tasks and no I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::queue_state::{Phase, Queued};
-use super::retry_state::{Outcome, RetryMemory, deadline};
+use super::retry_state::{Outcome, RetryMemory, RetryState, deadline};
 use crate::event::{Change, Message};
 
-/// The rules for queued messages.
+/// The rules by which newer messages replace or supersede older messages with the same ordering key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePolicy {
-    /// Lets a newer `Modified` replace a queued one of the same object.
+    /// `true` if a newer `Modified` replaces a queued `Modified` of the same object.
     pub coalesce: bool,
-    /// Without coalescing: the number of waiting messages of a key from which on the queue coalesces all the same, and counts it.
+    /// The maximum length of a queue that does not coalesce. Once so many messages of a key wait, newer messages replace queued ones
+    /// anyway, and [`Async::overflowed`](crate::Async::overflowed) counts the replaced ones.
     pub depth: usize,
-    /// The newer messages that end the retries of an older one.
+    /// Selects the newer messages that end the retries of an older message.
     pub superseded: Superseded,
 }
 
@@ -27,25 +29,26 @@ impl Default for QueuePolicy {
     }
 }
 
-/// The newer messages that make the retries of an older one pointless. A trigger supersedes only triggers of its type.
+/// Selects the newer messages that end the retries of an older message, because they make these retries pointless. A trigger supersedes
+/// only triggers of its type, and a deletion only messages of its own object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Superseded {
-    /// Those of the same object.
+    /// Messages about the same object.
     #[default]
     BySameObject,
-    /// All of the same ordering key, because the handler looks at the key as a whole.
+    /// All messages with the same ordering key, because the handler reconciles everything that belongs to the key together.
     BySameKey,
 }
 
-/// The messages of one ordering key.
+/// The messages of one ordering key, in all phases.
 pub(super) struct KeyQueue<E> {
     /// The message that is being handled.
     pub(super) current: Option<Queued<E>>,
-    /// All others in order of arrival: those that have not been handled, and those that failed and wait for their time.
+    /// All other messages in order of arrival: those that were not handled yet, and those that failed and wait for their next attempt.
     waiting: VecDeque<Queued<E>>,
-    /// Notified at each arrival, once something waits for it.
+    /// Notified at each arrival of a message; `None` until a task waits for arrivals.
     arrival: Option<Arc<Notify>>,
-    /// Set once a task handles the messages; never before the queues are opened.
+    /// Set once a task handles the messages. It stays unset while the queues are closed.
     pub(super) started: bool,
 }
 
@@ -54,18 +57,29 @@ impl<E: Message + Clone> Queued<E> {
         matches!(self.phase, Phase::Failed { .. })
     }
 
-    /// Takes the place of `older`. An `Added` that was not handled makes the message that replaces it an `Added`.
+    /// Returns the delay that the message requested if it failed and may wait for the end of an outage.
+    fn outage(&self) -> Option<Duration> {
+        self.retry.as_ref().filter(|_| self.failed())?.outage
+    }
+
+    /// Takes over the failures and the waiting time of `older`, which this message replaces.
     fn replace(&mut self, older: &mut Self) {
         self.inherit(older.retry.take());
         if !older.failed() {
             self.since = self.since.min(older.since);
         }
-        if older.event.change() == Change::Added && replaces(&self.event, &older.event) {
-            self.event = self.event.clone().into_added();
+        self.take_place_of(&older.event);
+    }
+
+    /// Keeps what only `older` tells about the object, if this message is handled in its place.
+    fn take_place_of(&mut self, older: &E) {
+        if replaces(&self.event, older) {
+            self.event = self.event.clone().replacing(older);
         }
     }
 
-    /// Continues the failures of a message that this one replaces or supersedes; they win over its own.
+    /// Takes over the failures of a message that this one replaces or supersedes. Where both messages have failures, those of the older
+    /// one are kept.
     fn inherit(&mut self, retry: RetryMemory) {
         let Some(mut retry) = retry else { return };
         if let Some(own) = self.retry.take() {
@@ -79,23 +93,30 @@ impl<E: Message + Clone> Queued<E> {
 }
 
 impl<E: Message + Clone> KeyQueue<E> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(super) fn new(started: bool) -> Self {
         Self { current: None, waiting: VecDeque::new(), arrival: None, started }
     }
 
-    /// Makes a message the current one of an empty queue.
+    /// Makes `event` the current message of an empty queue.
     pub(super) fn begin(&mut self, event: E, since: Instant) -> Queued<E> {
         let message = Queued { event, phase: Phase::Queued, since, retry: None };
         self.current.insert(message).clone()
     }
 
-    /// Adds a message. Returns the number of queued messages that it replaced because the queue is full; 0 with coalescing.
+    /// Adds a message. Returns the number of queued messages that it replaced because the queue is full; always 0 with coalescing.
     pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
         let phase = if self.started { Phase::Queued } else { Phase::Held };
         let mut message = Queued { event, phase, since, retry: None };
         // An object that failed is handled at once when it changes.
         self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
+        if policy.superseded == Superseded::BySameKey && message.event.change() == Change::Deleted {
+            // What failed may work without the deleted object.
+            self.waiting
+                .iter_mut()
+                .filter(|older| older.failed())
+                .for_each(|older| older.phase = Phase::Failed { at: since });
+        }
         let before = self.waiting.len();
         let full = before >= policy.depth && !policy.coalesce;
         match message.event.change() {
@@ -115,7 +136,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         overflowed
     }
 
-    /// Takes the next message: one that failed and whose time has come, else the oldest that has not been handled.
+    /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
+    /// then the oldest message that was not handled yet.
     pub(super) fn pop(&mut self) -> Option<Queued<E>> {
         let due = self.due().filter(|due| *due <= Instant::now());
         let next = self.waiting.iter().position(|message| match due {
@@ -128,7 +150,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         Some(self.current.insert(message).clone())
     }
 
-    /// The time at which the next message that failed is handled again.
+    /// Returns the earliest time at which a failed message is handled again.
     pub(super) fn due(&self) -> Option<Instant> {
         let times = self.waiting.iter().filter_map(|message| match message.phase {
             Phase::Failed { at } => Some(at),
@@ -137,41 +159,73 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Ends the current message, if there is one. One that was not handled for good passes its failures to the queued message
-    /// that replaces or supersedes it; without such a message it waits for its time.
+    /// Returns the longest delay that the failed messages requested that may wait for the end of an outage; `None` if there are none.
+    pub(super) fn outage(&self) -> Option<Duration> {
+        self.waiting.iter().filter_map(Queued::outage).max()
+    }
+
+    /// Lets the failed messages that may wait for the end of an outage be handled now.
+    pub(super) fn retry_now(&mut self) {
+        let at = Instant::now();
+        let failed = self.waiting.iter_mut().filter(|message| message.outage().is_some());
+        failed.for_each(|message| message.phase = Phase::Failed { at });
+    }
+
+    /// Ends the current message, if there is one. If it has to be handled again, its failures pass to the queued message that replaces
+    /// or supersedes it; without such a message, it waits for its next attempt.
     pub(super) fn end(&mut self, (mut retry, outcome): (RetryMemory, Outcome), policy: &QueuePolicy) {
         let Some(Queued { event, .. }) = self.current.take() else { return };
-        match outcome {
-            Outcome::Done => return,
-            Outcome::Superseded => {}
-            Outcome::Requeue(_) => retry.get_or_insert_default().requeued(),
-        }
-        if event.change() == Change::Added
-            && let Some(newer) = self.queued().find(|newer| replaces(&newer.event, &event))
-        {
-            newer.event = newer.event.clone().into_added();
+        let delay = match outcome {
+            Outcome::Done => {
+                let reported_on = retry.and_then(|retry| retry.reported_on);
+                if let Some(failing) = self.failing(event.uid()).filter(|_| reported_on.is_some()) {
+                    failing.reported_on = reported_on;
+                }
+                return;
+            }
+            // The message that superseded this one may have been cancelled in the meantime.
+            Outcome::Superseded => Duration::ZERO,
+            Outcome::Requeue(delay) => {
+                retry.get_or_insert_default().requeued();
+                delay
+            }
+        };
+        if let Some(newer) = self.queued().find(|newer| replaces(&newer.event, &event)) {
+            newer.take_place_of(&event);
         }
         if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
             newer.inherit(retry);
-        } else if let Outcome::Requeue(delay) = outcome {
+        } else {
             let since = Instant::now();
             let phase = Phase::Failed { at: deadline(since, delay) };
             self.waiting.push_back(Queued { event, phase, since, retry });
         }
     }
 
-    /// A notification of the next arrival.
+    /// Returns `true` if another message of the object of the current one fails.
+    pub(super) fn is_still_failing(&mut self) -> bool {
+        let uid = self.current.as_ref().map(|current| current.event.uid().to_owned());
+        uid.is_some_and(|uid| self.failing(&uid).is_some())
+    }
+
+    /// Returns the failures of another message of the object with this UID.
+    fn failing(&mut self, uid: &str) -> Option<&mut RetryState> {
+        let others = self.waiting.iter_mut().filter(|message| message.event.uid() == uid);
+        others.filter_map(|message| message.retry.as_deref_mut()).find(|retry| retry.last_error.is_some())
+    }
+
+    /// Returns a notification of the next message.
     pub(super) fn arrival(&mut self) -> Arc<Notify> {
         Arc::clone(self.arrival.get_or_insert_default())
     }
 
-    /// Returns `true` if a queued message makes the retries of the current one pointless.
+    /// Returns `true` if a queued message makes the retries of the current message pointless.
     pub(super) fn is_superseded(&mut self, policy: &QueuePolicy) -> bool {
         let Some(current) = self.current.as_ref().map(|current| current.event.clone()) else { return false };
         self.queued().any(|newer| supersedes(&newer.event, &current, policy))
     }
 
-    /// All messages.
+    /// Returns the current message, then all others.
     pub(super) fn messages(&self) -> impl Iterator<Item = &Queued<E>> {
         self.current.iter().chain(&self.waiting)
     }
@@ -182,12 +236,12 @@ impl<E: Message + Clone> KeyQueue<E> {
         self.queued().for_each(|message| message.phase = Phase::Queued);
     }
 
-    /// The messages that have not been handled, in order of arrival.
+    /// Returns the messages that were not handled yet, in order of arrival.
     fn queued(&mut self) -> impl Iterator<Item = &mut Queued<E>> {
         self.waiting.iter_mut().filter(|message| !message.failed())
     }
 
-    /// Puts `message` in place of all messages for which `condition` holds.
+    /// Removes all waiting messages for which `condition` returns `true`, and lets `message` take over their failures.
     fn replace(&mut self, message: &mut Queued<E>, condition: impl Fn(&E, &Queued<E>) -> bool) {
         self.waiting.retain_mut(|older| {
             let replaced = condition(&message.event, older);
@@ -198,7 +252,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         });
     }
 
-    /// Puts a `Modified` in place of the `Modified` before it; it overtakes no other message of its object.
+    /// Lets the `Modified` event `message` replace the last queued message of its object if that is a `Modified`, too. So it overtakes
+    /// no other message of its object.
     fn replace_last(&mut self, message: &mut Queued<E>) {
         let (uid, route) = (message.event.uid(), message.event.route());
         let last = self
@@ -215,24 +270,34 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 }
 
-/// Returns `true` if `newer` can take the place of `older`: both are about one object, and a deletion replaces everything, but
-/// anything else only what has its own type (so a trigger never replaces a watch event) and no deletion or request for one.
+/// Returns `true` if `newer` can replace `older` in the queue. Both must concern the same object. A deletion replaces every message.
+/// Any other message replaces only messages of its own type (so a trigger never replaces a watch event), and only a deletion or a
+/// requested deletion replaces a requested deletion.
 fn replaces<E: Message>(newer: &E, older: &E) -> bool {
     newer.uid() == older.uid()
         && (newer.change() == Change::Deleted
             || newer.route() == older.route() && (newer.finalizing() || !older.finalizing()))
 }
 
-/// Returns `true` if `newer` makes the retries of `older` pointless; those of a deletion or the request for one never are.
+/// Returns `true` if `newer` makes the retries of `older` pointless. Nothing supersedes a deletion or a requested deletion. A deletion
+/// does not supersede another object, which may have been created under the same name since.
 fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
-    let same_key = policy.superseded == Superseded::BySameKey && !newer.is_trigger();
+    let same_key = policy.superseded == Superseded::BySameKey
+        && !newer.is_trigger()
+        && newer.change() != Change::Deleted;
     !older.finalizing() && (same_key || replaces(newer, older))
 }
 
-/// Returns `true` if `newer` replaces or supersedes `older`.
+/// Returns `true` if `newer` is handled instead of the failed or superseded `older`: it replaces or supersedes that, or shows that an
+/// object whose deletion failed exists again.
 fn takes_over<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
-    replaces(newer, older) || supersedes(newer, older, policy)
+    let exists_again = newer.change() == Change::Added
+        && older.change() == Change::Deleted
+        && (newer.uid(), newer.route()) == (older.uid(), older.route());
+    exists_again || replaces(newer, older) || supersedes(newer, older, policy)
 }
 
+#[cfg(test)]
+mod laws_tests;
 #[cfg(test)]
 mod tests;

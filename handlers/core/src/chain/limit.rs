@@ -10,31 +10,34 @@ use super::context::Context;
 use super::failure::HandlerError;
 use crate::event::{Message, OrderingKey};
 
-/// Runs at most a fixed number of invocations at a time; the others wait in order of arrival. The messages of each
-/// [group](Self::per) have permits of their own.
+/// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
+/// has its own limit.
 ///
-/// It belongs inside [`Retry`](crate::Retry), so that a sleeping retry holds no permit.
+/// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
     pub(super) inner: H,
     permits: usize,
+    /// The permits for messages without a group.
     ungrouped: Semaphore,
+    /// Assigns each message to a group.
     group: Group<E>,
-    /// The groups with a running or waiting invocation.
+    /// The permits of each group with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
-/// Returns the group of a message.
+/// Returns the group of a message; `None` if it belongs to no group.
 type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
-    /// Runs at most `permits` invocations of `inner` at a time; 0 counts as 1.
+    /// Runs at most `permits` invocations of `inner` concurrently; 0 counts as 1.
     pub fn new(inner: H, permits: usize) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
         let (ungrouped, groups) = (Semaphore::new(permits), DashMap::new());
         Self { inner, permits, ungrouped, group: Box::new(|_| None), groups }
     }
 
-    /// Gives each group that `group` names as many permits of its own; messages without a group share theirs as before.
+    /// Assigns messages to groups, each with its own number of permits, equal to that of the whole. Messages for which `group` returns
+    /// `None` share one common set of permits.
     #[must_use]
     pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
         self.group = Box::new(group);
@@ -54,7 +57,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     }
 }
 
-/// An invocation that belongs to a group. Dropping the last one removes the group.
+/// An invocation that belongs to a group. The last member of a group removes the group when it is dropped.
 struct GroupMember<'a> {
     groups: &'a DashMap<OrderingKey, Arc<Semaphore>>,
     group: OrderingKey,

@@ -1,5 +1,6 @@
-//! Ends every failure.
+//! Reports the failures of a handler, so that no wrapper outside has to deal with them.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -11,26 +12,32 @@ use super::failure::{Failure, HandlerError};
 use super::report::Report;
 use crate::event::Message;
 
-/// Passes every failure, a panic too, to a [`Report`], and the recovery after failures. The result is always `Ok`.
+/// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
+/// returns `Ok`.
 pub struct LogExceptions<H, E> {
     pub(super) inner: H,
     pub(super) report: Arc<dyn Report<E>>,
 }
 
-/// The handler panicked with this message.
+/// The handler panicked; the field is the panic message.
 #[derive(Debug, thiserror::Error)]
 #[error("the handler panicked: {0}")]
 pub struct Panicked(String);
 
-/// Turns a panic of `work` into an error.
+/// Runs `work` and returns a panic as the error [`Panicked`].
 pub(super) async fn panic_as_error<T>(
     work: impl Future<Output = Result<T, HandlerError>>,
 ) -> Result<T, HandlerError> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| Err(Panicked::new(&*payload).into()))
+}
+
+impl Panicked {
+    /// Creates the error of a panic with this payload.
+    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Err(Panicked(text.unwrap_or_else(|| "without a message".to_owned())).into())
-    })
+        Self(text.unwrap_or_else(|| "without a message".to_owned()))
+    }
 }
 
 impl Failure for Panicked {

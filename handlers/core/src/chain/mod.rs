@@ -1,13 +1,14 @@
-//! The chain that an event passes through, one file for each wrapper. From the outside in, each usable alone:
+//! The chain of wrappers through which an event reaches its handler. There is one file for each wrapper. The table lists them from the
+//! outermost to the innermost; each of them can also be used alone:
 //!
 //! | wrapper | adds |
 //! |---|---|
 //! | [`Dispatcher`] | passes each message to the handlers registered for it |
-//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports its state ([`QueueCounts`], [`QueueEntry`]) and metrics ([`QueueMetrics`]) |
-//! | [`LogExceptions`] | passes every failure, a panic too, to a [`Report`] |
+//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports the state ([`QueueCounts`], [`QueueEntry`]) and the metrics ([`QueueMetrics`]) of the queues |
+//! | [`LogExceptions`] | reports every failure, including panics, to a [`Report`] |
 //! | [`Retry`] | repeats an invocation that failed with a transient error |
 //! | [`Limit`] | bounds the number of concurrent invocations |
-//! | [`Timeout`] | bounds the time of one invocation, and measures it |
+//! | [`Timeout`] | bounds and measures the time of one invocation |
 
 mod backoff;
 mod context;
@@ -16,6 +17,7 @@ mod failure;
 mod key_queue;
 mod limit;
 mod log_exceptions;
+mod outage;
 mod queue_state;
 mod queues;
 mod report;
@@ -42,7 +44,8 @@ use std::time::Duration;
 
 use crate::event::Message;
 
-/// Handles messages: a handler, or a wrapper around one. The other methods wrap it, the innermost wrapper first:
+/// Handles messages. Handlers implement this trait, and so do the wrappers around a handler. The provided methods add a wrapper; call
+/// the one for the innermost wrapper first:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,29 +68,29 @@ use crate::event::Message;
 /// # let _ = chain;
 /// ```
 pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
-    /// Handles one message. `context` is the queue's state of this invocation.
+    /// Handles one message. `context` holds the state of the message in its queue.
     fn handle(
         &self,
         event: &E,
         context: &Context<'_>,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 
-    /// Interrupts an invocation that takes longer than `limit`.
+    /// Interrupts an invocation that takes longer than `limit`, with the error [`TimedOut`].
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         Timeout { inner: self, limit }
     }
 
-    /// Runs at most `permits` invocations at a time; 0 counts as 1.
+    /// Runs at most `permits` invocations concurrently; 0 counts as 1.
     fn limit(self, permits: usize) -> Limit<Self, E> {
         Limit::new(self, permits)
     }
 
-    /// Repeats an invocation while it fails with a transient error.
+    /// Repeats an invocation that fails with a transient error, with the delays and the time limit of `policy`.
     fn retry(self, policy: BackoffPolicy) -> Retry<Self, E> {
         Retry { inner: self, policy, report: None }
     }
 
-    /// Passes every failure, a panic too, to `report`.
+    /// Reports every failure, including panics, to `report`, and always returns `Ok`.
     fn log_exceptions(self, report: Arc<dyn Report<E>>) -> LogExceptions<Self, E> {
         LogExceptions { inner: self, report }
     }

@@ -1,4 +1,4 @@
-//! The observable state of the queues: counts, entries for single messages, and metrics.
+//! The observable state of the queues: counts, single messages, and metrics.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,56 +8,57 @@ use tokio::time::Instant;
 use super::retry_state::{LastError, RetryMemory};
 use crate::event::{Change, Message};
 
-/// One message that has not been handled yet.
+/// One message in the queues of a handler, for status pages: it waits, runs or failed.
 #[derive(Clone, Debug)]
 pub struct QueueEntry {
-    /// The kind of its object, as in the field `kind`.
+    /// The kind of the object, as in the field `kind`.
     pub kind: Cow<'static, str>,
     /// The namespace; `None` for a cluster-scoped object.
     pub namespace: Option<String>,
-    /// The name.
+    /// The name of the object.
     pub name: String,
-    /// The UID.
+    /// The UID of the object.
     pub uid: String,
     /// The change of the object.
     pub change: Change,
     /// The state of the message.
     pub phase: Phase,
-    /// The time at which that state began.
+    /// The time at which the current phase began.
     pub since: Instant,
-    /// The last error since the object was last handled with success.
+    /// The last error since the object was last handled successfully; `None` if there was none.
     pub last_error: Option<LastError>,
 }
 
-/// The state of a message that has not been handled yet.
+/// The state of a message that was not handled successfully yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The queues of its handler are closed: an index or the ownership marks are not complete.
+    /// The queues of the handler are closed: an index is not complete, or the ownership marks (tags on external resources) were not
+    /// read yet.
     Held,
-    /// It waits for an earlier message of its ordering key or for a permit of [`Limit`](crate::Limit).
+    /// The message waits for an earlier message of its ordering key, or for a permit of [`Limit`](crate::Limit).
     Queued,
-    /// Its handler runs.
+    /// The handler is running.
     Running,
-    /// It failed with a transient error and waits for its next attempt.
+    /// The message failed with a transient error and waits for its next attempt.
     Retrying {
-        /// The time of that attempt.
+        /// The time of the next attempt.
         at: Instant,
     },
-    /// It failed and is handled again later, or when its object changes.
+    /// The message failed, and its retries are over. It is handled again later, or when its object changes.
     Failed {
-        /// The time at which it is handled again.
+        /// The time at which the message is handled again.
         at: Instant,
     },
 }
 
-/// A message in a queue.
+/// A message in a queue, with its phase.
 #[derive(Clone)]
 pub(super) struct Queued<E> {
     pub(super) event: E,
     pub(super) phase: Phase,
     /// The time at which the phase began.
     pub(super) since: Instant,
-    /// The failures of its object so far.
+    /// The failures of the object so far.
     pub(super) retry: RetryMemory,
 }
 
@@ -80,28 +81,29 @@ impl<E: Message> From<Queued<E>> for QueueEntry {
 /// The number of messages in each phase, in the queues of one handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// In [`Phase::Held`].
+    /// Messages in [`Phase::Held`].
     pub held: usize,
-    /// In [`Phase::Queued`].
+    /// Messages in [`Phase::Queued`].
     pub queued: usize,
-    /// In [`Phase::Running`].
+    /// Messages in [`Phase::Running`].
     pub running: usize,
-    /// In [`Phase::Retrying`].
+    /// Messages in [`Phase::Retrying`].
     pub retrying: usize,
-    /// In [`Phase::Failed`].
+    /// Messages in [`Phase::Failed`].
     pub failed: usize,
-    /// The start of the invocation that has been running the longest.
+    /// The start of the running invocation that began first; `None` if none is running.
     pub oldest_running: Option<Instant>,
-    /// The time that all running invocations have taken so far, in total.
+    /// The total time that all running invocations have taken so far.
     pub unfinished: Duration,
 }
 
 impl QueueCounts {
-    /// The number of all messages.
+    /// Returns the number of messages in all phases.
     pub fn total(&self) -> usize {
         self.held + self.queued + self.running + self.retrying + self.failed
     }
 
+    /// Counts one message.
     pub(super) fn add<E>(&mut self, message: &Queued<E>, now: Instant) {
         let since = message.since;
         match message.phase {
@@ -118,23 +120,25 @@ impl QueueCounts {
     }
 }
 
-/// Counts the messages of one handler. It is called for every message, so it must be cheap and must not block.
+/// Receives the measurements of the queues of one handler. The methods are called for every message, so they must be cheap and must not
+/// block.
 pub trait QueueMetrics: Send + Sync + 'static {
-    /// A message was added.
+    /// Counts a message that was added to the queues.
     fn added(&self);
 
-    /// The handler was invoked for a message that had been queued for `time`, the wait for a permit included. The delay after
-    /// a failure does not count. A message that replaced a queued one inherits its time.
+    /// Measures the `time` that a message was queued before its handler was invoked, including the time until a permit was free. The
+    /// delay after a failure is not included. A message that replaced a queued message counts from the arrival of the older one.
     fn waited(&self, time: Duration);
 
-    /// An invocation ended, or was interrupted, after `time`. Each attempt is one invocation; [`Timeout`](crate::Timeout) measures it.
+    /// Measures an invocation that ended, or was interrupted, after `time`. Each attempt is one invocation, measured by
+    /// [`Timeout`](crate::Timeout).
     fn worked(&self, time: Duration);
 
-    /// A message failed with a transient error and will be tried again.
+    /// Counts a transient failure after which the message will be tried again.
     fn retried(&self);
 }
 
-/// Counts nothing.
+/// Discards all measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

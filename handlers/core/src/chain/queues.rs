@@ -19,47 +19,47 @@ use super::context::{Context, CurrentMessages, POLLING, SharedQueueState};
 use super::failure::{HandlerError, causes};
 use super::key_queue::{KeyQueue, QueuePolicy};
 use super::log_exceptions::panic_as_error;
+use super::outage::Outage;
 use super::queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics, Queued};
 use super::retry_state::{Outcome, RetryMemory};
 use crate::event::{KeyHasher, Message, OrderingKey};
 
-/// Passes the messages of one ordering key to the handler one at a time, in order of arrival; those of different keys run
-/// concurrently.
+/// Passes the messages of each ordering key to the handler one after the other, in order of arrival. Messages of different keys are
+/// handled concurrently.
 ///
-/// Adding a message never waits. A queue exists while it holds a message, be it queued, running or requeued after a failure; an
-/// idle key has none. It must be used within a tokio runtime. When the last copy is dropped, running invocations may end and
-/// nothing more is handled.
+/// Adding a message never waits. A queue exists only while it holds a message that is queued, running or requeued after a failure. Use
+/// this type within a tokio runtime. When the last clone is dropped, running invocations finish, and nothing more is handled.
 pub struct Async<E: Message, H> {
     queues: Arc<Queues<E, H>>,
-    /// Stops the queues when the last copy is dropped.
+    /// Stops the queues when the last clone is dropped.
     stop: Arc<DropGuard>,
 }
 
-/// The state shared by the copies of an [`Async`] and the tasks of its queues.
+/// The state that the clones of an [`Async`] and the tasks of its queues share.
 struct Queues<E: Message, H> {
     inner: H,
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
     by_key: DashMap<OrderingKey, KeyQueue<E>, BuildHasherDefault<KeyHasher>>,
-    /// Unset while messages are held; see [`Async::open`].
+    /// `false` while messages are held; see [`Async::closed`].
     open: AtomicBool,
-    /// Ends everything but running invocations.
+    /// Ends everything except running invocations.
     stop: CancellationToken,
-    /// The largest number of queues since the map was last shrunk.
+    /// The largest number of busy queues since the memory of the map was last released.
     peak: AtomicUsize,
-    /// Messages that a full queue replaced although coalescing is off.
+    /// The number of messages that were replaced because their queue was full although coalescing is off.
     overflowed: AtomicU64,
     shared: SharedQueueState,
 }
 
-/// The number of parts of the map, each with its own lock. The program has one worker thread unless configured otherwise.
+/// The number of shards of the map, each with its own lock. It is small because the program has one worker thread by default.
 const SHARDS: usize = 4;
 
-/// The number of queues for which an idle map keeps its memory.
+/// The number of busy queues up to which the map keeps its memory when it becomes idle.
 const KEPT_CAPACITY: usize = 256;
 
 impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
-    /// Open queues without metrics.
+    /// Creates open queues without metrics. `key` returns the ordering key of a message.
     pub fn new(
         inner: H,
         policy: QueuePolicy,
@@ -68,7 +68,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         Self::with_metrics(inner, policy, key, Arc::new(NoMetrics))
     }
 
-    /// Open queues that record `metrics`.
+    /// Creates open queues that report to `metrics`. `key` returns the ordering key of a message.
     pub fn with_metrics(
         inner: H,
         policy: QueuePolicy,
@@ -86,19 +86,19 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
             stop: stop.clone(),
             peak: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
-            shared: SharedQueueState { metrics, busy, less_busy, shutdown },
+            shared: SharedQueueState { metrics, busy, less_busy, shutdown, outage: Outage::default() },
         };
         Self { queues: Arc::new(queues), stop: Arc::new(stop.drop_guard()) }
     }
 
-    /// Closes the queues: messages are held until [`open`](Self::open).
+    /// Closes the queues: messages are held until [`open`](Self::open) is called.
     #[must_use]
     pub fn closed(self) -> Self {
         self.queues.open.store(false, SeqCst);
         self
     }
 
-    /// Starts to handle the held messages.
+    /// Opens the queues, and starts to handle the held messages.
     pub fn open(&self) {
         let queues = Arc::clone(&self.queues);
         queues.open.store(!queues.stop.is_cancelled(), SeqCst);
@@ -115,29 +115,31 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         });
     }
 
-    /// Adds a message and handles it in a task of its own, so it may be called with locks held.
+    /// Adds a message. A task handles it, so this method may be called while locks are held.
     pub fn push(&self, event: E) {
         if let Some((idle, first)) = self.queues.add(event, false) {
             tokio::spawn(Arc::clone(&self.queues).run(idle, first));
         }
     }
 
-    /// The number of ordering keys with a message that waits for more than a point in time.
+    /// Returns the number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next
+    /// attempt.
     pub fn busy(&self) -> usize {
         self.queues.shared.busy.load(SeqCst)
     }
 
-    /// The number of queues: one for each ordering key that is not idle.
+    /// Returns the number of queues, which is the number of ordering keys with a message in any phase.
     pub fn queues(&self) -> usize {
         self.queues.by_key.len()
     }
 
-    /// The number of messages that a full queue replaced although coalescing is off.
+    /// Returns the number of messages that were replaced because their queue was full although coalescing is off.
     pub fn overflowed(&self) -> u64 {
         self.queues.overflowed.load(SeqCst)
     }
 
-    /// The number of messages in each phase. The queues are read one after the other, while others change.
+    /// Returns the number of messages in each phase. The queues are read one after the other, so the counts are not a consistent
+    /// snapshot.
     pub fn counts(&self) -> QueueCounts {
         let (mut counts, now) = (QueueCounts::default(), Instant::now());
         self.queues.by_key.iter().for_each(|queue| {
@@ -146,8 +148,8 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         counts
     }
 
-    /// At most `limit` messages that are not handled yet: first those with an error, and among these and among the others
-    /// first those that have been waiting the longest.
+    /// Returns at most `limit` messages that were not handled successfully yet. Messages with an error come first, ordered by the time
+    /// of their first error; then the others, ordered by the start of their phase.
     pub fn entries(&self, limit: usize) -> Vec<QueueEntry> {
         let mut messages = Vec::new();
         self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages().cloned()));
@@ -160,13 +162,13 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         messages.into_iter().take(limit).map(QueueEntry::from).collect()
     }
 
-    /// Completes once at most `most` ordering keys are [busy](Self::busy).
+    /// Completes when at most `most` queues are [busy](Self::busy).
     pub async fn until_busy_at_most(&self, most: usize) {
         self.queues.until(|queues| queues.shared.busy.load(SeqCst) <= most).await;
     }
 
-    /// Ends all retries, and waits at most `grace` for running and queued messages; then nothing more is handled. Returns
-    /// `true` if all were handled. Held messages are discarded.
+    /// Ends all retries, and waits up to `grace` for running and queued messages. After that, nothing more is handled. Returns `true`
+    /// if all running and queued messages were handled. Discards held messages.
     pub async fn drain(&self, grace: Duration) -> bool {
         let queues = &self.queues;
         queues.shared.shutdown.cancel();
@@ -180,7 +182,8 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         drained
     }
 
-    /// Ends all retries, discards queued messages, and waits at most `grace` for running ones. Returns `true` if all ended.
+    /// Ends all retries, discards queued messages, and waits up to `grace` for running invocations. Returns `true` if all of them
+    /// ended.
     pub async fn halt(&self, grace: Duration) -> bool {
         self.queues.stop();
         self.drain(grace).await
@@ -188,8 +191,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
 }
 
 impl<E: Message + Clone, H: EventHandler<E>> EventHandler<E> for Async<E, H> {
-    /// Adds a copy of the message. If its key is idle, its handler runs until it first waits, then in a task of its own. A
-    /// trigger's handler runs in a task from the start: its sender may hold locks that the handler takes.
+    /// Adds a clone of the message. If no message of its key is present, the handler starts within this call and, when it first has to
+    /// wait, continues in a task. The handler of a trigger always runs in a task, because the sender of the trigger may hold locks that
+    /// the handler takes.
     async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
         if event.is_trigger() {
             self.push(event.clone());
@@ -206,8 +210,8 @@ impl<E: Message, H> Clone for Async<E, H> {
     }
 }
 
-/// Polls `run` once, and spawns it if it is pending, if it is called from within such a poll, or if the calling task has used up
-/// its budget.
+/// Polls `run` once within this call. Spawns `run` as a task if it is then pending, if this call is itself within such a poll, or if
+/// the calling task has used up its budget.
 fn start(run: impl Future<Output = ()> + Send + 'static) {
     let mut run = Box::pin(run);
     if !POLLING.replace(true) {
@@ -222,8 +226,8 @@ fn start(run: impl Future<Output = ()> + Send + 'static) {
 }
 
 impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
-    /// Adds a message. Returns its key if the queue has to be run; the message is then its first step if it is handled `at_once`,
-    /// else it is queued, and newer ones may replace it until the task starts.
+    /// Adds a message. Returns the key if the caller has to start [`run`](Self::run) for it, with the message itself if `at_once` is
+    /// set. Otherwise the message is queued, and newer messages may replace it until the task starts.
     fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<Queued<E>>)> {
         self.shared.metrics.added();
         let (key, now) = ((self.key)(&event), Instant::now());
@@ -237,6 +241,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             }
             Entry::Vacant(vacant) => {
                 let open = self.open.load(SeqCst);
+                if !open && self.stop.is_cancelled() {
+                    return None;
+                }
                 let mut queue = vacant.insert(KeyQueue::new(open));
                 let first = if open && at_once {
                     Some(queue.begin(event, now))
@@ -253,7 +260,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         }
     }
 
-    /// Handles the messages of one key, `first` before the others, until its queue is empty and removed.
+    /// Handles the messages of one key, beginning with `first`, until the queue is empty, and then removes the queue.
     async fn run(self: Arc<Self>, key: OrderingKey, first: Option<Queued<E>>) {
         let mut at_once = first.is_some();
         let mut next = if at_once { first } else { self.next(key, None).await };
@@ -272,7 +279,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         }
     }
 
-    /// Handles one message. A failure or panic that no wrapper has ended is logged here.
+    /// Handles one message. Logs a failure or a panic that no wrapper has reported.
     async fn handle_one(
         &self,
         key: OrderingKey,
@@ -285,16 +292,24 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
                 "a failure was not handled by any wrapper of the chain; the event is dropped");
         }
-        context.into_end()
+        let end = context.into_end();
+        if matches!(&end, (Some(retry), Outcome::Done) if retry.outage.is_some()) {
+            self.shared.outage.end();
+        }
+        end
     }
 
-    /// Ends the current message of a key and takes the next, as soon as its time has come. Removes the queue if there is none, or
-    /// after a stop.
+    /// Ends the current message of a key, and returns the next one. If there are only failed messages, it waits for the time of the
+    /// earliest one. Removes the queue and returns `None` if no message is left, or after a stop.
     async fn next(&self, key: OrderingKey, mut end: Option<(RetryMemory, Outcome)>) -> Option<Queued<E>> {
+        let mut is_over = false;
         loop {
-            let (due, arrival) = {
+            let (due, outage, arrival) = {
                 let Entry::Occupied(mut entry) = self.by_key.entry(key) else { return None };
                 let queue = entry.get_mut();
+                if is_over {
+                    queue.retry_now();
+                }
                 if let Some(end) = end.take() {
                     queue.end(end, &self.policy);
                 }
@@ -302,7 +317,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                     return Some(message);
                 }
                 if let Some(due) = queue.due().filter(|_| !self.shared.shutdown.is_cancelled()) {
-                    (due, queue.arrival())
+                    (due, queue.outage(), queue.arrival())
                 } else {
                     entry.remove();
                     return None;
@@ -312,23 +327,23 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             // Boxed, because the future of every message would have room for it.
             let wait = Box::pin(async {
                 tokio::select! {
-                    () = tokio::time::sleep_until(due) => {}
-                    () = arrival.notified() => {}
-                    () = self.shared.shutdown.cancelled() => {}
+                    () = self.shared.sleep_until(due, outage) => outage.is_some(),
+                    () = arrival.notified() => false,
+                    () = self.shared.shutdown.cancelled() => false,
                 }
             });
-            wait.await;
+            is_over = wait.await;
             self.shared.busy.fetch_add(1, SeqCst);
         }
     }
 
-    /// Ends everything but running invocations. Messages that arrive later are held.
+    /// Ends everything except running invocations. Messages that arrive later are dropped.
     fn stop(&self) {
         self.open.store(false, SeqCst);
         self.stop.cancel();
     }
 
-    /// Completes when `condition` holds; it is checked whenever fewer queues are busy.
+    /// Completes when `condition` returns `true`. The condition is checked whenever the number of busy queues has decreased.
     async fn until(&self, condition: impl Fn(&Self) -> bool) {
         loop {
             let less_busy = self.shared.less_busy.notified();
@@ -357,87 +372,11 @@ impl<E: Message + Clone, H: EventHandler<E>> CurrentMessages for Queues<E, H> {
         let mut queue = self.by_key.get_mut(&key)?;
         (!queue.is_superseded(&self.policy)).then(|| queue.arrival())
     }
+
+    fn is_still_failing(&self, key: OrderingKey) -> bool {
+        self.by_key.get_mut(&key).is_some_and(|mut queue| queue.is_still_failing())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{HandlerFn, TestMessage};
-
-    fn queues() -> Async<TestMessage, HandlerFn<impl Fn(&TestMessage) -> Result<(), HandlerError>>> {
-        let key = |message: &TestMessage| OrderingKey::of(message.uid());
-        Async::new(HandlerFn(|_: &TestMessage| Ok(())), QueuePolicy::default(), key)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_memory_of_many_keys_is_released_once_they_are_idle() {
-        let queues = queues().closed();
-        for number in 0..20_000 {
-            queues.push(TestMessage::added(&number.to_string()));
-        }
-        let full = queues.queues.by_key.capacity();
-        queues.open();
-        queues.until_busy_at_most(0).await;
-        assert!(queues.queues.by_key.capacity() < full / 100);
-    }
-
-    /// Passes each message on to another key of the same queues, until the version is 0, and then waits for a second.
-    struct PassOn(std::sync::OnceLock<Async<TestMessage, Arc<PassOn>>>);
-
-    impl EventHandler<TestMessage> for PassOn {
-        async fn handle(&self, message: &TestMessage, context: &Context<'_>) -> Result<(), HandlerError> {
-            let Some(next) = message.version.checked_sub(1) else {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                return Ok(());
-            };
-            let queues = self.0.get().expect("it is set before the first message");
-            queues.handle(&TestMessage::modified(&next.to_string(), next), context).await
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_handler_runs_where_its_message_is_delivered_until_it_waits_and_never_within_another_one() {
-        let handler = Arc::new(PassOn(std::sync::OnceLock::new()));
-        let key = |message: &TestMessage| OrderingKey::of(message.uid());
-        let queues = Async::new(Arc::clone(&handler), QueuePolicy::default(), key);
-        assert!(handler.0.set(queues.clone()).is_ok());
-        let (context, before) = (Context::detached(), Instant::now());
-        queues.handle(&TestMessage::modified("first", 10_000), &context).await.expect("it is queued");
-        assert_eq!(
-            queues.busy(),
-            1,
-            "the first message was handled, and the next one runs in a task of its own"
-        );
-        queues.until_busy_at_most(0).await;
-        assert_eq!(before.elapsed(), Duration::from_secs(1));
-
-        queues.handle(&TestMessage::modified("waits", 0), &context).await.expect("it is queued");
-        assert_eq!(
-            (queues.busy(), before.elapsed()),
-            (1, Duration::from_secs(1)),
-            "the caller does not wait"
-        );
-        queues.handle(&TestMessage::trigger("waits", 0), &context).await.expect("it is queued");
-        queues.until_busy_at_most(0).await;
-        assert_eq!(before.elapsed(), Duration::from_secs(3), "one after the other");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_trigger_is_never_handled_within_the_call_of_its_sender() {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&calls);
-        let handler = HandlerFn(move |_: &TestMessage| {
-            counter.fetch_add(1, SeqCst);
-            Ok(())
-        });
-        let queues =
-            Async::new(handler, QueuePolicy::default(), |_: &TestMessage| OrderingKey::of("one key"));
-        let context = Context::detached();
-        queues.handle(&TestMessage::added("a"), &context).await.expect("it is queued");
-        assert_eq!(calls.load(SeqCst), 1);
-        queues.handle(&TestMessage::trigger("a", 1), &context).await.expect("it is queued");
-        assert_eq!(calls.load(SeqCst), 1, "its sender may hold locks that the handler takes");
-        queues.until_busy_at_most(0).await;
-        assert_eq!(calls.load(SeqCst), 2);
-    }
-}
+mod tests;

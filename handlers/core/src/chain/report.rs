@@ -1,4 +1,4 @@
-//! The receivers of failures.
+//! Reporting of failures.
 
 use std::time::Duration;
 
@@ -11,28 +11,29 @@ use crate::event::Message;
 
 /// Receives every failure, and decides when an object that failed is handled again.
 pub trait Report<E: Message>: Send + Sync + 'static {
-    /// `event` failed with `error`, and its retries are over. [`Context::requeue_after`] handles it again later.
+    /// Reports that `event` failed with `error` and is not retried any more. Call [`Context::requeue_after`] to have the object handled
+    /// again later.
     fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>);
 
-    /// `event` failed with the transient `error`, and is tried again after `wait`.
+    /// Reports that `event` failed with the transient `error`, and is tried again after `wait`.
     fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
         let _ = (event, error, wait, context);
     }
 
-    /// `event` was handled with success after the failures that `context` still holds.
+    /// Reports that `event` was handled successfully after failures. `context` still holds these failures.
     fn recovered(&self, event: &E, context: &Context<'_>) {
         let _ = (event, context);
     }
 }
 
-/// Writes one structured log line for each failure, and requeues the object.
+/// A [`Report`] that writes one structured log line for each failure, and requeues the object.
 pub struct LogReport {
     handler: String,
     requeue: BackoffPolicy,
 }
 
 impl LogReport {
-    /// Reports for the handler called `handler`, and requeues failed objects according to `requeue`.
+    /// Creates a report for the handler called `handler`. The delays before a failed object is handled again follow `requeue`.
     pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
         Self { handler: handler.into(), requeue }
     }

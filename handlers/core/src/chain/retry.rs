@@ -9,12 +9,12 @@ use super::failure::HandlerError;
 use super::report::Report;
 use crate::event::Message;
 
-/// Repeats an invocation while it fails with an error that is transient, with exponential back-off.
+/// Repeats an invocation that fails with a transient error, with exponential back-off.
 ///
-/// Work that is only [pending](crate::Failure::pending) is repeated the same way, but reported only as its
-/// [`Pending`](crate::Pending) says. While it is queued outside, the time limit does not start. The retries end early when a
-/// queued message supersedes this one; that message continues with the back-off. After the time limit the last error of the handler
-/// is returned.
+/// Work that is only [pending](crate::Failure::pending) is repeated in the same way, but reported only as its
+/// [`Pending`](crate::Pending) specifies. While the work waits in the queue of an external system, the time limit does not start. The
+/// retries end early when a queued message supersedes this one; the newer message continues with the same back-off. After the time
+/// limit, the last error of the handler is returned.
 pub struct Retry<H, E> {
     pub(super) inner: H,
     pub(super) policy: BackoffPolicy,
@@ -111,7 +111,7 @@ mod tests {
         assert!((9..=20).contains(&attempts.load(Ordering::Relaxed)));
     }
 
-    /// Counts the calls.
+    /// A report that counts its calls.
     #[derive(Default)]
     struct CountingReport(AtomicU32);
 

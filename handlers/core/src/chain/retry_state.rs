@@ -1,29 +1,29 @@
-//! The failures of an object, from the first one until it is handled with success.
+//! The failures of an object, from the first one until the object is handled successfully.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::{Backoff, BackoffPolicy};
+use super::backoff::{Backoff, BackoffPolicy, MAX_HINT};
 use super::failure::{Failure, causes};
 use crate::event::{Identity, truncated};
 
-/// The last error of an object since it was last handled with success.
+/// The last error of an object since it was last handled successfully.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// The error with its causes, in one line, cut after 1024 bytes.
+    /// The error with its causes, in one line. The text is cut after 1024 bytes.
     pub error: Arc<str>,
-    /// Its [reason](Failure::reason).
+    /// The [reason](Failure::reason) of the error.
     pub reason: &'static str,
-    /// The number of failed attempts.
+    /// The number of failed attempts since the object was last handled successfully.
     pub attempts: u32,
-    /// The time at which the first of them failed.
+    /// The time of the first failed attempt since the object was last handled successfully.
     pub since: Instant,
 }
 
 impl LastError {
-    /// Records one more failed attempt, now.
+    /// Records one more failed attempt at the current time, and returns a copy of the result.
     fn record(last: &mut Option<Self>, error: &dyn Failure) -> Self {
         let (attempts, since) =
             last.as_ref().map_or_else(|| (0, Instant::now()), |last| (last.attempts, last.since));
@@ -32,25 +32,27 @@ impl LastError {
     }
 }
 
-/// The [`RetryState`] of an object that has failed; `None` for most objects, hence the box.
+/// The [`RetryState`] of an object that has failed. It is boxed because most objects have none.
 pub(super) type RetryMemory = Option<Box<RetryState>>;
 
-/// The failures of an object since it was last handled with success. They pass to the message that takes over.
+/// The failures of an object since it was last handled successfully. A message that replaces or supersedes another takes them over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RetryState {
-    /// The back-off of the current series of retries.
+    /// The back-off of the current series of retries; `None` between two series.
     backoff: Option<Backoff>,
-    /// The number of times the object was requeued after a failure.
+    /// The number of times that the object was requeued after a failure.
     pub(super) failures: u32,
-    /// The last error.
+    /// The last error that counts as a failure.
     pub(super) last_error: Option<LastError>,
-    /// The last error that was only [pending](Failure::pending).
+    /// The last error that only reported [unfinished work](Failure::pending).
     pub(super) pending: Option<LastError>,
-    /// The error because of which it waits.
+    /// The most recent of both errors, for status pages.
     pub(super) shown: Option<LastError>,
-    /// The time of the last report of pending work.
+    /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
-    /// The object on which the failure was reported.
+    /// The delay that the error of the last attempt requested, or zero, if that error was transient: it may be an outage.
+    pub(super) outage: Option<Duration>,
+    /// The object on which the failure was reported as a Kubernetes Event.
     pub(super) reported_on: Option<Arc<Identity>>,
 }
 
@@ -58,12 +60,14 @@ impl RetryState {
     /// Records a failed attempt.
     pub(super) fn failed(&mut self, error: &dyn Failure) {
         self.shown = Some(LastError::record(&mut self.last_error, error));
+        self.outage = (error.transient() && error.pending().is_none())
+            .then(|| error.retry_after().unwrap_or_default().min(MAX_HINT));
     }
 
-    /// Records an attempt that failed with a transient error. Returns the wait before the next one, and `true` if the failure is to
-    /// be reported; `None` once the time limit has passed.
+    /// Records an attempt that failed with a transient error. Returns the delay before the next attempt, and `true` if the failure is
+    /// to be reported. Returns `None` once the time limit has passed.
     pub(super) fn retry(&mut self, error: &dyn Failure, policy: BackoffPolicy) -> Option<(Duration, bool)> {
-        let (pending, hint) = (error.pending(), error.retry_after());
+        let (pending, hint) = (error.pending(), error.retry_after().map(|hint| hint.min(MAX_HINT)));
         let wait = if pending.is_some_and(|pending| pending.queued) {
             self.backoff = None;
             hint.unwrap_or(policy.initial)
@@ -74,6 +78,7 @@ impl RetryState {
             self.failed(error);
             return Some((wait, true));
         };
+        self.outage = None;
         let error = LastError::record(&mut self.pending, error);
         let report = self.pending_reported.unwrap_or(error.since).elapsed() >= pending.report_after;
         if report {
@@ -86,25 +91,25 @@ impl RetryState {
         Some((wait, report))
     }
 
-    /// Ends the series of retries: the object is requeued.
+    /// Ends the series of retries, because the object is requeued.
     pub(super) fn requeued(&mut self) {
         (self.backoff, self.failures) = (None, self.failures + 1);
     }
 }
 
-/// The end of a message.
+/// The action to take when the handler has returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was handled, or is not to be handled again.
+    /// The message was handled, or is not to be handled again.
     #[default]
     Done,
-    /// Its retries ended early because a queued message supersedes it.
+    /// The retries ended early because a queued message supersedes this one.
     Superseded,
-    /// It failed and is to be handled again after this delay.
+    /// The message failed and is to be handled again after this delay.
     Requeue(Duration),
 }
 
-/// The time `delay` after `start`; a year after it if that cannot be represented.
+/// Returns the time `delay` after `start`, or the time one year after `start` if the sum cannot be represented.
 pub(super) fn deadline(start: Instant, delay: Duration) -> Instant {
     start.checked_add(delay).unwrap_or_else(|| start + Duration::from_secs(86_400 * 365))
 }

@@ -15,15 +15,16 @@ use super::queue_state::Phase;
 use super::retry_state::deadline;
 use crate::event::Message;
 
-/// Interrupts an invocation that takes too long with [`TimedOut`], which is transient, and records the time of each.
+/// Interrupts an invocation that exceeds a time limit, and records the time of each invocation. The error is [`TimedOut`], which is
+/// transient.
 ///
-/// It belongs inside [`Limit`](crate::Limit), so that the wait for a permit does not count.
+/// Put this wrapper inside [`Limit`](crate::Limit), so that the time until a permit is free does not count.
 pub struct Timeout<H> {
     pub(super) inner: H,
     pub(super) limit: Duration,
 }
 
-/// The handler, or a driver that it called, took too long and was interrupted.
+/// An invocation of a handler or of a driver exceeded its time limit, and was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {} s", limit.as_secs_f64())]
 pub struct TimedOut {
@@ -31,7 +32,7 @@ pub struct TimedOut {
 }
 
 impl TimedOut {
-    /// The time that the invocation took.
+    /// Returns the time limit that was exceeded.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -61,7 +62,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
     }
 }
 
-/// Measures an invocation until it is dropped, after a panic too.
+/// Measures the time of an invocation until it is dropped, including after a panic.
 struct Invocation<'c> {
     began: Instant,
     context: &'c Context<'c>,
@@ -75,7 +76,8 @@ impl Drop for Invocation<'_> {
     }
 }
 
-/// Runs `work` outside of a chain for at most `limit`, and turns a panic into an error.
+/// Runs `work` outside of a chain for at most `limit`. Returns [`TimedOut`] if it takes longer, and [`Panicked`](crate::Panicked) if it
+/// panics.
 pub async fn bounded<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, HandlerError>> + Send,

@@ -1,5 +1,5 @@
-//! Events of all kinds, and triggers, as one type. [`Event::erase`], [`AnyEvent::trigger`] and the decoding of a watched object
-//! erase their types; [`AnyEvent::typed`] and [`AnyEvent::trigger_ref`] are the only functions that recover them.
+//! Events of all kinds, and triggers, as one type. [`Event::erase`], [`AnyEvent::trigger`] and the decoding of a watched object erase
+//! the type of an object or trigger; only [`AnyEvent::typed`] and [`AnyEvent::trigger_ref`] recover that type.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -10,26 +10,26 @@ use super::object::{Identity, Object};
 use super::trigger::Trigger;
 use super::{Event, Tombstone};
 
-/// An [`Event`] of an object of any kind, or a [`Trigger`]: the type of message that the chain carries.
+/// An [`Event`] of an object of any kind, or a [`Trigger`]: the message type of the chain.
 ///
-/// A clone refers to the same object.
+/// Clones are cheap: they share the object.
 #[derive(Clone)]
 pub enum AnyEvent {
-    /// A change of an object; with [`Change::Deleted`], its last state.
+    /// A change of an object, with the state of the object after the change. For [`Change::Deleted`], this is the last state.
     Object(Change, Arc<dyn Object>),
-    /// The deletion of an object whose last state was missed.
+    /// The deletion of an object whose last state is not known, because the deletion happened while the watch was interrupted.
     Missed(Arc<Identity>),
-    /// A reason to reconcile an object.
+    /// A request to reconcile an object that does not come from a watch.
     Trigger(Arc<dyn Trigger>),
 }
 
 impl AnyEvent {
-    /// Erases the type of a trigger.
+    /// Wraps a trigger and erases its type.
     pub fn trigger(trigger: impl Trigger) -> Self {
         Self::Trigger(Arc::new(trigger))
     }
 
-    /// The event of an object of kind `K`; `None` for another kind or a trigger.
+    /// Returns the event with its type if it concerns an object of kind `K`; `None` for another kind or a trigger.
     pub fn typed<K: Object>(&self) -> Option<Event<K>> {
         match self {
             Self::Object(change, object) => {
@@ -48,19 +48,19 @@ impl AnyEvent {
         }
     }
 
-    /// The trigger of type `S`; `None` for another type or the event of an object.
+    /// Returns the trigger if it has the type `S`; `None` for another type of trigger or the event of an object.
     pub fn trigger_ref<S: Trigger>(&self) -> Option<&S> {
         let Self::Trigger(trigger) = self else { return None };
         let trigger: &dyn Any = &**trigger;
         trigger.downcast_ref()
     }
 
-    /// The object; `None` for a deletion whose last state was missed, and for a trigger.
+    /// Returns the object; `None` for a deletion whose last state was missed, and for a trigger.
     pub fn object(&self) -> Option<&dyn Object> {
         if let Self::Object(_, object) = self { Some(&**object) } else { None }
     }
 
-    /// The identity of the object.
+    /// Returns the identity of the object that the event or the trigger concerns.
     pub fn identity(&self) -> Identity {
         match self {
             Self::Object(_, object) => Identity::of_object(&**object),
@@ -113,10 +113,15 @@ impl Message for AnyEvent {
         any.type_id()
     }
 
-    fn into_added(self) -> Self {
-        match self {
-            Self::Object(Change::Modified, object) => Self::Object(Change::Added, object),
-            other => other,
+    fn replacing(self, older: &Self) -> Self {
+        match (self, older) {
+            (Self::Object(Change::Modified, object), Self::Object(Change::Added, _)) => {
+                Self::Object(Change::Added, object)
+            }
+            (Self::Missed(_), Self::Object(Change::Deleted, last)) => {
+                Self::Object(Change::Deleted, Arc::clone(last))
+            }
+            (newer, _) => newer,
         }
     }
 }
@@ -161,9 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_modified_becomes_an_added() {
+    fn a_message_keeps_what_the_older_one_in_whose_place_it_is_handled_has_to_say() {
         let object = Arc::new(pod("default", "web"));
-        assert_eq!(Event::Modified(Arc::clone(&object)).erase().into_added().change(), Change::Added);
-        assert_eq!(Event::Deleted(Tombstone::Last(object)).erase().into_added().change(), Change::Deleted);
+        let (added, modified) = (Event::Added(Arc::clone(&object)), Event::Modified(Arc::clone(&object)));
+        let (added, modified) = (added.erase(), modified.erase());
+        let missed = AnyEvent::Missed(Arc::new(added.identity()));
+        let deleted = Event::Deleted(Tombstone::Last(object)).erase();
+        assert_eq!(modified.clone().replacing(&added).change(), Change::Added);
+        assert_eq!(modified.clone().replacing(&modified).change(), Change::Modified);
+        assert_eq!(deleted.clone().replacing(&added).change(), Change::Deleted);
+        assert!(missed.clone().replacing(&deleted).object().is_some(), "the last state is not lost");
+        assert!(missed.clone().replacing(&modified).object().is_none(), "that was not the last state");
     }
 }

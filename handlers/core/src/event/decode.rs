@@ -1,4 +1,4 @@
-//! Decodes the objects of a watch one by one, so that one that cannot be decoded does not affect the others.
+//! Decodes the objects of a watch one by one, so that an object that cannot be decoded does not affect the others.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -14,29 +14,32 @@ use serde_json::value::RawValue;
 
 use crate::event::{Identity, Object};
 
-/// One object of a watch.
+/// The result of decoding one object of a watch.
 #[derive(Clone)]
 pub enum WatchItem {
-    /// The object.
+    /// The decoded object, without its `managedFields`.
     Object(Arc<dyn Object>),
     /// An object that exists but cannot be decoded as its kind.
     Undecodable(Undecodable),
 }
 
-/// An object that cannot be decoded as its kind.
+/// An object that exists but does not match the Rust type of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be decoded as a {}: {error}", identity.kind)]
 pub struct Undecodable {
-    /// The object.
+    /// The identity of the object.
     pub identity: Identity,
-    /// The error with its position in the JSON text, cut after 1024 bytes.
+    /// The decoding error with its position in the JSON text. The text of the error is cut after 1024 bytes.
     pub error: String,
 }
 
-/// A `K`, or the metadata of an object that cannot be decoded. Boxed, because kube passes it on by value several times.
+/// An object of kind `K`, or the metadata of an object that cannot be decoded. Both are boxed, because kube passes the value on by
+/// value several times.
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
+    /// The decoded object.
     Object(Box<K>),
+    /// The metadata of an object that does not match the type `K`, and the reason.
     Undecodable { meta: Box<ObjectMeta>, error: String },
 }
 
@@ -44,7 +47,7 @@ impl<K> Decoded<K>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    /// The item without its `managedFields`, which no handler reads.
+    /// Erases the type, and removes the `managedFields`, which no handler reads.
     pub(crate) fn into_item(self) -> WatchItem {
         match self {
             Self::Object(mut object) => {
@@ -83,7 +86,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     }
 }
 
-/// The error text, cut, but with its position: serde quotes an unexpected value of any length.
+/// Returns the text of the error, truncated, but always with the position: serde quotes an unexpected value of any length.
 fn reason(error: &serde_json::Error) -> String {
     let words = error.to_string();
     if words.len() <= LONGEST {
@@ -92,7 +95,7 @@ fn reason(error: &serde_json::Error) -> String {
     format!("{} at line {} column {}", truncated(words), error.line(), error.column())
 }
 
-/// Truncates untrusted text to 1024 bytes and appends ` ...`.
+/// Truncates untrusted text that is longer than 1024 bytes, and appends ` ...` to it.
 pub fn truncated(mut text: String) -> String {
     if text.len() > LONGEST {
         let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end));
@@ -102,11 +105,11 @@ pub fn truncated(mut text: String) -> String {
     text
 }
 
-/// The maximum length of untrusted text, in bytes: 100 MB at most for 100,000 failed objects.
+/// The maximum length of untrusted text, in bytes. It bounds the memory for the errors of 100,000 failed objects to about 100 MB.
 const LONGEST: usize = 1024;
 
-/// Finds the `managedFields` in the text of an object. Decoding them would cost as much as the rest of the object: they are trees
-/// of many small maps.
+/// Returns the byte range of the value of `metadata.managedFields` in the JSON text of an object. That range is replaced before
+/// decoding, because the field is a tree of many small maps and would cost as much as the rest of the object.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
     let object: WithMetadata<ManagedFields<'_>> = serde_json::from_str(text).ok()?;
     let found = object.metadata.managed_fields?.get();
@@ -114,7 +117,7 @@ fn managed_fields(text: &str) -> Option<Range<usize>> {
     Some(start..start + found.len())
 }
 
-/// The identifying fields of the metadata, whatever the rest of the object is.
+/// Decodes only name, namespace, UID and resourceVersion of an object. Returns `None` if the text is not JSON or has no name or UID.
 fn names(text: &str) -> Option<ObjectMeta> {
     let Names { name, namespace, uid, resource_version } =
         serde_json::from_str::<WithMetadata<Names>>(text).ok()?.metadata;
@@ -127,12 +130,13 @@ fn names(text: &str) -> Option<ObjectMeta> {
     })
 }
 
-/// An object of which only some fields of the metadata are read.
+/// An object of which only some fields of the metadata are decoded.
 #[derive(Deserialize)]
 struct WithMetadata<M> {
     metadata: M,
 }
 
+/// The metadata as far as [`managed_fields`] needs it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ManagedFields<'a> {
@@ -140,6 +144,7 @@ struct ManagedFields<'a> {
     managed_fields: Option<&'a RawValue>,
 }
 
+/// The metadata as far as [`names`] needs it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Names {

@@ -1,4 +1,4 @@
-//! A kind of object as a value, so that a watch needs no type parameter.
+//! A Kubernetes kind as a value, so that the code that watches objects needs no type parameter.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -14,19 +14,19 @@ use serde_json::Value;
 
 use super::decode::{Decoded, WatchItem};
 
-/// An item of a watch stream whose object type is erased.
+/// An item of a watch stream, with objects whose type is erased, or an error of the watch.
 pub type WatchResult = Result<watcher::Event<WatchItem>, watcher::Error>;
 
-/// A kind of object: its names, and how it is watched.
+/// A Kubernetes kind: its names, and the functions that watch and decode its objects.
 #[derive(Clone)]
 pub struct Kind {
-    /// The Rust type.
+    /// The Rust type of its objects.
     pub type_id: TypeId,
     /// The kind, as in the field `kind`: `Pod`.
     pub name: Cow<'static, str>,
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
-    /// The path of the list of all objects: `/api/v1/pods`.
+    /// The URL path of the list of all objects in all namespaces: `/api/v1/pods`.
     pub path: String,
     watch: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
     newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
@@ -34,7 +34,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The kind of `K`.
+    /// Returns the [`Kind`] whose objects have the Rust type `K`.
     pub fn of<K>() -> Self
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
@@ -56,22 +56,24 @@ impl Kind {
         }
     }
 
-    /// Decodes an object of this kind as the watch does.
+    /// Decodes one object of this kind in the same way as [`watch`](Self::watch). Returns an error only if the value has no name or
+    /// UID.
     pub fn decode(&self, object: Value) -> serde_json::Result<WatchItem> {
         (self.decode)(object)
     }
 
-    /// Watches all objects of this kind. Each is decoded once, by itself, and its `managedFields` are dropped.
+    /// Lists and watches all objects of this kind in all namespaces. Each object is decoded separately, without its `managedFields`.
     pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
         (self.watch)(client, config)
     }
 
-    /// Reads the current resourceVersion of the server.
+    /// Returns the current resourceVersion of the API server for this kind: that of a list with at most one object.
     pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
         (self.newest)(client).await
     }
 }
 
+/// Erases the type of the object in a watch event.
 fn erase<K>(event: watcher::Event<Decoded<K>>) -> watcher::Event<WatchItem>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,

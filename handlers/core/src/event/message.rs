@@ -8,32 +8,34 @@ use std::sync::LazyLock;
 
 /// A message of the chain: an [event](crate::AnyEvent) of a Kubernetes object, or a [trigger](crate::Trigger) about one.
 pub trait Message: Send + Sync + 'static {
-    /// The change of the object. That of a trigger is `Modified`: a newer one can replace an older one.
+    /// Returns the change of the object. For a trigger this is `Modified`, because a newer trigger can replace an older one.
     fn change(&self) -> Change;
 
-    /// Returns `true` for a deletion or the request for one. Such a message is never superseded: its retries end with success,
-    /// the time limit or shutdown.
+    /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set). Such a message is never
+    /// superseded: its retries end with a success, at the time limit or at shutdown.
     fn finalizing(&self) -> bool {
         self.change() == Change::Deleted
     }
 
-    /// Returns `true` for a message that does not come from a watch: it replaces and supersedes only messages of its own type.
+    /// Returns `true` for a trigger, that is, a message that does not come from a watch. A trigger replaces and supersedes only
+    /// triggers of its own type.
     fn is_trigger(&self) -> bool {
         false
     }
 
-    /// The object, for log lines.
+    /// Returns the names of the object, for log lines.
     fn object_ref(&self) -> ObjectRef<'_>;
 
-    /// The UID of the object: two messages with one UID are about one object.
+    /// Returns the UID of the object. Two messages with the same UID concern the same object.
     fn uid(&self) -> &str;
 
-    /// The type by which the dispatcher finds the handlers.
+    /// Returns the Rust type of the object or trigger, by which the dispatcher finds the handlers.
     fn route(&self) -> TypeId;
 
-    /// Turns a `Modified` into an `Added`; other messages stay as they are.
+    /// Returns the message that takes the place of `older`, an earlier message of the same object that was not handled. A `Modified`
+    /// in place of an `Added` becomes an `Added`. A deletion without the last state of the object takes it from an earlier deletion.
     #[must_use]
-    fn into_added(self) -> Self
+    fn replacing(self, older: &Self) -> Self
     where
         Self: Sized;
 }
@@ -41,11 +43,11 @@ pub trait Message: Send + Sync + 'static {
 /// A change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is new to this process.
+    /// The object is new to this process.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It was deleted.
+    /// The object was deleted.
     Deleted,
 }
 
@@ -53,7 +55,7 @@ impl Change {
     /// All changes.
     pub const ALL: [Self; 3] = [Self::Added, Self::Modified, Self::Deleted];
 
-    /// The change in one lower-case word.
+    /// Returns the change as a lower-case word: `added`, `modified` or `deleted`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -63,7 +65,7 @@ impl Change {
     }
 }
 
-/// The names of an object, for log lines.
+/// The kind, names and UID of an object, for log lines. It is displayed as `Pod default/web (uid)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRef<'a> {
     /// The kind, as in the field `kind`.
@@ -86,22 +88,22 @@ impl fmt::Display for ObjectRef<'_> {
     }
 }
 
-/// The key of an ordered queue: a handler gets the messages of one key one after the other.
+/// The key of an ordered queue: a handler gets the messages with the same key one after the other.
 ///
-/// It is a 64-bit hash. Two names with the same hash share a queue: their order is kept, but they do not run concurrently.
+/// The key is a 64-bit hash. Two names with the same hash share a queue: their messages stay in order, but do not run concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderingKey(u64);
 
 impl OrderingKey {
-    /// The key of `name`: a UID, or a tuple such as `(namespace, name)`. It differs from process to process, so that nobody can choose
-    /// names that share a queue.
+    /// Hashes `name`: a UID, or a tuple such as `(namespace, name)`. The hash has a random seed for each process, so that nobody can
+    /// choose names that share a queue.
     pub fn of(name: impl Hash) -> Self {
         static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(SEED.hash_one(name))
     }
 }
 
-/// Hashes an [`OrderingKey`] as itself, because it is a hash already.
+/// A hasher that returns an [`OrderingKey`] unchanged, because the key is already a hash.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
 

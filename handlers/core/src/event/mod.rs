@@ -1,4 +1,4 @@
-//! Events: a change of an object, decoded once and shared by every handler.
+//! Events: a change of an object, decoded once and shared by all handlers.
 
 mod any_event;
 mod decode;
@@ -24,23 +24,23 @@ use std::sync::Arc;
 pub enum Event<K> {
     /// The object is new to this process: it was created, or it existed when the process started.
     Added(Arc<K>),
-    /// The object differs from the state that was delivered before.
+    /// The object differs from the state that was delivered last.
     Modified(Arc<K>),
     /// The object was deleted.
     Deleted(Tombstone<K>),
 }
 
-/// The remains of a deleted object.
+/// The last known state of a deleted object.
 #[derive(Clone)]
 pub enum Tombstone<K> {
     /// The last state, as the API server sent it with the deletion.
     Last(Arc<K>),
-    /// The identity alone: the deletion happened while the watch was interrupted.
+    /// Only the identity, because the deletion happened while the watch was interrupted.
     Missed(Arc<Identity>),
 }
 
 impl<K: Object> Event<K> {
-    /// The object; `None` for a deletion whose last state was missed.
+    /// Returns the object; `None` for a deletion whose last state was missed.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
@@ -50,7 +50,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The names of the object.
+    /// Returns the kind, names and UID of the object, for log lines.
     pub fn object_ref(&self) -> ObjectRef<'_> {
         match self {
             Self::Added(object) | Self::Modified(object) => ObjectRef::of(&**object),
@@ -58,7 +58,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The UID of the object.
+    /// Returns the UID of the object.
     pub fn uid(&self) -> &str {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
@@ -68,7 +68,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// Returns `true` for a deletion or the request for one.
+    /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set).
     pub fn finalizing(&self) -> bool {
         match self {
             Self::Added(object) | Self::Modified(object) => object.meta().deletion_timestamp.is_some(),
@@ -76,7 +76,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// Erases the type of the event.
+    /// Erases the type of the object.
     pub fn erase(self) -> AnyEvent {
         match self {
             Self::Added(object) => AnyEvent::Object(Change::Added, object),
@@ -88,7 +88,7 @@ impl<K: Object> Event<K> {
 }
 
 impl<K: Object> Tombstone<K> {
-    /// The names of the deleted object.
+    /// Returns the kind, names and UID of the deleted object, for log lines.
     pub fn object_ref(&self) -> ObjectRef<'_> {
         match self {
             Self::Last(object) => ObjectRef::of(&**object),

@@ -10,13 +10,14 @@ use super::message::ObjectRef;
 
 /// A Kubernetes object whose type is erased.
 ///
-/// It is implemented for every typed resource (`Pod`, a custom resource with `#[derive(CustomResource)]`).
+/// The trait is implemented for every type that implements [`Resource`] with a static kind: `Pod`, or a custom resource with
+/// `#[derive(CustomResource)]`.
 pub trait Object: Any + Send + Sync {
-    /// The kind, as in the field `kind`: `Pod`.
+    /// Returns the kind, as in the field `kind`: `Pod`.
     fn kind(&self) -> Cow<'static, str>;
-    /// The group and version, as in the field `apiVersion`: `v1`, `apps/v1`.
+    /// Returns the group and version, as in the field `apiVersion`: `v1`, `apps/v1`.
     fn api_version(&self) -> Cow<'static, str>;
-    /// The object's metadata.
+    /// Returns the metadata.
     fn meta(&self) -> &ObjectMeta;
 }
 
@@ -38,7 +39,7 @@ where
 }
 
 impl<'a> ObjectRef<'a> {
-    /// The names of `object`.
+    /// Returns the kind, names and UID of `object`. A missing name or UID becomes an empty string.
     pub fn of(object: &'a (impl Object + ?Sized)) -> Self {
         let meta = object.meta();
         Self {
@@ -50,7 +51,7 @@ impl<'a> ObjectRef<'a> {
     }
 }
 
-/// The identity of an object, without the object.
+/// The identity of an object: type, names, UID and last known resourceVersion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The Rust type of the object.
@@ -65,12 +66,12 @@ pub struct Identity {
     pub name: String,
     /// The UID.
     pub uid: String,
-    /// The last known resourceVersion.
+    /// The last known resourceVersion; `None` if no state of the object is known.
     pub resource_version: Option<String>,
 }
 
 impl Identity {
-    /// The identity of an object of kind `K`.
+    /// Makes the identity of an object of kind `K`, without a resourceVersion.
     pub fn of<K>(namespace: Option<String>, name: String, uid: String) -> Self
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -86,7 +87,7 @@ impl Identity {
         }
     }
 
-    /// The identity of `object`.
+    /// Copies the identity from the metadata of `object`. A missing name or UID becomes an empty string.
     pub fn of_object(object: &dyn Object) -> Self {
         let (meta, any): (_, &dyn Any) = (object.meta(), object);
         Self {
@@ -100,7 +101,7 @@ impl Identity {
         }
     }
 
-    /// The names of the object, for log lines.
+    /// Returns the kind, names and UID of the object, for log lines.
     pub fn object_ref(&self) -> ObjectRef<'_> {
         ObjectRef {
             kind: self.kind.clone(),

@@ -1,14 +1,14 @@
-//! The plan of a dry run, as a driver trait sees it: calls that would change something are recorded there.
+//! The plan of a dry run: the record of the calls by which drivers would change something.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::event::ObjectRef;
 
-/// Records the calls that a driver would make, while a dry run makes none of them. Clones record to the same plan.
+/// Records the calls that a driver would make in a real run. A dry run makes none of these calls. Clones add to the same plan.
 ///
-/// A call belongs to the handler that is running, and unless [`add_for`](Self::add_for) names another object, to the object that
-/// this handler is working on. A driver that records from a task of its own has to name the object.
+/// Each call is recorded for the handler that is running, and for the object that this handler is processing, unless
+/// [`add_for`](Self::add_for) names another object. A driver that records from a task of its own must name the object.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -23,28 +23,29 @@ use crate::event::ObjectRef;
 #[derive(Clone)]
 pub struct DryRunPlan(Arc<RecordFn>);
 
+/// Receives each call, with the object that the driver named, if any.
 type RecordFn = dyn Fn(Option<ObjectRef<'_>>, PlannedCall) + Send + Sync;
 
-/// One call that would be made.
+/// One call that a driver would make in a real run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCall {
-    /// The driver trait, by the name under which it was registered.
+    /// The name under which the driver trait was registered.
     pub by: Arc<str>,
-    /// The action in the imperative, the same for all calls of its kind: `request a VIF`.
+    /// The action in the imperative, the same for all calls of the same type: `request a VIF`.
     pub what: String,
-    /// Names and values of the arguments, in reading order.
+    /// The names and values of the arguments, in reading order.
     pub with: Vec<(String, String)>,
-    /// `true` if what follows depends on the result of the call, and is not planned.
+    /// `true` if the further steps depend on the result of this call, and are therefore not planned.
     pub last: bool,
 }
 
 impl PlannedCall {
-    /// A call of the driver trait `by`, without arguments.
+    /// Makes a call of the driver trait `by`, without arguments.
     pub fn new(by: impl Into<Arc<str>>, what: impl Into<String>) -> Self {
         Self { by: by.into(), what: what.into(), with: Vec::new(), last: false }
     }
 
-    /// Adds an argument. An empty value is left out.
+    /// Adds an argument, unless the value is empty.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl fmt::Display) -> Self {
         let value = value.to_string();
@@ -54,8 +55,8 @@ impl PlannedCall {
         self
     }
 
-    /// Ends the plan of the object with this call, because what follows depends on its result. The call must return an error
-    /// after recording it; the plan does not show that error.
+    /// Marks the call as the last one in the plan of its object, because the further steps depend on its result. The driver must return
+    /// an error after it has recorded the call; the plan does not show that error.
     #[must_use]
     pub fn last(mut self) -> Self {
         self.last = true;
@@ -64,24 +65,24 @@ impl PlannedCall {
 }
 
 impl DryRunPlan {
-    /// A plan that passes each call to `record`, with the object if one is named. `record` must not block.
+    /// Makes a plan that passes each call to `record`, with the object if the driver named one. `record` must not block.
     pub fn new(record: impl Fn(Option<ObjectRef<'_>>, PlannedCall) + Send + Sync + 'static) -> Self {
         Self(Arc::new(record))
     }
 
-    /// Adds a call for the object that the handler is working on.
+    /// Adds a call for the object that the handler is processing.
     pub fn add(&self, call: PlannedCall) {
         (self.0)(None, call);
     }
 
-    /// Adds a call for `object`.
+    /// Adds a call for `object`, instead of the object that the handler is processing.
     pub fn add_for(&self, object: ObjectRef<'_>, call: PlannedCall) {
         (self.0)(Some(object), call);
     }
 }
 
 impl Default for DryRunPlan {
-    /// A plan that discards all calls.
+    /// Makes a plan that discards all calls.
     fn default() -> Self {
         Self::new(|_, _| {})
     }

@@ -1,4 +1,4 @@
-//! Kubernetes Events that a handler records without a failure of the event at hand.
+//! Kubernetes Events that a handler creates on its own initiative, and not because an invocation failed.
 
 use std::sync::Arc;
 
@@ -6,28 +6,29 @@ use tracing::info;
 
 use crate::event::Identity;
 
-/// A Kubernetes Event to be created on an object. A failure of the event at hand is reported by the chain instead.
+/// A Kubernetes Event that a handler wants to create on an object. Failures of an invocation do not need it, because the chain reports
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventNote {
-    /// The handler that records it.
+    /// The name of the handler.
     pub handler: &'static str,
-    /// The object.
+    /// The object on which the Event is created.
     pub regarding: Identity,
-    /// Set if the Event is a warning, on which somebody should act.
+    /// `true` for an Event of type `Warning`, which requires an action of a user.
     pub warning: bool,
-    /// The reason in one word of CamelCase, at most 128 characters.
+    /// The `reason` of the Event: one CamelCase word of at most 128 characters.
     pub reason: &'static str,
-    /// The same in a sentence without secrets.
+    /// The `note` of the Event: a sentence without secrets.
     pub text: String,
 }
 
-/// Creates Kubernetes Events. Never blocks.
+/// Creates Kubernetes Events. The calls never block.
 pub trait EventRecorder: Send + Sync + 'static {
-    /// Records `note`.
+    /// Creates the Event later, in the background.
     fn record(&self, note: EventNote);
 }
 
-/// The event recorder of a handler; clones share it. The default one writes to the log only.
+/// The event recorder of a handler. Clones share the same destination. The default recorder writes to the log only.
 #[derive(Clone, Default)]
 pub struct Recorder {
     silent: bool,
@@ -35,17 +36,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records in the log and with `recorder`.
+    /// Makes a recorder that writes to the log and passes each Event to `recorder`.
     pub fn new(recorder: impl EventRecorder) -> Self {
         Self { silent: false, recorder: Some(Arc::new(recorder)) }
     }
 
-    /// Records nothing, for a dry run.
+    /// Makes a recorder that discards everything, for a dry run.
     pub fn silent() -> Self {
         Self { silent: true, recorder: None }
     }
 
-    /// Records `note`.
+    /// Writes the Event to the log, and creates it if the recorder can.
     pub fn record(&self, note: EventNote) {
         if self.silent {
             return;

@@ -1,21 +1,23 @@
-//! Garbage collection: finds resources outside of the cluster whose owner was deleted.
+//! Garbage collection: finds resources in external systems whose Kubernetes object was deleted.
 
 use async_trait::async_trait;
 
 use crate::chain::HandlerError;
 use crate::event::Identity;
 
-/// A handler that creates resources outside and marks them with their owner.
+/// A handler that creates resources in an external system, and marks each with its owner, for example in a tag. The owner is the
+/// Kubernetes object for which the resource was created.
 ///
-/// [`recover`](Self::recover) is called once before the handler gets its first event, and again when this process becomes the
-/// leader. [`owners`](Self::owners) is called then and periodically; for an owner that no longer exists the handler's own queue
-/// gets an [`Event::Deleted`](crate::Event) with a [`Tombstone::Missed`](crate::Tombstone), so a release never runs concurrently
-/// with another event of that object.
+/// [`recover`](Self::recover) is called once before the handler gets its first event, and again when this process becomes the leader.
+/// [`owners`](Self::owners) is called then and periodically. For each owner that no longer exists, the queue of the handler gets an
+/// [`Event::Deleted`](crate::Event) with a [`Tombstone::Missed`](crate::Tombstone). So a release never runs concurrently with another
+/// event of the same object.
 #[async_trait]
 pub trait GarbageCollector: Send + Sync + 'static {
-    /// Reads the ownership marks of everything that this cluster created, so that a partial creation is adopted, not repeated.
+    /// Reads the owners from all resources that the controller created for this cluster. So a resource whose creation was interrupted
+    /// is used and not created a second time.
     async fn recover(&self) -> Result<(), HandlerError>;
 
-    /// Lists the owners of everything that this cluster created, each once.
+    /// Lists the owners of all resources that the controller created for this cluster, each owner once.
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError>;
 }

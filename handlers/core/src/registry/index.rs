@@ -1,17 +1,17 @@
-//! Indexes of other objects, for handlers that need more than the event itself.
+//! Indexes of other objects, for handlers that need more than the object of the event.
 
 use kube::Resource;
 
 use crate::event::Event;
 
-/// Keeps the fields of a kind that a handler needs besides its own event.
+/// Keeps fields of all objects of a kind, for a handler that needs them while it processes another object.
 ///
-/// It is fed by the one watch of that kind, before the event is queued, and is complete before its handler gets its first event.
-/// `apply` runs within the watch: it must be short and must not block.
+/// The events of the watch are applied to the index before they are queued for handlers, and the index is complete before its handler
+/// gets the first event. `apply` runs within the watch, so it must be short and must not block.
 pub trait Index<K>: Send + Sync + 'static
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    /// Applies an event.
+    /// Updates the index with an event.
     fn apply(&self, event: &Event<K>);
 }

@@ -1,6 +1,6 @@
-//! The registry of handlers, drivers and configuration sections, filled in one place and by name.
+//! The registry, where all handlers, drivers and configuration sections are added by name.
 //!
-//! Beside it, the traits and types by which a handler is registered.
+//! The modules define the traits and types for registering a handler.
 
 mod dry_run;
 mod event_recorder;
@@ -16,7 +16,7 @@ pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event_recorder::{EventNote, EventRecorder, Recorder};
 pub use garbage_collector::GarbageCollector;
 pub use index::Index;
-pub use registration::{ErasedHandler, KindIndex, Registration};
+pub use registration::{ApplyIndex, ErasedHandler, KindIndex, Registration};
 pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
 pub use setup::{Check, CheckFn, Setup, SetupError};
 pub use source::{Source, TriggerSender};
@@ -32,7 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The known handlers, drivers and configuration sections.
+/// All handlers, drivers and configuration sections that the program knows.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -54,9 +54,9 @@ pub struct Registry {
     sections: Vec<Section>,
 }
 
-/// A handler that can be enabled, or a driver that can be chosen.
+/// A handler or a driver that the program knows.
 pub struct RegistryEntry<T> {
-    /// A description in one sentence.
+    /// A description in one sentence, for the command line.
     pub about: String,
     build: Factory<T>,
 }
@@ -64,42 +64,43 @@ pub struct RegistryEntry<T> {
 /// Builds a handler or a driver.
 type Factory<T> = Box<dyn Fn(&Setup) -> Result<T, SetupError> + Send + Sync>;
 
-/// A handler that can be enabled.
+/// A handler that the configuration can enable.
 pub type HandlerEntry = RegistryEntry<Registration>;
 
-/// A driver that can be chosen: an `Arc` of its trait whose type is erased.
+/// A driver that the configuration can choose.
 pub type DriverEntry = RegistryEntry<AnyDriver>;
 
-/// A driver trait, and the drivers that implement it.
+/// A driver trait, and the drivers that implement the trait.
 pub struct DriverTrait {
     /// The name in the configuration: the driver of `pod_vif` is chosen by the option `pod_vif_driver`.
     pub alias: String,
-    /// The driver used when the configuration names none.
+    /// The name of the driver that is used when the configuration names none.
     pub default: String,
     /// A description in one sentence.
     pub about: String,
     /// The drivers, by name.
     pub drivers: BTreeMap<String, DriverEntry>,
     type_id: TypeId,
+    /// The name of the Rust trait, for error messages.
     type_name: &'static str,
-    /// Replaces a driver in a dry run. `None` makes a dry run with the trait impossible.
+    /// Wraps each driver in a dry run. `None` makes a dry run impossible if a handler uses the trait.
     recorder: Option<DriverRecorder>,
 }
 
-/// Wraps a driver in one that records changes instead of making them.
+/// Wraps a driver in another one that records changes in the plan instead of making them.
 type DriverRecorder = Box<dyn Fn(AnyDriver, &DryRunPlan) -> AnyDriver + Send + Sync>;
 
-/// An `Arc` of a driver trait, whose type is erased.
+/// An `Arc<dyn Trait>` of a driver, whose type is erased.
 pub(super) type AnyDriver = Box<dyn Any + Send + Sync>;
 
 impl DriverTrait {
-    /// The option in the section `[kubernetes]` that names the driver.
+    /// Returns the name of the option in the section `[kubernetes]` that chooses the driver: `pod_vif_driver`.
     pub fn option(&self) -> String {
         format!("{}_driver", self.alias)
     }
 }
 
-/// A driver trait that was just added. Declares how its drivers take part in a dry run.
+/// The result of [`Registry::driver_trait`]. It declares how the drivers of the trait behave in a dry run.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -132,8 +133,8 @@ pub struct NewDriverTrait<'r, D: ?Sized> {
 }
 
 impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
-    /// In a dry run, replaces each driver by `record(driver, plan)`: a driver that passes reads on to `driver`, and adds
-    /// changes to `plan` instead of making them.
+    /// Replaces each driver by `record(driver, plan)` in a dry run. The replacement passes reads on to `driver`, and adds changes to
+    /// `plan` instead of making them.
     pub fn recorded(self, record: impl Fn(Arc<D>, DryRunPlan) -> Arc<D> + Send + Sync + 'static) {
         self.interface.recorder = Some(Box::new(move |driver, plan| {
             let driver = *driver.downcast().expect("the factory was registered for this trait");
@@ -147,15 +148,15 @@ impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
     }
 }
 
-/// A section of the configuration file: a struct whose fields are the options.
+/// A section of the configuration file. Its options are the fields of a struct.
 pub struct Section {
     /// The name, as in `[name]`.
     pub name: String,
-    /// The schema of the struct; its descriptions become the comments of the sample file.
+    /// The JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
     pub schema: Schema,
-    /// The options' defaults.
+    /// The default of each option, as a JSON object.
     pub defaults: Value,
-    /// Deserializes options as the struct, to check them. An option that is left out has its default.
+    /// Checks options by deserializing them as the struct. A missing option gets its default.
     pub check: fn(Value) -> Result<(), SectionError>,
 }
 
@@ -163,7 +164,8 @@ pub struct Section {
 pub type SectionError = serde_path_to_error::Error<serde_json::Error>;
 
 impl Registry {
-    /// Adds a handler. It replaces an earlier one of the same name.
+    /// Adds a handler, or replaces the handler of the same name. `about` describes it in one sentence; `build` is called if the
+    /// configuration enables the handler.
     pub fn handler(
         &mut self,
         name: &str,
@@ -174,8 +176,9 @@ impl Registry {
         self.handlers.insert(name.to_owned(), entry);
     }
 
-    /// Adds a driver trait. `default` names the driver that is used when the configuration names none. Unless the returned
-    /// value declares how the drivers take part in a dry run, a dry run with a handler that uses one is refused.
+    /// Adds a driver trait. `default` names the driver that is used when the configuration names none. A dry run fails if a handler
+    /// uses the trait, unless [`recorded`](NewDriverTrait::recorded) or [`reads_only`](NewDriverTrait::reads_only) is called on the
+    /// returned value.
     pub fn driver_trait<D: ?Sized + 'static>(
         &mut self,
         alias: &str,
@@ -195,7 +198,7 @@ impl Registry {
         NewDriverTrait { interface, driver_trait: PhantomData }
     }
 
-    /// Adds a driver. It replaces an earlier one of the same name.
+    /// Adds a driver of the trait `D`, or replaces the driver of the same name.
     ///
     /// # Panics
     ///
@@ -206,15 +209,27 @@ impl Registry {
         about: &str,
         build: impl Fn(&Setup) -> Result<Arc<D>, SetupError> + Send + Sync + 'static,
     ) {
-        let interface =
-            self.driver_traits.iter_mut().find(|interface| interface.type_id == TypeId::of::<D>());
-        let interface =
-            interface.unwrap_or_else(|| panic!("no driver trait was registered for {}", type_name::<D>()));
         let build: Factory<AnyDriver> = Box::new(move |setup| Ok(Box::new(build(setup)?)));
-        interface.drivers.insert(name.to_owned(), DriverEntry { about: about.to_owned(), build });
+        let entry = DriverEntry { about: about.to_owned(), build };
+        self.driver_trait_mut::<D>().drivers.insert(name.to_owned(), entry);
     }
 
-    /// Adds a section of the configuration file. `T` denies unknown fields and has a default for each option.
+    /// Changes the driver of the trait `D` that is used when the configuration names none.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`driver_trait`](Self::driver_trait) was not called for `D`: an error of the program, not of its configuration.
+    pub fn default_driver<D: ?Sized + 'static>(&mut self, name: &str) {
+        name.clone_into(&mut self.driver_trait_mut::<D>().default);
+    }
+
+    fn driver_trait_mut<D: ?Sized + 'static>(&mut self) -> &mut DriverTrait {
+        let mut driver_traits = self.driver_traits.iter_mut();
+        let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());
+        found.unwrap_or_else(|| panic!("no driver trait was registered for {}", type_name::<D>()))
+    }
+
+    /// Adds a section of the configuration file. `T` must deny unknown fields and have a default for each option.
     pub fn section<T: DeserializeOwned + Serialize + JsonSchema + Default>(&mut self, name: &str) {
         let defaults = serde_json::to_value(T::default()).expect("the defaults of a section are plain data");
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -223,22 +238,23 @@ impl Registry {
         self.sections.push(Section { name: name.to_owned(), schema, defaults, check });
     }
 
-    /// The handlers, by name.
+    /// Returns the handlers, sorted by name.
     pub fn handlers(&self) -> impl Iterator<Item = (&str, &HandlerEntry)> {
         self.handlers.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// The driver traits, in the order in which they were added.
+    /// Returns the driver traits, in the order in which they were added.
     pub fn driver_traits(&self) -> impl Iterator<Item = &DriverTrait> {
         self.driver_traits.iter()
     }
 
-    /// The sections, in the order in which they were added.
+    /// Returns the sections, in the order in which they were added.
     pub fn sections(&self) -> impl Iterator<Item = &Section> {
         self.sections.iter()
     }
 
-    /// Builds the handler called `handler`.
+    /// Builds the handler called `handler`. Fails with [`SetupError::UnknownHandler`] if there is no such handler, or with the error of
+    /// the function that builds it.
     pub fn make(&self, handler: &str, setup: &Setup) -> Result<Registration, SetupError> {
         let entry = self.handlers.get(handler).ok_or_else(|| SetupError::UnknownHandler {
             name: handler.to_owned(),
@@ -249,7 +265,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// The driver trait `driver_trait`, which is named `name` in an error.
+    /// Finds a driver trait by its type. `name` is the name of the trait for the error message.
     fn driver_trait_of(&self, driver_trait: TypeId, name: &'static str) -> Result<&DriverTrait, SetupError> {
         let found = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
         found.ok_or(SetupError::UnknownDriverTrait(name))
@@ -257,7 +273,7 @@ impl Registry {
 }
 
 impl DriverTrait {
-    /// Builds the driver called `name`.
+    /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let entry = self.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
             option: self.option(),
@@ -273,6 +289,7 @@ impl DriverTrait {
     }
 }
 
+/// Quotes the names and joins them with commas, for an error message.
 fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
@@ -332,7 +349,7 @@ mod tests {
         );
     }
 
-    /// Records the call, with the name of the real lamp.
+    /// A driver that records the call, with the name of the driver that it wraps.
     struct Recording(Arc<dyn Lamp>, DryRunPlan);
 
     impl Lamp for Recording {

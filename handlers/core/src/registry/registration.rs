@@ -1,6 +1,7 @@
-//! A handler with everything that the pipeline needs of it.
+//! The registration of a handler: the handler, and all that the program needs to run it.
 
 use std::any::TypeId;
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +16,10 @@ use super::index::Index;
 use super::resource::{ResourceEventHandler, TriggerHandler};
 use super::route::{OfKind, OfTrigger, Route, RouteHandler};
 use super::source::Source;
-use crate::chain::{Context, EventHandler, HandlerError, Superseded};
+use crate::chain::{Context, EventHandler, HandlerError, Panicked, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
 
-/// A handler with its kinds, indexes, sources and garbage collector.
+/// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -38,16 +39,20 @@ pub struct Registration<H = ()> {
     sources: Vec<Box<dyn Source>>,
 }
 
-/// An index and the kind that feeds it.
+/// An index, and the kind whose events update the index.
 pub struct KindIndex {
-    /// The kind.
+    /// The kind of the objects in the index.
     pub kind: Kind,
-    /// Applies an event of that kind.
-    pub apply: Box<dyn Fn(&AnyEvent) + Send + Sync>,
+    /// Updates the index with an event. Events of other kinds are ignored. A panic of the index is logged and returned; it ends only
+    /// this update.
+    pub apply: ApplyIndex,
 }
 
+/// A function that updates an index with an event.
+pub type ApplyIndex = Box<dyn Fn(&AnyEvent) -> Result<(), Panicked> + Send + Sync>;
+
 impl<H: Send + Sync + 'static> Registration<H> {
-    /// A handler without any kind.
+    /// Registers a handler, at first without any kind or trigger.
     pub fn new(handler: H) -> Self {
         Self {
             handler: Arc::new(handler),
@@ -71,7 +76,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Passes the triggers of type `S` to the handler, from any source.
+    /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler.
     #[must_use]
     pub fn on_trigger<S: Trigger>(mut self) -> Self
     where
@@ -82,15 +87,16 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Runs `source` while this process leads; its triggers go to all handlers registered for them.
+    /// Runs `source` while this process is the leader. The triggers of the source go to all handlers that are registered for their
+    /// type.
     #[must_use]
     pub fn source(mut self, source: impl Source) -> Self {
         self.sources.push(Box::new(source));
         self
     }
 
-    /// Adds the kinds, indexes and sources of another handler: both share queues and limits and count as one handler. At most one
-    /// of them has a garbage collector.
+    /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as
+    /// one handler. At most one of them may have a garbage collector; that of `other` is ignored if both have one.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
         self.routes.extend(other.routes);
@@ -100,29 +106,27 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Feeds `index` with kind `K`; the handler gets no event before the index is complete.
+    /// Updates `index` with the events of kind `K`. The handler gets no event before the index is complete.
     #[must_use]
     pub fn index<K>(mut self, index: Arc<impl Index<K>>) -> Self
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
     {
         let apply = Box::new(move |event: &AnyEvent| {
-            if let Some(typed) = event.typed::<K>() {
-                catch_panic(event, || index.apply(&typed));
-            }
+            event.typed::<K>().map_or(Ok(()), |typed| catch_panic(event, || index.apply(&typed)))
         });
         self.indexes.push(KindIndex { kind: Kind::of::<K>(), apply });
         self
     }
 
-    /// Sets the newer messages that end the retries of an older one.
+    /// Selects the newer messages that end the retries of an older one.
     #[must_use]
     pub fn superseded(mut self, superseded: Superseded) -> Self {
         self.superseded = superseded;
         self
     }
 
-    /// Runs the garbage collection of the handler.
+    /// Enables garbage collection: the handler itself is the [`GarbageCollector`].
     #[must_use]
     pub fn garbage_collector(mut self) -> Self
     where
@@ -132,12 +136,12 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// The kinds whose events the handler gets.
+    /// Returns the kinds whose events the handler gets.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
-    /// Erases the type of the handler.
+    /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
         let Self { routes, indexes, superseded, collector, sources, .. } = self;
         Registration { handler: Arc::new(()), routes, indexes, superseded, collector, sources }
@@ -145,54 +149,58 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Takes the sources of the handler.
+    /// Removes and returns the sources of the handler.
     pub fn take_sources(&mut self) -> Vec<Box<dyn Source>> {
         std::mem::take(&mut self.sources)
     }
 
     /// Returns the handler, its indexes and its garbage collector.
-    pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
+    pub fn into_parts(mut self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
+        // A handler that is registered twice for a type gets each event once.
+        let mut types = HashSet::new();
+        self.routes.retain(|route| types.insert(route.type_id));
         (ErasedHandler { routes: self.routes, superseded: self.superseded }, self.indexes, self.collector)
     }
 }
 
-/// A handler of one or more kinds whose types are erased: the innermost part of every chain.
+/// A handler of one or more kinds and triggers whose types are erased: the innermost part of every chain.
 pub struct ErasedHandler {
     routes: Vec<Route>,
     superseded: Superseded,
 }
 
 impl ErasedHandler {
-    /// The kinds whose events the handler gets.
+    /// Returns the kinds whose events the handler gets.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
-    /// The types of the triggers that the handler gets.
+    /// Returns the types of the triggers that the handler gets.
     pub fn triggers(&self) -> impl Iterator<Item = TypeId> {
         self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
     }
 
-    /// The newer messages that end the retries of an older one.
+    /// Returns the newer messages that end the retries of an older one.
     pub fn superseded(&self) -> Superseded {
         self.superseded
     }
 
-    /// Returns `true` if the handler wants the event.
+    /// Returns `true` if the handler wants the event. A handler that panics does not get the event.
     pub fn wants(&self, event: &AnyEvent) -> bool {
         let wants = |handler: &dyn RouteHandler| catch_panic(event, || handler.wants(event)).unwrap_or(false);
         self.route(event).is_some_and(wants)
     }
 
-    /// The ordering key of an event.
+    /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        let key = self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)).flatten());
+        let key =
+            self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)).ok().flatten());
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
-    /// The group of an event, with permits of its own in [`Limit`](crate::Limit); `None` for the common permits.
+    /// Returns the group of an event, which has permits of its own in [`Limit`](crate::Limit); `None` if it uses the common permits.
     pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
-        self.route(event).and_then(|handler| catch_panic(event, || handler.group(event)).flatten())
+        self.route(event).and_then(|handler| catch_panic(event, || handler.group(event)).ok().flatten())
     }
 
     fn route(&self, event: &AnyEvent) -> Option<&dyn RouteHandler> {
@@ -201,13 +209,15 @@ impl ErasedHandler {
     }
 }
 
-/// Calls code of a handler from within the watch. A panic affects only this event and this handler.
-fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Option<T> {
-    let result = catch_unwind(AssertUnwindSafe(call));
-    if result.is_err() {
-        error!(?event, "a handler or its index panicked when an event arrived");
-    }
-    result.ok()
+/// Calls code of a handler from within the watch. If the code panics, the panic is logged and returned, so that the watch and other
+/// handlers are not affected.
+fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
+        let (panicked, object_ref) = (Panicked::new(&*payload), event.object_ref());
+        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+            error = %panicked, "a handler or its index panicked when an event arrived");
+        panicked
+    })
 }
 
 impl EventHandler<AnyEvent> for ErasedHandler {

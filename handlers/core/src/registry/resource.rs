@@ -40,53 +40,53 @@ pub trait ResourceEventHandler<K>: Send + Sync + 'static
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    /// The error of the handler.
+    /// The error of all methods of the handler.
     type Error: Failure;
 
-    /// Returns `true` if the handler wants the event. It is called before the event is queued and may depend only on fields that never
-    /// change: an event that is not wanted replaces no queued one.
+    /// Returns `true` if the handler wants the event. The method is called before the event is queued: an unwanted event replaces no
+    /// queued event. Therefore the result may depend only on fields that never change.
     fn wants(&self, event: &Event<K>) -> bool {
         let _ = event;
         true
     }
 
-    /// The ordering key: events of one key are handled one after the other. By default each object has its own.
+    /// Returns the ordering key: events with the same key are handled one after the other. By default, each object has its own key.
     fn key(&self, event: &Event<K>) -> OrderingKey {
         OrderingKey::of(event.uid())
     }
 
-    /// The group of the event, which has permits of its own in [`Limit`](crate::Limit), so that a slow machine delays no other. Events
-    /// without a group share the permits of the handler.
+    /// Returns the group of the event. Each group has permits of its own in [`Limit`](crate::Limit), for example one group for each
+    /// device, so that a slow device does not delay the others. Events without a group share the permits of the handler.
     fn group(&self, event: &Event<K>) -> Option<OrderingKey> {
         let _ = event;
         None
     }
 
-    /// The object is new to this process.
+    /// Handles an object that is new to this process.
     fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = object;
         async { Ok(()) }
     }
 
-    /// The object changed.
+    /// Handles a change of an object.
     fn on_modified(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = object;
         async { Ok(()) }
     }
 
-    /// The object is new or changed.
+    /// Handles an object that is new or changed.
     fn on_present(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = object;
         async { Ok(()) }
     }
 
-    /// The object has a `deletionTimestamp`: its deletion waits for its finalizers or its grace period.
+    /// Handles an object with a `deletionTimestamp`, whose deletion waits for its finalizers or its grace period.
     fn on_finalize(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = object;
         async { Ok(()) }
     }
 
-    /// The object was deleted.
+    /// Handles the deletion of an object.
     fn on_deleted(&self, tombstone: &Tombstone<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = tombstone;
         async { Ok(()) }
@@ -95,15 +95,15 @@ where
 
 /// A handler of triggers of one type.
 pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
-    /// The error of the handler.
+    /// The error of [`on_trigger`](Self::on_trigger).
     type Error: Failure;
 
-    /// The ordering key of the trigger; by default each object has its own.
+    /// Returns the ordering key of the trigger. By default, each object has its own key, which is also that of its events.
     fn key(&self, trigger: &S) -> OrderingKey {
         OrderingKey::of(&*trigger.identity().uid)
     }
 
-    /// The group of the trigger; see [`ResourceEventHandler::group`].
+    /// Returns the group of the trigger; see [`ResourceEventHandler::group`].
     fn group(&self, trigger: &S) -> Option<OrderingKey> {
         let _ = trigger;
         None
@@ -113,7 +113,8 @@ pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
     fn on_trigger(&self, trigger: &S) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`].
+/// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`]. Returns the first error, and then skips the
+/// second method.
 pub async fn deliver<K, H>(handler: &H, event: &Event<K>) -> Result<(), H::Error>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -135,8 +136,8 @@ where
     }
 }
 
-/// The label of a Node that names the handler that provides it. The pods of such a node use the network of its machine, so handlers
-/// of pod networks ignore them.
+/// The label that a handler sets on the Nodes that it provides; the value is the name of the handler. Pods on such a node use the
+/// network of the device behind the node, so handlers of pod networks ignore these pods.
 pub const HANDLER_LABEL: &str = "staffetta.dev/handler";
 
 #[cfg(test)]

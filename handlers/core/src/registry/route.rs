@@ -12,23 +12,28 @@ use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::chain::HandlerError;
 use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 
-/// A handler of the messages with one [route](crate::Message::route).
+/// The handler of all messages with the same [route](crate::Message::route).
 pub(super) struct Route {
+    /// The Rust type of the objects or triggers.
     pub(super) type_id: TypeId,
     /// The kind to watch; `None` for triggers.
     pub(super) kind: Option<Kind>,
     pub(super) handler: Box<dyn RouteHandler>,
 }
 
-/// A handler of events of one kind, or of triggers of one type, whose types are erased.
+/// A handler of the events of one kind, or of the triggers of one type, whose types are erased.
 pub(super) trait RouteHandler: Send + Sync {
+    /// Returns `true` if the handler wants the event; `false` for another type of event.
     fn wants(&self, event: &AnyEvent) -> bool;
+    /// Returns the ordering key; `None` for another type of event.
     fn key(&self, event: &AnyEvent) -> Option<OrderingKey>;
+    /// Returns the group of the event; `None` if it has none, or for another type of event.
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
+    /// Calls the methods of the handler for the event; does nothing for another type of event.
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;
 }
 
-/// A [`ResourceEventHandler`] of `K`.
+/// Adapts a [`ResourceEventHandler`] of kind `K` to [`RouteHandler`].
 pub(super) struct OfKind<K, H>(pub(super) Arc<H>, pub(super) PhantomData<fn(K)>);
 
 impl<K, H> RouteHandler for OfKind<K, H>
@@ -54,7 +59,7 @@ where
     }
 }
 
-/// A [`TriggerHandler`] of `S`.
+/// Adapts a [`TriggerHandler`] of the trigger type `S` to [`RouteHandler`].
 pub(super) struct OfTrigger<S, H>(pub(super) Arc<H>, pub(super) PhantomData<fn(S)>);
 
 impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {

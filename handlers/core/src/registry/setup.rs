@@ -1,4 +1,4 @@
-//! The arguments of the functions that build handlers and drivers.
+//! The argument of the functions that build handlers and drivers.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,83 +15,86 @@ use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
 use crate::chain::HandlerError;
 
-/// The client, the configuration and the drivers for a handler or driver that is being built.
+/// The argument of the functions that build handlers and drivers. It gives access to the Kubernetes client, the configuration, other
+/// drivers and shared values.
 pub struct Setup {
     registry: Arc<Registry>,
     client: Client,
     configuration: Value,
     served: HashSet<String>,
-    /// Set if every API version counts as served.
+    /// `true` if every API version counts as served.
     serves_all: bool,
+    /// The plan of a dry run; `None` in a real run.
     plan: Option<DryRunPlan>,
     recorder: Recorder,
+    /// The drivers and [shared values](Self::shared) that were built so far, by type and name. The name of a shared value is empty.
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     checks: Mutex<Vec<Check>>,
 }
 
-/// A check that must pass before the program is ready.
+/// A check that must succeed before the program is ready.
 pub struct Check {
-    /// The name, as `/readyz` shows it.
+    /// The name of the check in the response of `/readyz`.
     pub name: String,
-    /// Runs the check.
+    /// The function that runs the check.
     pub run: CheckFn,
 }
 
-/// The function of a [`Check`].
+/// The type of the function of a [`Check`].
 pub type CheckFn = Box<dyn Fn() -> BoxFuture<'static, Result<(), HandlerError>> + Send + Sync>;
 
-/// A handler or a driver could not be built.
+/// The reason for which a handler or a driver could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// No handler has that name.
+    /// The registry has no handler of this name.
     #[error("there is no handler `{name}`; the handlers are {known}")]
     UnknownHandler {
-        /// The name.
+        /// The requested name.
         name: String,
         /// The existing names.
         known: String,
     },
-    /// No driver has that name.
+    /// The driver trait has no driver of this name.
     #[error("there is no driver `{name}` for `{option}`; the drivers are {known}")]
     UnknownDriver {
-        /// The option that names it.
+        /// The option that chooses the driver.
         option: String,
-        /// The name.
+        /// The requested name.
         name: String,
         /// The existing names.
         known: String,
     },
-    /// The driver trait is not registered.
+    /// The registry has no driver trait of this type. The field is the name of the Rust trait.
     #[error("the driver trait {0} is not registered")]
     UnknownDriverTrait(&'static str),
-    /// A dry run is not possible, because the drivers of this trait have no recorder.
+    /// A dry run is impossible, because the drivers of this trait cannot record their changes.
     #[error(
         "a dry run is not possible: the drivers of {driver_trait} (`{option}`) have no recorder; disable \
          the handler, or register the trait with `recorded` or `reads_only`"
     )]
     NoRecorder {
-        /// The option that names the driver.
+        /// The option that chooses the driver.
         option: String,
-        /// The trait.
+        /// The name of the Rust trait.
         driver_trait: &'static str,
     },
-    /// A section of the configuration is invalid.
+    /// A section of the configuration cannot be deserialized.
     #[error("the section `[{section}]` is invalid")]
     Section {
-        /// The section.
+        /// The name of the section.
         section: String,
-        /// The error.
+        /// The error of the deserialization.
         #[source]
         source: serde_json::Error,
     },
-    /// The options contradict one another, or an external system refused them.
+    /// The options contradict one another, or an external system rejected them.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl Registry {
-    /// The [`Setup`] for building handlers and drivers. `configuration` holds a value for each section, `served` the API versions
-    /// (`v1`, `apps/v1`) of the server.
+    /// Creates the [`Setup`] for building handlers and drivers. `configuration` is an object with a field for each section. `served`
+    /// contains the API versions that the server offers, such as `v1` and `apps/v1`.
     pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
         Setup {
             registry: Arc::<Self>::clone(self),
@@ -108,8 +111,8 @@ impl Registry {
 }
 
 impl Setup {
-    /// Turns this into the setup of a dry run: drivers read only, and record changes in `plan`; the recorder of Events is
-    /// silent. The client is not replaced: pass one that sends writes as dry runs.
+    /// Changes this into the setup of a dry run. Drivers read only and record their changes in `plan`; the recorder of Kubernetes
+    /// Events discards everything. The client is not replaced: pass a client that sends writes as dry runs.
     #[must_use]
     pub fn dry_run(mut self, plan: DryRunPlan) -> Self {
         self.plan = Some(plan);
@@ -117,54 +120,61 @@ impl Setup {
         self
     }
 
-    /// Treats every API version as served, where the server is not known.
+    /// Makes every API version count as served, for use without an API server.
     #[must_use]
     pub fn serving_all(mut self) -> Self {
         self.serves_all = true;
         self
     }
 
-    /// The plan of the dry run; `None` in a real run.
+    /// Returns the plan of the dry run; `None` in a real run.
     pub fn plan(&self) -> Option<&DryRunPlan> {
         self.plan.as_ref()
     }
 
-    /// Sets the event recorder of the handlers.
+    /// Returns `true` if there is no API server: the configuration is checked and nothing is started.
+    pub fn is_offline(&self) -> bool {
+        self.serves_all
+    }
+
+    /// Sets the recorder of Kubernetes Events for the handlers.
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
         self
     }
 
-    /// The recorder for Kubernetes Events that report no failure.
+    /// Returns the recorder for Kubernetes Events that do not report a failure.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// The client of the Kubernetes API.
+    /// Returns the client of the Kubernetes API.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The options of a section.
+    /// Returns the options of the section `name`. Fails with [`SetupError::Section`] if they do not match `T`.
     pub fn section<T: DeserializeOwned>(&self, name: &str) -> Result<T, SetupError> {
         let value = self.configuration.get(name).cloned().unwrap_or_else(|| Value::Object(Map::new()));
         serde_json::from_value(value)
             .map_err(|source| SetupError::Section { section: name.to_owned(), source })
     }
 
-    /// The configured driver of the trait `D`. It is built once.
+    /// Returns the configured driver of the trait `D`. The driver is built at the first call. Fails if the trait or the driver is
+    /// unknown, if the driver cannot be built, or in a dry run that the trait does not support.
     pub fn driver<D: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<D>, SetupError> {
         self.driver_named(&self.driver_name::<D>()?)
     }
 
-    /// All drivers of the trait `D` by name, for a driver that chooses among them at run time. Each is built once.
+    /// Returns all drivers of the trait `D` by name, for a driver that chooses among them at run time. Each driver is built at most
+    /// once. Fails if one of them cannot be built.
     pub fn drivers<D: ?Sized + Send + Sync + 'static>(&self) -> Result<BTreeMap<String, Arc<D>>, SetupError> {
         let names = self.driver_trait::<D>()?.drivers.keys();
         names.map(|name| Ok((name.clone(), self.driver_named(name)?))).collect()
     }
 
-    /// The name of the configured driver of the trait `D`.
+    /// Returns the name of the configured driver of the trait `D`: the value of its option, or the default of the trait.
     pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
         let driver_trait = self.driver_trait::<D>()?;
         let section = self.configuration.get("kubernetes");
@@ -172,7 +182,7 @@ impl Setup {
         Ok(named.unwrap_or(&driver_trait.default).to_owned())
     }
 
-    /// The driver of the trait `D` called `name`. It is built once.
+    /// Returns the driver of the trait `D` called `name`. The driver is built at the first call. Fails like [`driver`](Self::driver).
     pub fn driver_named<D: ?Sized + Send + Sync + 'static>(&self, name: &str) -> Result<Arc<D>, SetupError> {
         self.once((TypeId::of::<D>(), name.to_owned()), || {
             let made = self.driver_trait::<D>()?.make(name, self)?;
@@ -184,7 +194,8 @@ impl Setup {
         self.registry.driver_trait_of(TypeId::of::<D>(), type_name::<D>())
     }
 
-    /// A value that several drivers share, such as a client or a simulated network; `make` builds it at the first call.
+    /// Returns the value of type `T` that several drivers share, such as a client or a simulated network. `make` builds the value at
+    /// the first call.
     pub fn shared<T: Send + Sync + 'static>(
         &self,
         make: impl FnOnce() -> Result<T, SetupError>,
@@ -192,13 +203,14 @@ impl Setup {
         self.once((TypeId::of::<T>(), String::new()), || make().map(Arc::new))
     }
 
-    /// Sets the value that [`shared`](Self::shared) returns, such as a counter of the metrics.
+    /// Sets the value that [`shared`](Self::shared) returns for the type `T`, such as a counter of the metrics.
     pub fn share<T: Send + Sync + 'static>(&self, value: Arc<T>) {
         let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
         drivers.insert((TypeId::of::<T>(), String::new()), Arc::new(value));
     }
 
-    /// The cluster id, with which everything created outside is marked.
+    /// Returns the cluster id, which identifies the resources that the controller creates for this cluster in external systems. Fails
+    /// if the configuration has no `kubernetes.cluster_id`.
     pub fn cluster_id(&self) -> Result<String, SetupError> {
         let section = self.configuration.get("kubernetes");
         let cluster_id = section.and_then(|section| section.get("cluster_id")?.as_str());
@@ -207,12 +219,12 @@ impl Setup {
             .ok_or_else(|| SetupError::Invalid("`kubernetes.cluster_id` is missing".into()))
     }
 
-    /// Returns `true` if the server has the API version of `K`.
+    /// Returns `true` if the server offers the API version of `K`.
     pub fn serves<K: Resource<DynamicType = ()>>(&self) -> bool {
         self.serves_all || self.served.contains(&*K::api_version(&()))
     }
 
-    /// Adds a check that must pass before the program is ready.
+    /// Adds a check that must succeed before the program is ready. `/readyz` shows it under `name`.
     pub fn check<F>(&self, name: &str, run: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
@@ -221,12 +233,12 @@ impl Setup {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check);
     }
 
-    /// Returns the checks.
+    /// Returns the checks that handlers and drivers added.
     pub fn into_checks(self) -> Vec<Check> {
         self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the value of `key`; `make` may itself request other values.
+    /// Returns the value for `key`, and builds the value with `make` if there is none. `make` may request other values of this setup.
     fn once<D: ?Sized + Send + Sync + 'static>(
         &self,
         key: (TypeId, String),

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use crate::chain::HandlerError;
 use crate::event::{AnyEvent, Trigger};
 
-/// Watches an external system and sends a [`Trigger`] when something happens there. It reads, and never writes.
+/// Watches an external system and sends a [`Trigger`] when something happens in that system. A source only reads, and never writes.
 ///
-/// It runs while this process leads. One that ends or fails is started again, with back-off. Triggers that it sends before the
-/// indexes of the handler are complete are held in the handler's queues.
+/// A source runs while this process is the leader. A source that ends or fails is started again, with back-off. Triggers that are sent
+/// before the indexes of the handler are complete are held in the queues of the handler.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -54,28 +54,29 @@ use crate::event::{AnyEvent, Trigger};
 /// ```
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Sends triggers until it is dropped.
+    /// Sends triggers until the future is dropped.
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError>;
 
-    /// Sends the triggers that are due at the start, then returns. A dry run calls this instead of [`run`](Self::run). By
-    /// default nothing is due.
+    /// Sends the triggers that are due at the start, and returns. A dry run calls this method instead of [`run`](Self::run). By
+    /// default, nothing is due.
     async fn run_once(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         drop(sender);
         Ok(())
     }
 }
 
-/// Sends the triggers of a [`Source`]; clones share the destination.
+/// Sends the triggers of a [`Source`]. Clones share the destination.
 #[derive(Clone)]
 pub struct TriggerSender(Arc<dyn Fn(AnyEvent) + Send + Sync>);
 
 impl TriggerSender {
-    /// Passes triggers to `take`, which must not block.
+    /// Makes a sender that passes triggers to `take`, which must not block.
     pub fn new(take: impl Fn(AnyEvent) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
 
-    /// Sends a trigger to the queues of the handlers registered for it, where a newer one may replace it. Never blocks.
+    /// Sends a trigger to the queues of all handlers that are registered for its type. A newer trigger may replace it there. Never
+    /// blocks.
     pub fn send(&self, trigger: impl Trigger) {
         (self.0)(AnyEvent::trigger(trigger));
     }

@@ -1,4 +1,4 @@
-//! Writes the results of handlers back to the objects, as few guarded patches.
+//! Writes the results of handlers back to the Kubernetes objects. Each write is one patch, protected against lost updates.
 
 mod patch;
 
@@ -21,65 +21,62 @@ use tokio::time::Instant;
 
 use crate::chain::Failure;
 
-/// Writes annotations, finalizers and status of objects of the built-in kind `K`. (For a strategic merge patch of a custom resource
-/// the server returns 415.)
+/// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
+/// strategic merge patch of a custom resource the server returns 415.
 ///
-/// After a write, events older than that write are [stale](Self::is_stale), so that a handler that reads from the event never acts
-/// on a state that it has itself replaced.
+/// After a write, events that are older than that write are [stale](Self::is_stale), so that a handler never acts on a state that it
+/// has itself replaced.
 pub struct Writer<K> {
     client: Client,
-    /// The last write of each object, by UID, until its event arrives.
+    /// The last write of each object, by UID, until the watch event of that write arrives.
     echoes: DashMap<String, Echo>,
-    /// The number of entries at which expired ones are removed.
+    /// The number of entries in `echoes` from which on expired entries are removed.
     cleanup_at: AtomicUsize,
     kind: PhantomData<fn(K)>,
 }
 
-/// A write whose event has not arrived yet.
+/// A write whose watch event has not arrived yet.
 #[derive(Clone, Copy)]
 struct Echo {
+    /// The resourceVersion that the write produced.
     version: u64,
     written: Instant,
 }
 
-/// The smallest number of entries at which expired ones are removed.
+/// The smallest number of entries from which on expired entries are removed.
 const ECHOES: usize = 1024;
 
-/// The time for which the event of a write is expected. A watch lags by two seconds at most; a later event was lost with the server's
-/// history, and another write is still guarded by the resourceVersion.
+/// The time for which the watch event of a write is expected. A watch lags by two seconds at most. An event that is later was lost with
+/// the server's history; another write is still protected by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
-/// Requests only the metadata in the response; a server without that representation returns the whole object (Kubernetes API
-/// concepts, "Alternate representations of resources").
+/// The `Accept` header of a write. It requests only the metadata in the response; a server without that representation returns the
+/// whole object (Kubernetes API concepts, "Alternate representations of resources").
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
 /// The result of a write that did not fail.
 ///
-/// A conflict (409) is a transient failure: the event of the conflicting change usually supersedes it within milliseconds.
+/// A conflict (409) is not such a result but a transient failure: the event of the conflicting change usually supersedes the write
+/// within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The object has the requested state.
+    /// The object has the requested metadata or status.
     Done,
-    /// The object was deleted, replaced by another one of the same name, or its deletion has begun: release what belongs to it.
+    /// The object was deleted, replaced by another object of the same name, or its deletion has begun. The handler must release the
+    /// resources of the object.
     Gone,
 }
 
-/// The object is older than our last write, whose event has not arrived yet and supersedes this one.
+/// The object is older than the last write of this process. The watch event of that write has not arrived yet; when it does, it
+/// supersedes the event at hand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event of our last write has not arrived yet")]
-pub struct Stale {
-    /// The time after which that event is no longer expected.
-    wait: Duration,
-}
+pub struct Stale;
 
 impl Failure for Stale {
     fn transient(&self) -> bool {
         true
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        Some(self.wait)
     }
 
     fn reason(&self) -> &'static str {
@@ -87,7 +84,7 @@ impl Failure for Stale {
     }
 }
 
-/// A write failed: the API server refused it or could not be reached.
+/// A write failed: the API server rejected it or could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("write the {what} of {kind} {name}")]
 pub struct WriteError {
@@ -99,7 +96,8 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Returns `true` if nothing was written for certain: the server itself refused.
+    /// Returns `true` if the API server rejected the request (4xx), so that certainly nothing was written. A 408 (request timeout) does
+    /// not count as rejected.
     pub fn refused(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
     }
@@ -123,18 +121,20 @@ impl<K> Writer<K>
 where
     K: Resource<DynamicType = ()>,
 {
-    /// Writes through `client`.
+    /// Creates a writer that sends requests with `client`.
     pub fn new(client: Client) -> Self {
         Self { client, echoes: DashMap::new(), cleanup_at: AtomicUsize::new(ECHOES), kind: PhantomData }
     }
 
-    /// Returns `true` if `object` is older than our last write, whose event has not arrived yet.
+    /// Returns `true` if `object` is older than the last write of this process, whose watch event has not arrived yet.
     pub fn is_stale(&self, object: &K) -> bool {
         self.fresh(object).is_err()
     }
 
-    /// Returns [`Stale`] while `object` is older than our last write: the event of that write supersedes this one. If it is lost, this
-    /// one counts after 15 s.
+    /// Checks that `object` is not older than the last write of this process.
+    ///
+    /// Returns [`Stale`] until the watch event of that write arrives, but not for longer than 15 s after the write, in case the event
+    /// is lost.
     pub fn fresh(&self, object: &K) -> Result<(), Stale> {
         let meta = object.meta();
         let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
@@ -142,20 +142,20 @@ where
         };
         let echo = self.echoes.get(uid).map(|echo| *echo);
         let Some(echo) = echo else { return Ok(()) };
-        let wait = ECHO_TIME.saturating_sub(echo.written.elapsed());
-        if version < echo.version && !wait.is_zero() {
-            return Err(Stale { wait });
+        if version < echo.version && echo.written.elapsed() < ECHO_TIME {
+            return Err(Stale);
         }
         self.echoes.remove(uid);
         Ok(())
     }
 
-    /// Removes the entry of a deleted object.
+    /// Forgets the last write of a deleted object.
     pub fn forget(&self, uid: &str) {
         self.echoes.remove(uid);
     }
 
-    /// Patches the metadata of `object`, unless nothing would change.
+    /// Patches the metadata of `object`. Sends nothing if the patch would change nothing. Fails if the server rejects the patch or
+    /// cannot be reached.
     pub async fn metadata(&self, object: &K, patch: &MetadataPatch) -> Result<Written, WriteError> {
         if patch.changes_nothing_of(object) {
             return Ok(Written::Done);
@@ -168,8 +168,9 @@ where
         self.send(object, "metadata", request).await
     }
 
-    /// Patches fields of the status of `object`; the caller compares first. The patch carries the resourceVersion, because a wrong
-    /// status would not be detected later.
+    /// Patches fields of the status of `object`, without comparing: call it only if something changes. The patch carries the
+    /// resourceVersion, because a wrong status would not be detected later; the write fails with a conflict (409) if the object has
+    /// changed.
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
         let metadata = json!({ "uid": object.meta().uid, "resourceVersion": self.latest(object) });
         let body = json!({ "metadata": metadata, "status": status });
@@ -182,7 +183,7 @@ where
         self.send(object, "status", request).await
     }
 
-    /// The newest known resourceVersion of `object`: of our last write, or of the event.
+    /// Returns the newest known resourceVersion of `object`: that of the last write of this process, or that of the event.
     fn latest(&self, object: &K) -> Option<String> {
         let meta = object.meta();
         let echo = meta.uid.as_ref().and_then(|uid| self.echoes.get(uid).map(|echo| *echo));
@@ -230,7 +231,8 @@ where
         }
     }
 
-    /// Removes expired entries once there are twice as many as the last time left, so the cost per write is constant.
+    /// Removes expired entries, but only when there are twice as many entries as remained the last time. So the average cost per write
+    /// is constant.
     fn remove_expired(&self, now: Instant) {
         let there = self.echoes.len();
         if there >= self.cleanup_at.load(Ordering::Relaxed) {
@@ -240,6 +242,8 @@ where
         }
     }
 
+    /// Remembers a write until its watch event arrives. `written` is the resourceVersion in the response; if it is not newer than
+    /// `object`, nothing was changed and no event will come.
     fn expect_echo(&self, object: &K, written: Option<&str>) {
         let meta = object.meta();
         if let (Some(uid), Some(new)) = (&meta.uid, version(written))
@@ -256,19 +260,21 @@ where
     }
 }
 
-/// The part of the response to a write that is read.
+/// The part of the response to a write that is decoded.
 #[derive(Deserialize)]
 struct WrittenObject {
     metadata: WrittenVersion,
 }
 
+/// The part of the metadata in the response that is decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenVersion {
     resource_version: Option<String>,
 }
 
-/// 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (another object by now).
+/// Returns `true` for a 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (the name belongs
+/// to another object by now).
 fn names_only_our_object(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     status.code == 422
@@ -276,7 +282,8 @@ fn names_only_our_object(status: &Status) -> bool {
         && causes.iter().all(|cause| matches!(cause.field.as_str(), "metadata.finalizers" | "metadata.uid"))
 }
 
-/// Resource versions are compared as numbers (Kubernetes API concepts, "Resource versions").
+/// Parses a resourceVersion; `None` if it is missing or not a number. Resource versions are compared as numbers (Kubernetes API
+/// concepts, "Resource versions").
 fn version(text: Option<&str>) -> Option<u64> {
     text?.parse().ok()
 }
@@ -290,7 +297,7 @@ mod tests {
     use super::*;
     use crate::testing::pod;
 
-    /// Writes once to a server that returns `answer`, and returns its request.
+    /// Writes once to a server that responds with `answer`. Returns the writer, the result, and the request that the server received.
     async fn write(code: u16, answer: Value) -> (Writer<Pod>, Result<Written, WriteError>, Request<Body>) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let writer = Writer::new(Client::new(service, "default"));
@@ -317,8 +324,11 @@ mod tests {
         let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
         let (writer, _, _) = write(200, answer).await;
         let stale = writer.fresh(&pod("default", "web")).unwrap_err();
-        assert!(stale.transient());
-        tokio::time::advance(stale.retry_after().unwrap()).await;
+        assert!(
+            stale.transient() && stale.retry_after().is_none(),
+            "a handler that reads the newest object need not wait"
+        );
+        tokio::time::advance(ECHO_TIME).await;
         assert_eq!(writer.fresh(&pod("default", "web")), Ok(()));
     }
 

@@ -6,10 +6,10 @@ use std::fmt::Debug;
 use kube::Resource;
 use serde::Serialize;
 
-/// A change of the metadata of one object: a strategic merge patch with the UID of the object, so that it never applies to another
-/// object of the same name.
+/// A change of the metadata of one object, sent as a strategic merge patch. The patch contains the UID of the object, so that it never
+/// applies to another object of the same name.
 ///
-/// Finalizers and annotations of other controllers are not part of the patch.
+/// The patch leaves the finalizers and annotations of other controllers unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetadataPatch {
     annotations: BTreeMap<String, Option<String>>,
@@ -47,14 +47,14 @@ impl MetadataPatch {
         self
     }
 
-    /// Makes the write a claim: it carries the resourceVersion too and fails if the object has changed.
+    /// Makes the server reject the patch with a conflict (409) if the object has changed: the patch carries the resourceVersion too.
     #[must_use]
     pub fn claim(mut self) -> Self {
         self.claim = true;
         self
     }
 
-    /// Returns `true` if the patch would not change `object`.
+    /// Returns `true` if `object` already has the annotations and finalizers that the patch requests.
     pub fn changes_nothing_of(&self, object: &impl Resource) -> bool {
         let meta = object.meta();
         let annotation =
@@ -65,7 +65,7 @@ impl MetadataPatch {
             && !self.remove_finalizer.as_ref().is_some_and(has)
     }
 
-    /// The body of the patch for `object`.
+    /// Returns the JSON body of the patch for `object`.
     pub fn body<'a>(&'a self, object: &'a impl Resource) -> impl Serialize + Debug + 'a {
         let meta = object.meta();
         let one = |finalizer: &'a Option<String>| finalizer.as_deref().map(|finalizer| [finalizer]);
@@ -81,12 +81,14 @@ impl MetadataPatch {
     }
 }
 
+/// The JSON body of the patch.
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     metadata: BodyMetadata<'a>,
 }
 
-/// Serialized directly, without a [`serde_json::Value`]: the write is the largest part of the cost of a pod.
+/// The `metadata` of the patch. It is serialized directly, without a [`serde_json::Value`]: the write is the largest part of the cost
+/// of a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BodyMetadata<'a> {

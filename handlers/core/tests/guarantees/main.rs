@@ -6,6 +6,7 @@ mod corners;
 mod entries;
 mod failures;
 mod order;
+mod outages;
 mod queue_metrics;
 mod queues;
 mod recovery;

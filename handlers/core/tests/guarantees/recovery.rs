@@ -100,3 +100,23 @@ async fn a_shutdown_is_no_recovery() {
     assert!(world.chain.drain(Duration::from_secs(1)).await);
     assert_eq!(world.told(), ["a added 0 will retry 1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_success_of_a_trigger_is_no_recovery_while_the_event_of_its_object_fails() {
+    let mut answers = [Some("trigger"), Some("modified"), None, None].into_iter();
+    let world = world(&Scribe::new(move |message| match answers.next().flatten() {
+        Some(form) if message.to_string().contains(form) => Answer::Fail(Fault::permanent("refused")),
+        _ => Answer::Succeed,
+    }));
+    let message = |message: TestMessage| async {
+        world.chain.push(message);
+        settle().await;
+    };
+    message(TestMessage::trigger("a", 1)).await;
+    message(TestMessage::modified("a", 1)).await;
+    assert_eq!(world.told(), ["a trigger 1 failed 1", "a modified 1 failed 1"]);
+    message(TestMessage::trigger("a", 2)).await;
+    assert!(world.told().is_empty(), "the event still fails");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.told(), ["a modified 1 recovered 1"]);
+}

@@ -1,9 +1,10 @@
-//! The annotation `openstack.org/kuryr-lbaas-state`: the load balancer that a service has.
+//! The annotation `openstack.org/kuryr-lbaas-state`: the observed load balancer of a service, in
+//! Kuryr's format.
 //!
-//! The format is a flat list of objects of five classes; in memory it is a tree. Settings of
-//! listeners and pools are fields of our own, written only if set: other readers of these classes
-//! ignore unknown fields. An annotation that another program wrote lacks them, so the settings are
-//! applied again.
+//! The annotation contains flat lists of objects of Kuryr's classes; in memory the objects are a
+//! tree. The field `settings` of listeners and pools is an extension of this program. It is written
+//! only if settings are set; other programs ignore unknown fields. An annotation that another
+//! program wrote lacks the field, so the settings are applied again.
 
 use std::net::IpAddr;
 
@@ -18,11 +19,11 @@ use super::state::LbaasState;
 use crate::annotation::{AnnotationError, read as read_annotation};
 use crate::versioned_object::{Versioned, to_text, versioned_objects};
 
-/// The key of the annotation.
+/// The key of the annotation with the observed load balancer of a service.
 pub const STATE_ANNOTATION: &str = "openstack.org/kuryr-lbaas-state";
 
-/// The maximum length of an annotation with members, in bytes. Kubernetes allows 256 KiB for all
-/// annotations of an object.
+/// The maximum length of an annotation with members, in bytes; a longer one is written without
+/// members. Kubernetes allows 256 KiB for all annotations of an object.
 const MAX_LENGTH: usize = 192 * 1024;
 
 // The oldest version that has the fields, so that every later reader understands it.
@@ -35,7 +36,7 @@ versioned_objects! { "kuryr_kubernetes":
     PublicIpForm, "LBaaSPubIp", "1.0";
 }
 
-/// Kuryr's class `LBaaSState`: all objects in flat lists.
+/// Kuryr's class `LBaaSState`, version 1.0: all objects in flat lists.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StateForm {
@@ -46,7 +47,7 @@ struct StateForm {
     service_pub_ip_info: Option<Versioned<PublicIpForm>>,
 }
 
-/// Kuryr's class `LBaaSLoadBalancer`.
+/// Kuryr's class `LBaaSLoadBalancer`, version 1.2.
 #[derive(Serialize, Deserialize)]
 struct LoadBalancerForm {
     id: LoadBalancerId,
@@ -61,7 +62,7 @@ struct LoadBalancerForm {
     security_groups: Option<Vec<SecurityGroupId>>,
 }
 
-/// Kuryr's class `LBaaSListener`, with our field `settings`.
+/// Kuryr's class `LBaaSListener`, version 1.0, with the field `settings` of this program.
 #[derive(Serialize, Deserialize)]
 struct ListenerForm {
     id: ListenerId,
@@ -74,7 +75,7 @@ struct ListenerForm {
     settings: ListenerSettings,
 }
 
-/// Kuryr's class `LBaaSPool`, with our field `settings`.
+/// Kuryr's class `LBaaSPool`, version 1.1, with the field `settings` of this program.
 #[derive(Serialize, Deserialize)]
 struct PoolForm {
     id: PoolId,
@@ -87,7 +88,7 @@ struct PoolForm {
     settings: PoolSettings,
 }
 
-/// Kuryr's class `LBaaSMember`.
+/// Kuryr's class `LBaaSMember`, version 1.0.
 #[derive(Serialize, Deserialize)]
 struct MemberForm {
     id: MemberId,
@@ -99,7 +100,7 @@ struct MemberForm {
     port: u16,
 }
 
-/// Kuryr's class `LBaaSPubIp`.
+/// Kuryr's class `LBaaSPubIp`, version 1.0.
 #[derive(Serialize, Deserialize)]
 struct PublicIpForm {
     ip_id: PublicIpId,
@@ -107,7 +108,8 @@ struct PublicIpForm {
     alloc_method: Allocation,
 }
 
-/// Parses the annotation. The result is the state at the time of writing.
+/// Parses the value of the annotation. The result is the state at the time of writing. Returns an
+/// error if `text` is malformed.
 pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
     let Versioned(state) = read_annotation::<Versioned<StateForm>>(STATE_ANNOTATION, text)?;
     let pool_of = |listener: &ListenerId| {
@@ -158,8 +160,8 @@ pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
     Ok(LbaasState { load_balancer, public_ip, unmarked: false })
 }
 
-/// Formats the annotation, without members if it would be too long. Returns `true` if it is
-/// complete.
+/// Formats the value of the annotation, without members if it would be longer than 192 KiB. The
+/// returned flag is `true` if the value is complete.
 pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
     let text = write(state);
     if text.len() <= MAX_LENGTH {
@@ -173,7 +175,8 @@ pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
     (write(&bare), false)
 }
 
-/// Formats the annotation. A public address appears once it is associated with the load balancer.
+/// Formats the value of the annotation. The public address is included only if it is associated
+/// with the load balancer.
 pub(super) fn write(state: &LbaasState) -> String {
     let public_ip = state.reachable().map(|public_ip| PublicIpForm {
         ip_id: public_ip.id.clone(),
@@ -201,7 +204,7 @@ pub(super) fn write(state: &LbaasState) -> String {
     to_text(&Versioned(form))
 }
 
-/// Adds a listener with its pool and members to the lists, members sorted.
+/// Adds a listener, its pool and its members, sorted, to the lists of `form`.
 fn add_listener(form: &mut StateForm, load_balancer: &LoadBalancer, listener: &Listener) {
     let name = load_balancer.listener_name(listener.at);
     form.listeners.push(Versioned(ListenerForm {

@@ -13,31 +13,35 @@ use super::error::LbError;
 use super::plan::{LbStep, plan, serves};
 use super::records::{LbRecord, LbRecords, Marks};
 use super::state::LbaasState;
+use crate::lbaasspec::LbaasSpecDrivers;
 use crate::step_error::StepContext;
 
-/// The maximum number of plans in one reconciliation. One plan suffices as a rule, two with an
-/// adoption, one for each part if the driver creates a listener in parts, and one more after the
-/// marks were read.
+/// The maximum number of plans in one reconciliation. Usually one plan is enough. An adoption needs
+/// two. A driver that creates a listener in parts needs one plan for each part. Reading the
+/// ownership marks needs one more.
 const MAX_ROUNDS: u32 = 8;
 
-/// The step that a failed call for the load balancer is reported with.
+/// The name of the step of a driver call for the load balancer, for error messages.
 pub(super) const LOAD_BALANCER_STEP: &str = "update the load balancer";
 
-/// The step that a failed call for the public address is reported with.
+/// The name of the step of a driver call for the public address, for error messages.
 const PUBLIC_IP_STEP: &str = "update the public address";
 
-/// The drivers of the handler.
+/// The drivers of the handler `lb`.
 #[derive(Clone)]
 pub struct LbDrivers {
-    /// Creates, changes, lists and releases load balancers.
+    /// The driver that creates, changes, lists and releases load balancers.
     pub load_balancer: Arc<dyn LoadBalancerDriver>,
-    /// Acquires, associates and releases public addresses.
+    /// The driver that acquires, associates and releases public addresses.
     pub public_ip: Arc<dyn ServicePublicIpDriver>,
+    /// The drivers that choose the project, the subnet and the security groups of a load balancer.
+    pub placement: LbaasSpecDrivers,
 }
 
 impl LbDrivers {
-    /// Lists the load balancers with the ownership mark of `owner` and the addresses with that of
-    /// `ip_owner`, or all; all public addresses include those without a mark.
+    /// Lists the load balancers with the ownership mark (tag or label) of `owner`, and the public
+    /// addresses with that of `ip_owner`. `None` lists those of all services; the public addresses
+    /// then include those without an ownership mark.
     pub(super) async fn marks(
         &self,
         owner: Option<&Owner>,
@@ -52,32 +56,34 @@ impl LbDrivers {
 
 /// The reconciliation of one service's load balancer.
 ///
-/// Before each call it records that the outcome is unknown, and after each answer the new state. If
-/// it is interrupted, the next reconciliation continues from the recorded state or reads the marks.
+/// Before each driver call, the in-memory record is set to [`LbRecord::Unknown`]; after the
+/// response, it is set to the new state. If the reconciliation is interrupted, the next one
+/// continues from the recorded state or reads the ownership marks.
 pub(super) struct Reconciliation<'a> {
     pub(super) drivers: &'a LbDrivers,
     pub(super) records: &'a LbRecords,
-    /// The service.
+    /// The service that owns the load balancer.
     pub(super) owner: &'a Owner,
-    /// None for a service that is to have no load balancer.
+    /// The desired state; `None` for a service that is to have no load balancer.
     pub(super) desired: Option<DesiredState>,
-    /// The state in the annotation.
+    /// The state in the annotation of the service.
     pub(super) annotated: LbaasState,
-    /// The observed state.
+    /// The observed state of the load balancer and the public address.
     pub(super) state: LbaasState,
-    /// The ports that the driver does not support, with its answers.
+    /// The ports whose protocol the driver does not support, each with the error of the driver.
     pub(super) unserved: Vec<(ListenerPort, DriverError)>,
-    /// `true` once the load balancer has been active.
+    /// `true` once the current load balancer has been observed as active.
     pub(super) was_active: bool,
-    /// `true` if no step is left.
+    /// `true` if the last plan had no steps.
     pub(super) is_complete: bool,
-    /// `true` if a broken load balancer is replaced.
+    /// `true` if the load balancer was broken, so that it is replaced.
     pub(super) is_replaced: bool,
 }
 
 /// The reason that a plan was interrupted.
 enum Interruption {
-    /// The load balancer is processing a change.
+    /// The load balancer is processing a change. The values are the delay before the next attempt,
+    /// and the error of the driver if it refused a call for that reason.
     Pending(Duration, Option<DriverError>),
     /// The load balancer is in the state ERROR, so that another plan is needed.
     Broken,
@@ -86,7 +92,7 @@ enum Interruption {
 }
 
 impl Reconciliation<'_> {
-    /// Sets the observed state to start from.
+    /// Sets the observed state from which the reconciliation starts.
     pub(super) fn start_from(&mut self, state: LbaasState) {
         self.was_active = state.status() == Some(ProvisioningStatus::Active);
         self.state = state;
@@ -94,9 +100,10 @@ impl Reconciliation<'_> {
 
     /// Executes plans until the observed state is the desired one and the load balancer is active.
     ///
-    /// If a driver refuses a step for good, the assumed state may be wrong. Then the marks are
-    /// read, once, and a new plan is made if they show another state. A load balancer in the state
-    /// ERROR is replaced at once the first time; after a repeated failure by the next attempt.
+    /// If a driver permanently refuses a step, the assumed state may be wrong. In this case the
+    /// ownership marks are read, at most once, and a new plan is made if they show another state. A
+    /// load balancer in the state ERROR is replaced at once the first time. After a repeated
+    /// failure, an error is returned, and the next attempt replaces the load balancer.
     pub(super) async fn run(&mut self) -> Result<(), LbError> {
         let mut marks_read = false;
         for _ in 0..MAX_ROUNDS {
@@ -138,8 +145,9 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// Reads the state from the marks and adds unmarked resources. Surplus load balancers and
-    /// addresses, which are left by lost answers, are released.
+    /// Reads the state from the ownership marks, and adds the resources without an ownership mark
+    /// that the annotation names. Surplus load balancers and public addresses are released; they
+    /// exist if the response to a creation was lost.
     pub(super) async fn read_marks(&self) -> Result<LbaasState, LbError> {
         // A user-provided address is found only in the list of all addresses.
         let ip_owner = Some(self.owner).filter(|_| !self.annotated.has_user_ip());
@@ -167,9 +175,10 @@ impl Reconciliation<'_> {
         Ok(state.merge_annotated(annotated))
     }
 
-    /// Handles a user-provided address whose association is unknown because it carries no mark. If
-    /// it is desired, acquiring it shows the association; if not, it is assumed to be associated,
-    /// so that it is disassociated.
+    /// Adds a user-provided address to the state if it is unknown whether the address is associated
+    /// with the load balancer. Such an address carries no ownership mark. If it is desired, it is
+    /// not added, because acquiring it shows the association. Otherwise it is assumed to be
+    /// associated, so that the next plan disassociates it.
     pub(super) fn assume_associated(&mut self, user_ip: Option<PublicIp>) {
         let address = self.desired.as_ref().and_then(|desired| desired.public_ip);
         if let Some(user_ip) = user_ip.filter(|ip| !address.is_some_and(|address| serves(ip, address)))
@@ -181,8 +190,9 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Executes the steps up to the first failure. The failure of one listener does not keep others
-    /// from being ensured. Without steps, waits for the load balancer to be active.
+    /// Executes the steps up to the first failure. If the driver refuses one listener, the other
+    /// listeners are still created or changed. Without steps, checks that the load balancer is
+    /// active.
     async fn execute_all(&mut self, steps: Vec<LbStep>) -> Result<(), Interruption> {
         if steps.is_empty() {
             return self.await_active(None).await;
@@ -218,7 +228,8 @@ impl Reconciliation<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Classifies a failed step: a load balancer that is busy is not a failure.
+    /// Classifies the error of a failed step. A load balancer that is busy is pending and has not
+    /// failed.
     fn interrupted(&mut self, step: LbStep, error: DriverError) -> Interruption {
         let busy = error.reason() == Reason::Conflict && !error.ambiguous() && step.changes_load_balancer();
         match error.retry_after().filter(|_| busy) {
@@ -230,8 +241,8 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Succeeds if the load balancer is active or missing. `step` is the next step, if there is
-    /// one.
+    /// Checks once that the load balancer is active. Succeeds also if there is no load balancer.
+    /// `step` is the next step, which an error names.
     async fn await_active(&mut self, step: Option<&LbStep>) -> Result<(), Interruption> {
         let Some(load_balancer) = &self.state.load_balancer else { return Ok(()) };
         if load_balancer.status != ProvisioningStatus::Pending {
@@ -256,8 +267,9 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Counts a failure of the load balancer. A desired one is replaced at once the first time, and
-    /// later by another attempt.
+    /// Counts a failure of the load balancer. Returns an error for the second and each further
+    /// consecutive failure, so that the load balancer is then replaced by another attempt, not at
+    /// once. Does nothing if no load balancer is desired.
     fn count_failure(&mut self) -> Result<(), LbError> {
         if self.desired.is_none() {
             return Ok(());
@@ -268,18 +280,20 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Sets and records the status of the load balancer.
+    /// Sets the status of the load balancer in the observed state, and stores that state in the
+    /// in-memory record.
     fn set_status(&mut self, status: ProvisioningStatus) {
         self.state.set_status(status);
         self.record_state();
     }
 
-    /// Records the observed state as complete.
+    /// Stores the observed state in the in-memory record, as [`LbRecord::Known`].
     fn record_state(&self) {
         self.records.set(&self.owner.uid, LbRecord::Known(self.state.clone()));
     }
 
-    /// Leaves out a listener whose protocol the driver does not support.
+    /// Removes a listener whose protocol the driver does not support from the desired state, and
+    /// stores the error.
     fn skip_listener(&mut self, at: ListenerPort, error: DriverError) {
         if let Some(desired) = &mut self.desired {
             desired.load_balancer.listeners.retain(|listener| listener.at != at);
@@ -287,7 +301,8 @@ impl Reconciliation<'_> {
         self.unserved.push((at, error));
     }
 
-    /// Fails if listeners were left out.
+    /// Returns an error if listeners were left out because the driver does not support their
+    /// protocol.
     pub(super) fn check_unserved(self) -> Result<(), LbError> {
         let (listeners, mut sources): (Vec<_>, Vec<_>) = self.unserved.into_iter().unzip();
         if sources.is_empty() {
@@ -297,7 +312,7 @@ impl Reconciliation<'_> {
     }
 }
 
-/// The error for a failed step.
+/// Returns the error of the handler for a failed step.
 fn failed(step: &LbStep, error: DriverError) -> Result<(), LbError> {
     if step.changes_load_balancer() {
         Ok(Err(error).step(LOAD_BALANCER_STEP)?)
@@ -306,8 +321,8 @@ fn failed(step: &LbStep, error: DriverError) -> Result<(), LbError> {
     }
 }
 
-/// Returns `true` if the error concerns the requested resource only, not the driver or the time of
-/// the call.
+/// Returns `true` if the error concerns only the requested resource: the driver refused it, or a
+/// quota is used up.
 fn is_specific(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Quota) && !error.ambiguous()
 }

@@ -17,17 +17,18 @@ use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, ServiceType};
 /// The desired load balancer and public address of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredState {
+    /// The desired load balancer.
     pub(super) load_balancer: LoadBalancerSpec,
-    /// None for services of other types than `LoadBalancer`.
+    /// The desired public address; `None` for services of other types than `LoadBalancer`.
     pub(super) public_ip: Option<PublicAddress>,
 }
 
-/// The desired public address.
+/// The desired public address of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PublicAddress {
-    /// Any address of the pool.
+    /// Any address of the pool of public addresses.
     Any,
-    /// The address that the user named.
+    /// The address that the user named in `spec.loadBalancerIP`.
     Named(IpAddr),
 }
 
@@ -35,8 +36,9 @@ impl DesiredState {
     /// Computes the load balancer for `spec`, with a listener and a pool for each port.
     ///
     /// The members of a pool are the ready addresses whose port matches the service's port by name
-    /// and protocol, and whose family is that of the cluster IP; without any, the terminating
-    /// addresses that still serve, as in kube-proxy. A service without endpoints gets empty pools.
+    /// and protocol, and whose IP version is that of the cluster IP. If there are none, the members
+    /// are the terminating addresses that still serve, as in kube-proxy. A service without
+    /// endpoints gets empty pools.
     pub(super) fn of(
         owner: &Owner,
         spec: &LbaasServiceSpec,
@@ -78,9 +80,10 @@ impl DesiredState {
         }
     }
 
-    /// Keeps the members of pools whose ports are being renamed. A service and its endpoints change
-    /// one after the other, and the pool must not become empty meanwhile: a `published` member
-    /// stays while the endpoints list it under a name that the service does not have.
+    /// Adds members to pools whose ports are being renamed. A service and its endpoints change one
+    /// after the other, and the pool must not become empty meanwhile: a member of the `published`
+    /// load balancer stays while the endpoints list it under a port name that the service does not
+    /// have.
     pub(super) fn keep_members_of_renamed_ports(
         mut self,
         spec: &LbaasServiceSpec,
@@ -110,8 +113,9 @@ impl DesiredState {
     }
 }
 
-/// The networks that may connect to the listeners; empty for all. Only public addresses are
-/// restricted, and never for the cluster itself.
+/// Returns the networks that may connect to the listeners; an empty list allows all. Only services
+/// of type `LoadBalancer` with source ranges are restricted. The configured networks of the cluster
+/// are always allowed.
 fn allowed_cidrs(
     spec: &LbaasServiceSpec,
     service: &ServiceSettings,
@@ -137,7 +141,7 @@ fn has_name(port: &EndpointPort, of_service: &LbaasPortSpec) -> bool {
     port.name == of_service.name.as_deref().unwrap_or_default()
 }
 
-/// The members of a port: the ready addresses or, without any, the terminating ones.
+/// Returns the members of a port: the ready addresses or, if there are none, the terminating ones.
 fn members(
     spec: &LbaasServiceSpec,
     port: &LbaasPortSpec,
@@ -147,7 +151,7 @@ fn members(
     if ready.is_empty() { members_at(spec, port, endpoints, |set| &set.terminating) } else { ready }
 }
 
-/// The members of a port at the `addresses` of each set.
+/// Returns the members of a port, at those addresses of each endpoint set that `addresses` returns.
 fn members_at(
     spec: &LbaasServiceSpec,
     of_service: &LbaasPortSpec,
@@ -211,7 +215,7 @@ mod tests {
         }])
     }
 
-    /// The same endpoints, all terminating and still serving.
+    /// Returns the same endpoints, all terminating and still serving.
     fn terminating(name: &str, protocol: Protocol, port: u16, ips: &[&str]) -> Arc<Vec<EndpointSet>> {
         let mut sets = (*endpoints(name, protocol, port, ips)).clone();
         sets[0].terminating = std::mem::take(&mut sets[0].addresses);

@@ -1,8 +1,8 @@
-//! Detects load balancers that were changed, broken or removed outside.
+//! Detects load balancers that another user or program changed, broke or removed.
 //!
 //! At an interval, one list of each kind of resource is compared with the annotations of all
-//! services. Services with a record are being reconciled and are skipped. Each service that differs
-//! gets a trigger, which is handled in its own queue.
+//! services. Services with an in-memory record are being reconciled and are skipped. Each service
+//! that differs gets a trigger, which is handled in its own queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use super::records::{LbRecord, LbRecords};
 use super::state::LbaasState;
 use super::{DRIFTED, LbHandler, has_finalizer};
 
-/// Trigger: the load balancer of a service differs from its annotation.
+/// A trigger for a service whose load balancer or public address differs from the annotation of the
+/// service.
 #[derive(Clone, Debug)]
 pub struct LbDrift(Identity);
 
@@ -35,7 +36,7 @@ impl Trigger for LbDrift {
     }
 }
 
-/// Compares the load balancers with the annotations at an interval.
+/// Compares the load balancers with the annotations of all services at an interval.
 pub(super) struct DriftDetector {
     pub(super) drivers: LbDrivers,
     pub(super) services: Arc<ServiceIndex>,
@@ -44,7 +45,7 @@ pub(super) struct DriftDetector {
 }
 
 impl DriftDetector {
-    /// The services whose load balancer differs from their annotation.
+    /// Returns the services whose load balancer or public address differs from their annotation.
     async fn drifted(&self) -> Result<Vec<Identity>, LbError> {
         // Read before the lists: a service that changes meanwhile may be missing from them.
         let annotated: Vec<_> =
@@ -58,7 +59,8 @@ impl DriftDetector {
         Ok(drifted.map(|(service, _)| Identity::of_object(&*service)).collect())
     }
 
-    /// The state in the annotation, if this process wrote it and nothing is in progress.
+    /// Returns the service and the state in its annotation. Returns `None` if this process did not
+    /// write the annotation, or if the service is being deleted or reconciled.
     fn annotated(&self, service: Arc<Service>) -> Option<(Arc<Service>, LbaasState)> {
         let text = service.annotations().get(STATE_ANNOTATION)?;
         let at_rest = has_finalizer(&service)
@@ -69,7 +71,7 @@ impl DriftDetector {
         Some((service, state))
     }
 
-    /// Returns `true` if the service still has the same annotation, and no record.
+    /// Returns `true` if the service still has the same annotation, and has no in-memory record.
     fn is_unchanged(&self, service: &Service) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
         !self.records.contains(&uid(service))
@@ -85,8 +87,9 @@ fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Returns `true` if the marks show exactly the annotated state. A user-provided address carries no
-/// mark; it must be among the `unmarked` ones with the same association.
+/// Returns `true` if the resources with the service's ownership mark are exactly the `annotated`
+/// state. A user-provided address carries no ownership mark; it must be among the `unmarked`
+/// addresses, with the same association.
 fn is_marked(
     annotated: &LbaasState,
     marked: Option<&LbRecord>,

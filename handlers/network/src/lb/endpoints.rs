@@ -9,10 +9,10 @@ use kube::{Resource, ResourceExt};
 use staffetta_driver::Protocol;
 use staffetta_handler::OrderingKey;
 
-/// The label of an `EndpointSlice` that names its service.
+/// The key of the label in which an `EndpointSlice` names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The namespace and name of a service, which its slices and endpoints refer to.
+/// The namespace and name of a service, by which its slices and its `Endpoints` refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServiceKey {
     pub(super) namespace: String,
@@ -24,20 +24,21 @@ impl ServiceKey {
         Self { namespace: namespace.unwrap_or_default().to_owned(), name: name.to_owned() }
     }
 
-    /// The key of the object with this metadata.
+    /// Returns the key with the namespace and name in this metadata.
     pub(super) fn of(meta: &ObjectMeta) -> Self {
         Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
     }
 
-    /// The key of the queue that the service shares with its endpoints.
+    /// Returns the key of the queue that the service shares with its endpoints.
     pub(super) fn ordering(&self) -> OrderingKey {
         OrderingKey::of((&self.namespace, &self.name))
     }
 }
 
-/// Addresses that share the same ports.
+/// Endpoints of a service that have the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointSet {
+    /// The ports of each address.
     pub(super) ports: Vec<EndpointPort>,
     /// The ready addresses.
     pub(super) addresses: Vec<EndpointAddress>,
@@ -45,28 +46,31 @@ pub(super) struct EndpointSet {
     pub(super) terminating: Vec<EndpointAddress>,
 }
 
-/// A port of a pod with the name of the service's port, which is empty for a port without a name.
+/// A port of an endpoint. It has the name of the service's port, which is empty if the service's
+/// port has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointPort {
+    /// The name of the service's port; empty if that port has no name.
     pub(super) name: String,
     pub(super) protocol: Protocol,
     pub(super) port: u16,
 }
 
-/// An address that takes requests.
+/// The IP address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointAddress {
     pub(super) ip: IpAddr,
-    /// `namespace/pod`, or `namespace/address` if the endpoint has no target reference.
+    /// The pod in the form `namespace/pod`, or `namespace/address` if the endpoint has no target
+    /// reference.
     pub(super) target: String,
 }
 
-/// A kind whose objects list endpoints of a service.
+/// A kind whose objects list endpoints of a service: `EndpointSlice` or `Endpoints`.
 pub(super) trait EndpointsKind: Resource<DynamicType = ()> + Send + Sync + 'static {
-    /// The service of the object, if it has one.
+    /// Returns the service of the object, or `None` if the object belongs to no service.
     fn service(&self) -> Option<ServiceKey>;
 
-    /// The endpoints in the object.
+    /// Returns the endpoints in the object.
     fn endpoint_sets(&self) -> Vec<EndpointSet>;
 }
 
@@ -100,14 +104,14 @@ fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
 }
 
-/// Returns `true` if the endpoint terminates and still serves.
+/// Returns `true` if the endpoint is terminating and still serves.
 fn terminates_and_serves(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().is_some_and(|conditions| {
         conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(true)
     })
 }
 
-/// Each subset has its own ports; only ready addresses count.
+/// Each subset has its own ports. Only ready addresses count.
 impl EndpointsKind for Endpoints {
     fn service(&self) -> Option<ServiceKey> {
         Some(ServiceKey::of(&self.metadata))
@@ -128,7 +132,7 @@ impl EndpointsKind for Endpoints {
     }
 }
 
-/// Combines ports and addresses; none if either is empty.
+/// Combines ports and addresses. Returns `None` if there are no ports or no addresses.
 fn endpoint_set(
     ports: Vec<EndpointPort>,
     addresses: Vec<EndpointAddress>,
@@ -138,7 +142,7 @@ fn endpoint_set(
     (!is_empty).then_some(EndpointSet { ports, addresses, terminating })
 }
 
-/// Parses a port; none if it is invalid.
+/// Parses a port. The protocol defaults to TCP. Returns `None` if the port is invalid.
 fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Option<EndpointPort> {
     Some(EndpointPort {
         name: name.unwrap_or_default().to_owned(),
@@ -147,7 +151,7 @@ fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Optio
     })
 }
 
-/// Parses an address; none if it is a host name.
+/// Parses an address. Returns `None` if `text` is not an IP address, for example a host name.
 fn endpoint_address(
     text: &str,
     target: Option<&ObjectReference>,

@@ -5,49 +5,62 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, ListenerPort, Reason};
 use staffetta_handler::{Failure, Identity, Pending};
 
-use crate::lbaasspec::SPEC_ANNOTATION;
+use super::annotation::STATE_ANNOTATION;
+use crate::lbaasspec::{LbaasSpecError, SPEC_ANNOTATION};
 use crate::step_error::StepError;
 
-/// The delay before an outdated spec is reported.
+/// The delay before an outdated annotation with the spec is reported.
 const SPEC_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The delay before a load balancer that is queued behind others is reported.
+/// The interval at which a load balancer is reported that is queued in the external system.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// A step between a service and its load balancer failed.
+/// The error if the load balancer of a service could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum LbError {
-    /// The annotation with the spec contradicts the service: the service has changed and the
-    /// annotation has not yet, or another program wrote it. It is ignored.
+    /// The annotation with the spec contradicts the service, so it is ignored. Either the service
+    /// has changed and the annotation is not updated yet, or another program wrote the annotation.
     #[error(
         "the annotation {SPEC_ANNOTATION} differs from the service in address, ports or type; \
          the handler `lbaasspec` updates it"
     )]
     Outdated,
+    /// The spec of the load balancer could not be computed.
+    #[error(transparent)]
+    Spec(#[from] LbaasSpecError),
+    /// The annotation with the state names a load balancer or a public address without the ownership
+    /// mark of this service.
+    #[error(
+        "the annotation {STATE_ANNOTATION} of the service or of its Endpoints names a load balancer or a public \
+         address that was not created for this service by this cluster; nothing is changed: remove the annotation, \
+         or set `load_balancers.adopt_unmarked` if Kuryr created them"
+    )]
+    Unmarked,
     /// A field or an annotation of the service is invalid.
     #[error("{field} is `{found}`, which is not {expected}; correct or remove it")]
     Field {
-        /// The field or the annotation.
+        /// The path of the field, or the key of the annotation.
         field: &'static str,
-        /// The value found, shortened.
+        /// The value found, shortened to 60 characters.
         found: String,
         /// The kind of value expected.
         expected: &'static str,
     },
-    /// An annotation, the ownership marks or `Endpoints` could not be read, the load balancer could
-    /// not be created, changed or released, or the service could not be written.
+    /// The annotation is malformed; the ownership marks (tags or labels) of resources or the
+    /// `Endpoints` could not be read; the load balancer could not be created, changed or released;
+    /// or the service could not be written.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The load balancer is processing its last change.
+    /// The load balancer is still processing its last change.
     #[error("the load balancer is still applying its last change")]
     Pending {
         /// The delay before the next attempt.
         after: Duration,
-        /// The driver's answer, if it refused a change.
+        /// The driver's error, if the driver refused a change.
         #[source]
         source: Option<Box<DriverError>>,
     },
-    /// The load balancer broke, was replaced, and broke again.
+    /// The load balancer entered the state ERROR, was replaced, and entered the state ERROR again.
     #[error(
         "the load balancer is in the state ERROR after {times} consecutive creations; it is created again later"
     )]
@@ -59,34 +72,36 @@ pub enum LbError {
     /// complete.
     #[error(transparent)]
     PublicIp(StepError),
-    /// The driver is inconsistent: its results never match the requests.
+    /// The driver is inconsistent: even after the maximum number of plans, its results differ from
+    /// the requests.
     #[error(
         "the driver was called {rounds} times and its results still differ from the requests; the last step was {step}"
     )]
     Inconsistent {
-        /// The number of rounds.
+        /// The number of plans that were executed.
         rounds: u32,
         /// The next step of the plan.
         step: String,
     },
-    /// The external system does not support the protocol of these ports; the load balancer serves the others.
+    /// The external system does not support the protocol of these ports. The load balancer serves
+    /// the other ports.
     #[error(
         "the external system does not support {}; the service works without these ports",
         list(listeners)
     )]
     Unserved {
-        /// The ports; at least one.
+        /// The unsupported ports; at least one.
         listeners: Vec<ListenerPort>,
-        /// The driver's answer for the first of them.
+        /// The driver's error for the first of these ports.
         #[source]
         source: Box<DriverError>,
     },
-    /// The event of an endpoints object failed because of its service.
+    /// The reconciliation for an event of an endpoints object failed.
     #[error("{source}")]
     Service {
-        /// The service.
+        /// The service of the endpoints, on which the error is reported.
         service: Box<Identity>,
-        /// The error.
+        /// The error of the reconciliation.
         source: Box<Self>,
     },
 }
@@ -97,8 +112,8 @@ fn list(listeners: &[ListenerPort]) -> String {
 }
 
 impl LbError {
-    /// Returns `true` if an event that is still to come will resolve the error: that of the
-    /// handler's last write or of a new spec.
+    /// Returns `true` if an event that is still to come will resolve the error: the event of the
+    /// handler's last write, or of an update of the spec.
     pub(super) fn awaits_event(&self) -> bool {
         match self {
             Self::Outdated => true,
@@ -108,12 +123,15 @@ impl LbError {
         }
     }
 
-    /// The failed call; none where the service, the load balancer or the driver is at fault.
+    /// Returns the error of the failed call, or `None` if the service, the load balancer or the
+    /// driver is at fault.
     fn call(&self) -> Option<&dyn Failure> {
         match self {
             Self::Step(error) | Self::PublicIp(error) => Some(error),
+            Self::Spec(error) => Some(error),
             Self::Service { source, .. } => Some(&**source),
             Self::Outdated
+            | Self::Unmarked
             | Self::Field { .. }
             | Self::Pending { .. }
             | Self::Broken { .. }
@@ -135,8 +153,9 @@ impl Failure for LbError {
         }
     }
 
-    /// A load balancer may need minutes for a change, so a pending one is reported only when the
-    /// time for retries is up. For a queued one that time has not begun; it is reported every few
+    /// Returns when an error is reported that is not a failure. A load balancer may need minutes
+    /// for a change, so a pending one is reported only when the time limit of the retries has
+    /// passed. For a queued load balancer, that time limit has not started; it is reported every 5
     /// minutes.
     fn pending(&self) -> Option<Pending> {
         let (report_after, queued) = match self {
@@ -152,6 +171,7 @@ impl Failure for LbError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Outdated => "SpecOutdated",
+            Self::Unmarked => "LoadBalancerUnmarked",
             Self::Field { .. } => "FieldMalformed",
             Self::Pending { .. } => "LoadBalancerPending",
             Self::Broken { .. } => "LoadBalancerBroken",

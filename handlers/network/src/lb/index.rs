@@ -1,30 +1,31 @@
 //! Indexes of services and their endpoints.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::DashMap;
-use k8s_openapi::api::core::v1::{Service, ServiceSpec, ServiceStatus};
+use k8s_openapi::api::core::v1::{Service, ServiceStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use staffetta_handler::{Event, Index};
+use tokio::sync::Notify;
 
-use super::annotation::STATE_ANNOTATION;
 use super::endpoints::{EndpointSet, EndpointsKind, ServiceKey};
-use super::settings::ServiceSettings;
-use crate::lbaasspec::SPEC_ANNOTATION;
 
-/// Index of all services, each without large fields that this handler does not read.
+/// The annotation in which `kubectl apply` keeps a copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Index of all services, without large fields that neither this handler nor its drivers read.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
 impl ServiceIndex {
-    /// The current service with this key.
+    /// Returns the current service with this key, or `None` if it does not exist.
     pub(super) fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
         self.0.get(key).map(|service| Arc::clone(&service))
     }
 
-    /// All services, in no particular order.
+    /// Returns all services, in no particular order.
     pub(super) fn all(&self) -> Vec<Arc<Service>> {
         self.0.iter().map(|service| Arc::clone(&service)).collect()
     }
@@ -45,27 +46,18 @@ impl Index<Service> for ServiceIndex {
     }
 }
 
-/// Copies a service without large fields that this handler does not read.
+/// Returns a copy of a service without large fields that neither this handler nor its drivers read.
 fn reduced(service: &Service) -> Service {
-    let meta = &service.metadata;
-    let is_read = |key: &String| {
-        key == SPEC_ANNOTATION || key == STATE_ANNOTATION || ServiceSettings::is_annotation(key)
-    };
-    let annotations = service.annotations().iter().filter(|(key, _)| is_read(key));
+    let annotations = service.annotations().iter().filter(|(key, _)| *key != LAST_APPLIED);
     let annotations = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
     let load_balancer = service.status.as_ref().and_then(|status| status.load_balancer.clone());
     Service {
         metadata: ObjectMeta {
-            namespace: meta.namespace.clone(),
-            name: meta.name.clone(),
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-            deletion_timestamp: meta.deletion_timestamp.clone(),
-            finalizers: meta.finalizers.clone(),
+            managed_fields: None,
             annotations: Some(annotations),
-            ..ObjectMeta::default()
+            ..service.metadata.clone()
         },
-        spec: service.spec.clone().map(|spec| ServiceSpec { selector: None, cluster_ips: None, ..spec }),
+        spec: service.spec.clone(),
         status: load_balancer.map(|load_balancer| ServiceStatus {
             load_balancer: Some(load_balancer),
             ..ServiceStatus::default()
@@ -81,22 +73,35 @@ pub(super) struct EndpointIndex {
     services: DashMap<String, ServiceKey>,
     /// The endpoints in each object of a service, by UID.
     endpoints: DashMap<ServiceKey, HashMap<String, Arc<Vec<EndpointSet>>>>,
+    /// The services that lost an object to another service, until [`moved`](Self::moved) returns
+    /// them.
+    moved: Mutex<Vec<ServiceKey>>,
+    /// Wakes [`moved`](Self::moved).
+    has_moved: Notify,
 }
 
 impl EndpointIndex {
-    /// The endpoints of a service, in no particular order.
+    /// Returns the endpoints of a service, in no particular order.
     pub(super) fn of(&self, service: &ServiceKey) -> Vec<Arc<Vec<EndpointSet>>> {
         self.endpoints.get(service).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// The service that the object with this UID belongs to, or belonged to before its deletion.
+    /// Returns the service of the slice or `Endpoints` object with this UID. The service of a
+    /// deleted object is known until [`forget`](Self::forget) is called.
     pub(super) fn service_of(&self, uid: &str) -> Option<ServiceKey> {
         self.services.get(uid).map(|service| service.clone())
     }
 
-    /// Forgets the service of a deleted object.
+    /// Removes the entry of a deleted slice or `Endpoints` object, by its UID.
     pub(super) fn forget(&self, uid: &str) {
         self.services.remove(uid);
+    }
+
+    /// Waits until objects have changed their service, and returns their former services. The events
+    /// of such an object are in the queue of its present service.
+    pub(super) async fn moved(&self) -> Vec<ServiceKey> {
+        self.has_moved.notified().await;
+        std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -110,6 +115,10 @@ impl<K: EndpointsKind> Index<K> for EndpointIndex {
                 objects.remove(uid);
             }
             self.endpoints.remove_if(&before, |_, objects| objects.is_empty());
+            if service.is_some() {
+                self.moved.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+                self.has_moved.notify_one();
+            }
         }
         if let Some((object, service)) = object.zip(service) {
             self.services.insert(uid.to_owned(), service.clone());
@@ -177,13 +186,15 @@ mod tests {
         assert_eq!((index.of(&key("web")).len(), index.of(&key("other")).len()), (0, 1));
         index.apply(&Event::Modified(slice("s1", None, "10.1.0.1")));
         assert_eq!(index.of(&key("other")).len(), 0);
+        assert_eq!(*index.moved.lock().unwrap(), [key("web")], "the last event is in the queue of `other`");
     }
 
     #[test]
-    fn the_service_index_keeps_only_the_fields_it_needs_and_ignores_a_late_deletion_of_a_namesake() {
+    fn the_service_index_keeps_no_copies_of_the_object_and_ignores_a_late_deletion_of_a_namesake() {
         let service = |uid: &str| {
             let service = json!({ "metadata": { "namespace": "default", "name": "web", "uid": uid, "labels": { "a": "b" },
-                    "finalizers": ["x/y"], "annotations": { "mine": "1", SPEC_ANNOTATION: "spec" } },
+                    "finalizers": ["x/y"], "annotations": { "mine": "1", LAST_APPLIED: "{}" },
+                    "managedFields": [{ "manager": "kubectl" }] },
                 "spec": { "clusterIP": "10.0.0.1", "selector": { "app": "web" } },
                 "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
             Arc::new(serde_json::from_value::<Service>(service).unwrap())
@@ -192,10 +203,11 @@ mod tests {
         index.apply(&Event::Added(service("new")));
         index.apply(&Event::Deleted(Tombstone::Last(service("old"))));
         let kept = index.get(&key("web")).unwrap();
-        assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), [SPEC_ANNOTATION]);
-        assert_eq!((kept.labels().is_empty(), kept.finalizers()), (true, &["x/y".to_owned()][..]));
+        assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["mine"]);
+        assert_eq!((kept.labels().len(), kept.finalizers()), (1, &["x/y".to_owned()][..]));
+        assert_eq!(kept.metadata.managed_fields, None);
         let spec = kept.spec.as_ref().unwrap();
-        assert_eq!((spec.cluster_ip.as_deref(), &spec.selector), (Some("10.0.0.1"), &None));
+        assert_eq!((spec.cluster_ip.as_deref(), spec.selector.is_some()), (Some("10.0.0.1"), true));
         assert!(kept.status.as_ref().unwrap().load_balancer.is_some());
         index.apply(&Event::Deleted(Tombstone::Last(service("new"))));
         assert!(index.get(&key("web")).is_none());

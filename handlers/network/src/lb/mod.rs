@@ -1,10 +1,12 @@
-//! The handler `lb`: gives every service the load balancer that its spec describes, and releases it
-//! with the service.
+//! The handler `lb`: creates a load balancer for every service with the annotation
+//! `openstack.org/kuryr-lbaas-spec`, and releases it when the service is deleted.
 //!
-//! A service, its slices and its `Endpoints` share one queue. Whichever of them changed, the whole
-//! service is reconciled: `desired` computes the desired state from spec and endpoints, `plan` the
-//! steps from the observed state, and `apply` calls the drivers. Then `publish` writes annotation
-//! and finalizer in one patch, and the public address once the load balancer is active.
+//! A service, its slices and its `Endpoints` share one queue. An event of any of them reconciles
+//! the whole service. The annotation with the spec only requests the load balancer: its contents
+//! come from the service and from the drivers, because others may write the annotation. The module
+//! `desired` computes the desired state from the spec and the endpoints. `plan` computes the steps from the observed state to the desired one, and `apply`
+//! calls the drivers. Then `publish` writes the annotation and the finalizer in one patch, and the
+//! public address into the status once the load balancer is active.
 
 mod annotation;
 mod apply;
@@ -13,6 +15,7 @@ mod drift;
 mod endpoints;
 mod error;
 mod index;
+mod moved;
 mod options;
 mod plan;
 mod publish;
@@ -36,6 +39,7 @@ use staffetta_handler::{
 use self::drift::DriftDetector;
 use self::endpoints::{EndpointsKind, ServiceKey};
 use self::index::{EndpointIndex, ServiceIndex};
+use self::moved::MovedEndpoints;
 use self::records::LbRecords;
 use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
 use crate::notices::Notices;
@@ -45,20 +49,22 @@ pub use self::annotation::STATE_ANNOTATION;
 pub use self::apply::LbDrivers;
 pub use self::drift::LbDrift;
 pub use self::error::LbError;
+pub use self::moved::EndpointsMoved;
 pub use self::options::LoadBalancerOptions;
 pub use self::settings::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
 
-/// The finalizer that keeps a service until its load balancer is released.
+/// The finalizer that delays the deletion of a service until its load balancer is released.
 pub const FINALIZER: &str = "staffetta.dev/lb";
 
-/// The reason of the Event for features that the load balancer lacks.
+/// The reason of the Event for features that a service requests and its load balancer does not
+/// support.
 pub(crate) const LACKS: &str = "LoadBalancerLacks";
 /// The reason of the Event for a broken load balancer that is replaced.
 pub(crate) const REPLACED: &str = "LoadBalancerReplaced";
-/// The reason of the Event for a load balancer that was changed or removed outside.
+/// The reason of the Event for a load balancer that another user or program changed or removed.
 pub(crate) const DRIFTED: &str = "LoadBalancerDrifted";
 
-/// The handler `lb`.
+/// The handler `lb`, which creates the load balancers of services.
 pub struct LbHandler {
     client: Client,
     drivers: LbDrivers,
@@ -68,12 +74,13 @@ pub struct LbHandler {
     services: Arc<ServiceIndex>,
     endpoints: Arc<EndpointIndex>,
     records: Arc<LbRecords>,
-    /// The state annotations that older controllers left on `Endpoints`.
+    /// The state annotations that older controllers left on `Endpoints`, by service.
     legacy: DashMap<ServiceKey, String>,
 }
 
 impl LbHandler {
-    /// Creates the handler; it writes through `client` and records Events through `recorder`.
+    /// Creates the handler. It writes annotations and the status through `client`, and records
+    /// Events through `recorder`.
     pub fn new(client: Client, drivers: LbDrivers, options: LoadBalancerOptions, recorder: Recorder) -> Self {
         Self {
             writer: Writer::new(client.clone()),
@@ -88,9 +95,9 @@ impl LbHandler {
         }
     }
 
-    /// Registers the handler for services and their endpoints: slices, or `Endpoints` if the server
-    /// does not have slices. Adds garbage collection, drift detection and, if the driver observes
-    /// them, namespaces.
+    /// Registers the handler for services and their endpoints: for `EndpointSlice`s if the API
+    /// server has them (`has_slices`), otherwise for `Endpoints`. Adds garbage collection, drift
+    /// detection and, if a driver observes namespaces, an index of namespaces.
     pub fn registration(self, has_slices: bool) -> Registration<Self> {
         let (services, endpoints) = (Arc::clone(&self.services), Arc::clone(&self.endpoints));
         let detector = self.options.check_interval().map(|interval| DriftDetector {
@@ -99,17 +106,21 @@ impl LbHandler {
             records: Arc::clone(&self.records),
             interval,
         });
-        let namespaces = self.drivers.load_balancer.namespaces();
+        let moved = MovedEndpoints { endpoints: Arc::clone(&endpoints), services: Arc::clone(&services) };
+        let LbDrivers { load_balancer, placement, .. } = &self.drivers;
+        let namespaces = [load_balancer.namespaces(), placement.project.namespaces()];
         let mut registration = Registration::new(self)
             .on::<Service>()
             .on_trigger::<LbDrift>()
+            .on_trigger::<EndpointsMoved>()
             .index::<Service>(services)
             .superseded(Superseded::BySameKey)
             .garbage_collector();
-        registration = observe_namespaces(registration, [namespaces]);
+        registration = observe_namespaces(registration, namespaces);
         if let Some(detector) = detector {
             registration = registration.source(detector);
         }
+        registration = registration.source(moved);
         if has_slices {
             registration.on::<EndpointSlice>().index::<EndpointSlice>(endpoints)
         } else {
@@ -117,7 +128,8 @@ impl LbHandler {
         }
     }
 
-    /// Reconciles the service of an endpoints object. An error is reported on the service.
+    /// Reconciles the service of the endpoints object with this UID. An error is reported on the
+    /// service.
     async fn reconcile_service_of(&self, uid: &str) -> Result<(), LbError> {
         let Some(key) = self.endpoints.service_of(uid) else { return Ok(()) };
         let Err(error) = self.reconcile(&key).await else { return Ok(()) };
@@ -128,9 +140,10 @@ impl LbHandler {
         })
     }
 
-    /// Like [`reconcile_service_of`](Self::reconcile_service_of) for endpoints that are deleted.
-    /// Nothing supersedes a deletion, so it must not wait for an event that is queued behind it;
-    /// that event reconciles the service with all endpoints.
+    /// Reconciles the service of an endpoints object that is being deleted. Nothing supersedes the
+    /// event of a deletion, so it must not wait for an event that is queued behind it. An error
+    /// that such an event will resolve is ignored, because that event reconciles the service with
+    /// all its endpoints.
     async fn reconcile_without(&self, uid: &str) -> Result<(), LbError> {
         match self.reconcile_service_of(uid).await {
             Err(error) if error.awaits_event() => Ok(()),
@@ -139,14 +152,14 @@ impl LbHandler {
     }
 }
 
-/// Returns `true` if the spec of a service that is not being deleted is outdated. The event of its
-/// correction follows.
+/// Returns `true` if the service is not being deleted and its annotation with the spec is outdated.
+/// The handler `lbaasspec` updates the annotation, and the event of the update will follow.
 fn awaits_spec(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_none()
         && LbaasServiceSpec::of(service).is_ok_and(|spec| spec.is_some_and(|spec| !spec.matches(service)))
 }
 
-/// Returns `true` if the service has our finalizer.
+/// Returns `true` if the service has the finalizer of this handler.
 fn has_finalizer(service: &Service) -> bool {
     service.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
@@ -182,8 +195,8 @@ impl ResourceEventHandler<Service> for LbHandler {
 impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
     type Error = LbError;
 
-    /// Only services with a load balancer are concerned. Deletions are always handled, to remove
-    /// them from the index.
+    /// Returns `true` for the endpoints of a service that has the annotation with the spec.
+    /// Deletions are always handled, so that the object is removed from the index.
     fn wants(&self, event: &Event<K>) -> bool {
         let Some(key) = self.endpoints.service_of(event.uid()) else { return false };
         matches!(event, Event::Deleted(_))

@@ -21,6 +21,13 @@ pub struct LoadBalancerOptions {
     /// balancer, which would reject the cluster itself otherwise.
     #[schemars(example = "10.10.0.0/16")]
     pub internal_cidrs: Vec<IpNet>,
+    /// Takes over load balancers and floating IPs that carry no ownership mark, if the annotation
+    /// `openstack.org/kuryr-lbaas-state` of a service names them: they get the mark of this cluster,
+    /// and are changed and released with the service. A load balancer must have the address, the
+    /// subnet and the project of the service. Enable it only for a migration from Kuryr, because
+    /// everybody who may write the annotation chooses what is taken over. Without it, such a service
+    /// gets an Event, and nothing is created for it.
+    pub adopt_unmarked: bool,
     /// Enables health checks of pool members, in addition to the readiness of the pods.
     pub health_monitor: bool,
     /// The interval in seconds between two health checks.
@@ -39,6 +46,7 @@ impl Default for LoadBalancerOptions {
         Self {
             check_interval_s: 600,
             internal_cidrs: Vec::new(),
+            adopt_unmarked: false,
             health_monitor: false,
             health_monitor_delay_s: count(5),
             health_monitor_timeout_s: count(3),
@@ -48,7 +56,8 @@ impl Default for LoadBalancerOptions {
 }
 
 impl LoadBalancerOptions {
-    /// Describes a contradiction between options that are valid one by one.
+    /// Returns a description of a contradiction between options that are valid one by one, or
+    /// `None` if there is none. The timeout of a health check must be less than its delay.
     pub fn contradiction(&self) -> Option<String> {
         let (delay, timeout) = (self.health_monitor_delay_s, self.health_monitor_timeout_s);
         (timeout >= delay).then(|| {
@@ -59,7 +68,7 @@ impl LoadBalancerOptions {
         })
     }
 
-    /// The health check of pool members; none if disabled.
+    /// Returns the health check of pool members, or `None` if health checks are disabled.
     pub(super) fn monitor(&self) -> Option<HealthMonitor> {
         self.health_monitor.then(|| HealthMonitor {
             delay_s: self.health_monitor_delay_s.get(),
@@ -68,7 +77,7 @@ impl LoadBalancerOptions {
         })
     }
 
-    /// The interval between two comparisons; none if disabled.
+    /// Returns the interval between two comparisons, or `None` if the comparison is disabled.
     pub(super) fn check_interval(&self) -> Option<Duration> {
         (self.check_interval_s > 0).then(|| Duration::from_secs(self.check_interval_s))
     }

@@ -1,4 +1,4 @@
-//! The steps from the observed to the desired state of a load balancer: a pure function.
+//! Plans the steps from the observed state of a load balancer to the desired one: a pure function.
 
 use staffetta_driver::{
     Allocation, ListenerChange, ListenerSpec, LoadBalancer, LoadBalancerId, ProvisioningStatus, PublicIp,
@@ -8,27 +8,38 @@ use staffetta_driver::{
 use super::desired::{DesiredState, PublicAddress};
 use super::state::LbaasState;
 
-/// A driver call.
+/// A step of a plan: one call of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LbStep {
+    /// Disassociates the public address from the load balancer.
     DisassociatePublicIp,
+    /// Releases the public address.
     ReleasePublicIp,
+    /// Releases the load balancer with its listeners, pools and members.
     ReleaseLoadBalancer,
-    /// Creates a missing load balancer with its listeners, pools and members.
+    /// Creates a missing load balancer with its listeners, pools and members, or corrects the
+    /// security groups of an existing one and enables it.
     EnsureLoadBalancer {
+        /// The id of Kuryr's load balancer that gets the ownership mark (tag or label); `None` for
+        /// any other.
         adopt: Option<LoadBalancerId>,
     },
+    /// Creates, changes or releases one listener.
     ChangeListener(ListenerChange),
+    /// Takes the public address from the pool, or finds the one that the user named.
     AcquirePublicIp {
+        /// The desired address.
         address: PublicAddress,
+        /// The id of Kuryr's public address that gets the ownership mark; `None` for any other.
         adopt: Option<PublicIpId>,
     },
+    /// Associates the public address with the load balancer.
     AssociatePublicIp,
 }
 
 impl LbStep {
-    /// Returns `true` if the step changes the load balancer, which must be active for it. The
-    /// others concern the public address only.
+    /// Returns `true` if the step changes the load balancer, which must be active before the step.
+    /// All other steps concern only the public address.
     pub(super) fn changes_load_balancer(&self) -> bool {
         !matches!(
             self,
@@ -40,17 +51,18 @@ impl LbStep {
     }
 }
 
-/// Computes the steps from `state` to `desired`; none of a service that is to have no load
-/// balancer.
+/// Computes the steps from `state` to `desired`. `desired` is `None` for a service that is to have
+/// no load balancer.
 ///
-/// Releases come first: a public address that is no longer wanted or associated with a load
-/// balancer that is released; a load balancer that cannot be changed into the desired one. A
-/// missing load balancer is created with all its parts. Of an existing one, pools with other members
-/// are updated first, by one call each, so that an error of one port keeps no other port pointing
-/// at deleted pods. Then surplus listeners are released and missing or different ones ensured. The
-/// public address comes last.
+/// Releases come first: of a public address that is no longer desired, and of a load balancer that
+/// cannot be changed into the desired one. A missing load balancer is created with all its parts.
+/// In an existing load balancer, pools with other members are updated first, by one call for each
+/// pool, so that an error of one port does not leave another port with deleted pods as members.
+/// Then surplus listeners are released, and missing or different listeners are created or changed.
+/// The public address comes last.
 ///
-/// Resources of Kuryr are marked before anything else; the next plan continues from there.
+/// Resources that Kuryr created get an ownership mark before anything else; the next plan continues
+/// from there.
 pub(super) fn plan(desired: Option<&DesiredState>, state: &LbaasState) -> Vec<LbStep> {
     if desired.is_some() && state.unmarked {
         return adoption(state);
@@ -97,7 +109,7 @@ pub(super) fn plan(desired: Option<&DesiredState>, state: &LbaasState) -> Vec<Lb
     steps
 }
 
-/// The changes of a load balancer that is kept.
+/// Returns the steps that change an existing load balancer into the desired one.
 fn changes(found: &LoadBalancer, desired: &DesiredState) -> Vec<LbStep> {
     let listeners = &desired.load_balancer.listeners;
     let mut steps = Vec::new();
@@ -126,7 +138,7 @@ fn changes(found: &LoadBalancer, desired: &DesiredState) -> Vec<LbStep> {
     steps
 }
 
-/// The steps that add our ownership marks to resources of Kuryr.
+/// Returns the steps that add this cluster's ownership marks to resources that Kuryr created.
 fn adoption(state: &LbaasState) -> Vec<LbStep> {
     let adopt = state.load_balancer.as_ref().map(|load_balancer| load_balancer.id.clone());
     let mut steps = vec![LbStep::EnsureLoadBalancer { adopt }];
@@ -137,8 +149,8 @@ fn adoption(state: &LbaasState) -> Vec<LbStep> {
     steps
 }
 
-/// Returns `true` if the load balancer can be changed into the desired one: address, subnet,
-/// project and provider are immutable.
+/// Returns `true` if the load balancer can be changed into the desired one. It must not be in the
+/// state ERROR; its address, subnet, project and provider are immutable.
 fn can_become(found: &LoadBalancer, desired: &DesiredState) -> bool {
     let same_provider = match (&found.provider, &desired.load_balancer.provider) {
         (Some(found), Some(desired)) => found == desired,
@@ -147,14 +159,14 @@ fn can_become(found: &LoadBalancer, desired: &DesiredState) -> bool {
     found.status != ProvisioningStatus::Error && same_provider && is_in_place(found, desired)
 }
 
-/// Returns `true` if address, subnet and project are the desired ones.
+/// Returns `true` if the load balancer has the desired address, subnet and project.
 fn is_in_place(found: &LoadBalancer, desired: &DesiredState) -> bool {
     let spec = &desired.load_balancer;
     (found.vip, &found.subnet, &found.project) == (spec.vip, &spec.subnet, &spec.project)
 }
 
-/// Returns `true` if the public address is the desired one. A user-provided address is released
-/// when it is no longer named.
+/// Returns `true` if the public address is the desired one. A user-provided address is the desired
+/// one only as long as the service names it.
 pub(super) fn serves(found: &PublicIp, desired: PublicAddress) -> bool {
     match desired {
         PublicAddress::Any => found.allocation == Allocation::Pool,

@@ -1,5 +1,5 @@
-//! Writes the state of a load balancer: annotation and finalizer together, and the public address
-//! in the service's status.
+//! Writes the state of a load balancer to its service: the annotation and the finalizer together,
+//! and the public address in the status.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
@@ -15,16 +15,16 @@ use super::state::LbaasState;
 use super::{FINALIZER, LbHandler, has_finalizer};
 use crate::step_error::StepContext;
 
-/// The step that a refused or failed write is reported with.
+/// The name of the step in which the service is written, for error messages.
 pub(super) const WRITE: &str = "record the load balancer on the service";
 
 impl LbHandler {
-    /// Writes the observed state. `complete` is `true` if it is the desired one.
+    /// Writes the observed state to the service. `complete` is `true` if it is the desired state.
     ///
-    /// An address is removed from the status before it is removed from the annotation, and added to
-    /// the status last, so that the annotation always shows which address in the status is ours. It
-    /// is added once the load balancer has been active. If the service is deleted meanwhile, its
-    /// resources are released.
+    /// A public address is removed from the status before it is removed from the annotation, and
+    /// added to the status last, so that the annotation always shows which address in the status
+    /// this handler wrote. The address is added once the load balancer has been active. If the
+    /// service is deleted meanwhile, its resources are released.
     pub(super) async fn publish(
         &self,
         service: &Service,
@@ -67,8 +67,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Removes status, annotation and finalizer of a service that is to have no load balancer any
-    /// more.
+    /// Removes the public address, the annotation and the finalizer from a service that is to have
+    /// no load balancer any more.
     pub(super) async fn unpublish(&self, service: &Service, annotated: &LbaasState) -> Result<(), LbError> {
         let written = self.write_status(service, None, annotated.public_ip.as_ref()).await?;
         if written == Written::Done && has_finalizer(service) {
@@ -79,8 +79,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Writes the public address into the status. Without one, the current address is removed only
-    /// if it is `previous`.
+    /// Writes `public_ip` into the status of the service. If `public_ip` is `None`, the current
+    /// address is removed only if it is `previous`.
     async fn write_status(
         &self,
         service: &Service,

@@ -1,5 +1,5 @@
-//! Reconciles services: computes the desired state, applies it, and releases what is no longer
-//! needed.
+//! Reconciles services: computes the desired state, applies it, and releases resources that are no
+//! longer needed.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
@@ -21,7 +21,8 @@ use crate::owners::owner_of;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
 impl LbHandler {
-    /// Brings the load balancer of a service to its desired state, whatever changed.
+    /// Reconciles the load balancer of a service with its desired state. Does nothing if the
+    /// service does not exist or is being deleted.
     pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
         // A deleted service is handled by its own event.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
@@ -36,10 +37,15 @@ impl LbHandler {
         if !spec.matches(&service) {
             return Err(LbError::Outdated);
         }
+        let Some(spec) = self.drivers.placement.spec(&service).await? else { return Ok(()) };
         let annotated = self.annotated(&service, key)?;
+        let is_foreign = annotated.unmarked && !self.options.adopt_unmarked;
         let desired = self.desired(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
-        let mut reconciliation =
-            self.start(&owner, Some(desired), annotated, self.is_forged(&service, &owner)).await?;
+        let is_forged = is_foreign || self.is_forged(&service, &owner);
+        let mut reconciliation = self.start(&owner, Some(desired), annotated.clone(), is_forged).await?;
+        if is_foreign && !annotated.is_among(&reconciliation.state) {
+            return Err(LbError::Unmarked);
+        }
         let applied = reconciliation.run().await;
         if reconciliation.is_replaced {
             let text = "the load balancer is in the state ERROR and is being replaced";
@@ -67,8 +73,8 @@ impl LbHandler {
         }
     }
 
-    /// Computes the desired state, as far as the driver supports it. `published` is the load
-    /// balancer in the annotation.
+    /// Computes the desired state of a service, without features that the driver does not support.
+    /// `published` is the load balancer in the annotation.
     async fn desired(
         &self,
         service: &Service,
@@ -89,7 +95,8 @@ impl LbHandler {
         Ok(DesiredState { load_balancer: spec, ..desired })
     }
 
-    /// The state in the annotation of the service or, from an older controller, of its `Endpoints`.
+    /// Returns the state in the annotation of the service or, if an older controller wrote it, of
+    /// the service's `Endpoints`. Without an annotation, the state is empty.
     fn annotated(&self, service: &Service, key: &ServiceKey) -> Result<LbaasState, LbError> {
         let legacy = self.legacy.get(key).map(|text| text.clone());
         let Some(text) = service.annotations().get(STATE_ANNOTATION).cloned().or(legacy) else {
@@ -100,15 +107,15 @@ impl LbHandler {
         Ok(LbaasState { unmarked: !has_finalizer(service) && !state.is_empty(), ..state })
     }
 
-    /// Returns `true` if the annotation is not the one that this process wrote although the service
-    /// has our finalizer: others may have changed or removed it.
+    /// Returns `true` if the service has the finalizer of this handler, but not the annotation that
+    /// this process wrote: other users may have changed or removed it, so it is not trusted.
     fn is_forged(&self, service: &Service, owner: &Owner) -> bool {
         let text = service.annotations().get(STATE_ANNOTATION).map(String::as_str).unwrap_or_default();
         has_finalizer(service) && !self.records.has_written(&owner.uid, text)
     }
 
-    /// Starts a reconciliation from the record or else from the annotation. The marks are read if
-    /// there is no record and the annotation `is_forged`.
+    /// Starts a reconciliation from the in-memory record or, without a record, from the annotation.
+    /// If there is no record and the annotation `is_forged`, the ownership marks are read.
     async fn start<'a>(
         &'a self,
         owner: &'a Owner,
@@ -116,8 +123,8 @@ impl LbHandler {
         annotated: LbaasState,
         is_forged: bool,
     ) -> Result<Reconciliation<'a>, LbError> {
-        // Unmarked resources are adopted if desired, and never released.
-        let ignored = annotated.unmarked && desired.is_none();
+        // Unmarked resources are adopted if desired and allowed, and never released.
+        let ignored = annotated.unmarked && (desired.is_none() || !self.options.adopt_unmarked);
         let annotated = if ignored { LbaasState::default() } else { annotated };
         let mut reconciliation = Reconciliation {
             drivers: &self.drivers,
@@ -148,7 +155,8 @@ impl LbHandler {
         Ok(reconciliation)
     }
 
-    /// Releases the load balancer of a service that is to have none any more.
+    /// Releases the load balancer of a service that is to have none any more, and removes the
+    /// annotation and the finalizer.
     async fn release(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let annotated = self.annotated(service, &ServiceKey::of(&service.metadata))?;
         let mut reconciliation = self.start(owner, None, annotated, self.is_forged(service, owner)).await?;
@@ -159,7 +167,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Releases the load balancer of a service that waits for our finalizer.
+    /// Releases the load balancer of a service that is being deleted, and removes the finalizer of
+    /// this handler.
     pub(super) async fn finalize(&self, service: &Service) -> Result<(), LbError> {
         if !self.is_managed(service) {
             return Ok(());
@@ -170,7 +179,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Releases the load balancer of a deleted service.
+    /// Releases the load balancer of a deleted service, and removes everything that is stored about
+    /// the service.
     pub(super) async fn release_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
         let owner = owner_of(tombstone);
         match tombstone {
@@ -195,8 +205,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Releases the resources in the record, the annotation or the marks. The empty state stays
-    /// recorded until the service is deleted.
+    /// Releases the resources in the in-memory record, the annotation or the ownership marks. The
+    /// record then contains the empty state until the service is deleted.
     async fn release_by_state(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let text = service.annotations().get(STATE_ANNOTATION);
         // A malformed annotation must not block the deletion.
@@ -206,7 +216,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Returns `true` if this program has made resources for the service.
+    /// Returns `true` if this program may have created resources for the service: the service has
+    /// the finalizer of this handler or an in-memory record.
     pub(super) fn is_managed(&self, service: &Service) -> bool {
         has_finalizer(service) || self.records.contains(&Owner::of(&service.metadata).uid)
     }

@@ -11,33 +11,36 @@ use staffetta_driver::{LoadBalancer, Owned, PublicIp, PublicIpId, Uid};
 use super::state::LbaasState;
 use crate::records::RecordMap;
 
-/// In-memory record of one service.
+/// The in-memory record of one service's load balancer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LbRecord {
-    /// A driver was called and the outcome is unknown: the marks must be read. A user-provided
-    /// address carries no mark; the record names the one that may be associated with the load
-    /// balancer by now.
+    /// A driver was called and the outcome is unknown, so that the ownership marks must be read.
+    /// The value is a user-provided address that may be associated with the load balancer by now;
+    /// such an address carries no ownership mark.
     Unknown(Option<PublicIp>),
-    /// The marks showed this state when all were read. Unmarked resources are missing.
+    /// The state according to the ownership marks, as of the last time when those of all services
+    /// were read. Resources without an ownership mark are missing.
     Owned(LbaasState),
     /// The full state, which the annotation does not show yet.
     Known(LbaasState),
 }
 
-/// All ownership marks, or those of one owner.
+/// The load balancers and public addresses with an ownership mark (tag or label), of one service or
+/// of all. Public addresses without an ownership mark may be included.
 pub(super) struct Marks {
     pub(super) load_balancers: Vec<Owned<LoadBalancer>>,
     pub(super) public_ips: Vec<Owned<PublicIp>>,
 }
 
 impl Marks {
-    /// The addresses without a mark, which users provide.
+    /// Returns the public addresses without an ownership mark, which users provide, by id.
     pub(super) fn unmarked_ips(&self) -> HashMap<PublicIpId, PublicIp> {
         let unmarked = self.public_ips.iter().filter(|marked| marked.owner.is_none());
         unmarked.map(|marked| (marked.thing.id.clone(), marked.thing.clone())).collect()
     }
 
-    /// The records that follow from the marks.
+    /// Returns the in-memory records that follow from the ownership marks, by the UID of the
+    /// service.
     pub(super) fn into_records(self) -> HashMap<Uid, LbRecord> {
         let mut records: HashMap<Uid, LbRecord> = HashMap::new();
         for Owned { owner, thing } in self.load_balancers {
@@ -61,16 +64,17 @@ impl Marks {
     }
 }
 
-/// The records of all services. A service whose annotation shows the full state has none.
+/// The in-memory records of all services. A service whose annotation shows the full state has no
+/// record.
 #[derive(Default)]
 pub(super) struct LbRecords {
     records: RecordMap<LbRecord>,
-    /// The number of consecutive failures of each load balancer.
+    /// The number of consecutive failures of each load balancer, by the UID of the service.
     failures: DashMap<Uid, u32>,
-    /// The unmarked addresses at the time when all marks were read.
+    /// The public addresses without an ownership mark at the time of the last recovery.
     unmarked_ips: Mutex<HashMap<PublicIpId, PublicIp>>,
-    /// The hash of the annotation that this process wrote last, by service. Outsiders cannot
-    /// predict it.
+    /// The hash of the annotation that this process wrote last, by the UID of the service. The hash
+    /// has a random key, so that other users cannot predict it.
     written: DashMap<Uid, u64>,
     hasher: RandomState,
 }
@@ -96,34 +100,36 @@ impl LbRecords {
         self.failures.remove(uid);
     }
 
-    /// Remembers the annotation that this process wrote.
+    /// Stores the hash of the annotation that this process wrote.
     pub(super) fn set_written(&self, uid: &Uid, text: &str) {
         self.written.insert(uid.clone(), self.hasher.hash_one(text));
     }
 
-    /// Returns `true` if this process wrote the annotation. Everybody who may change the service
-    /// can write another one, which may name the resources of others.
+    /// Returns `true` if this process wrote the annotation `text`. Everybody who may change the
+    /// service can write another annotation, which may name the resources of other services.
     pub(super) fn has_written(&self, uid: &Uid, text: &str) -> bool {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
 
-    /// Forgets the annotation of a service that is deleted, or whose annotation is incomplete.
+    /// Removes the hash of the annotation of a service that is deleted, or whose annotation is
+    /// incomplete.
     pub(super) fn clear_written(&self, uid: &Uid) {
         self.written.remove(uid);
     }
 
-    /// Has the marks read because the state may have changed outside, unless a record says more.
+    /// Sets the record to [`LbRecord::Unknown`], so that the ownership marks are read, because
+    /// another program may have changed the resources. An existing record stays.
     pub(super) fn mark_dirty(&self, uid: &Uid) {
         self.set_if_absent(uid, LbRecord::Unknown(None));
     }
 
-    /// Drops a user-provided address from `annotated` unless it was listed when all marks were
-    /// read.
+    /// Removes a user-provided address from `annotated` unless the last recovery listed it with the
+    /// same association.
     pub(super) fn confirm_user_ip(&self, annotated: LbaasState) -> LbaasState {
         annotated.confirm_user_ip(&self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces all records by those that follow from the marks.
+    /// Replaces all records by those that follow from the ownership marks.
     pub(super) fn recover(&self, marks: Marks) {
         *self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner) = marks.unmarked_ips();
         self.written.clear();

@@ -1,4 +1,4 @@
-//! The connection settings that a service requests beside its ports.
+//! The connection settings that a service requests in addition to its ports.
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -7,10 +7,12 @@ use staffetta_driver::SessionPersistence;
 
 use super::error::LbError;
 
-/// The annotation with the idle timeout of clients, in milliseconds.
+/// The key of Kuryr's annotation with the idle timeout of clients, in milliseconds. 0 stands for
+/// the default of the load balancer's provider.
 pub const CLIENT_TIMEOUT_ANNOTATION: &str = "openstack.org/kuryr-timeout-client-data";
 
-/// The annotation with the idle timeout of members, in milliseconds.
+/// The key of Kuryr's annotation with the idle timeout of pool members, in milliseconds. 0 stands
+/// for the default of the load balancer's provider.
 pub const MEMBER_TIMEOUT_ANNOTATION: &str = "openstack.org/kuryr-timeout-member-data";
 
 /// The default duration of `sessionAffinity: ClientIP`, in seconds (Kubernetes API,
@@ -20,19 +22,22 @@ const AFFINITY_S: u32 = 10_800;
 /// The number of characters of an invalid value that its error quotes.
 const QUOTED: usize = 60;
 
-/// The connection settings that a service requests beside its ports.
+/// The connection settings that a service requests in addition to its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
+    /// The idle timeout of clients in milliseconds; `None` for the provider's default.
     pub(super) client_timeout_ms: Option<u32>,
+    /// The idle timeout of members in milliseconds; `None` for the provider's default.
     pub(super) member_timeout_ms: Option<u32>,
-    /// The networks that may reach the public address, sorted; empty for all.
+    /// The networks that may reach the public address, sorted. An empty list allows all networks.
     pub(super) source_ranges: Vec<IpNet>,
+    /// The session persistence; `None` if the service requests no session affinity.
     pub(super) persistence: Option<SessionPersistence>,
 }
 
 impl ServiceSettings {
     /// Parses the settings of `service`. As with Kuryr, a timeout of 0 means the provider's
-    /// default.
+    /// default. Returns an error if a value is invalid.
     pub(super) fn of(service: &Service) -> Result<Self, LbError> {
         let spec = service.spec.as_ref();
         Ok(Self {
@@ -42,14 +47,9 @@ impl ServiceSettings {
             persistence: spec.and_then(persistence),
         })
     }
-
-    /// Returns `true` for the annotations that the settings are parsed from.
-    pub(super) fn is_annotation(key: &str) -> bool {
-        key == CLIENT_TIMEOUT_ANNOTATION || key == MEMBER_TIMEOUT_ANNOTATION
-    }
 }
 
-/// Parses a timeout annotation.
+/// Parses the timeout annotation `key`. Returns `None` if the annotation is missing or 0.
 fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbError> {
     let Some(text) = service.annotations().get(key) else { return Ok(None) };
     match text.trim().parse::<u32>() {
@@ -59,7 +59,7 @@ fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbError>
     }
 }
 
-/// Parses `spec.loadBalancerSourceRanges`, sorted.
+/// Parses `spec.loadBalancerSourceRanges`. The result is sorted and free of duplicates.
 fn source_ranges(spec: &ServiceSpec) -> Result<Vec<IpNet>, LbError> {
     const FIELD: &str = "spec.loadBalancerSourceRanges";
     let ranges = spec.load_balancer_source_ranges.iter().flatten();
@@ -75,7 +75,7 @@ fn source_ranges(spec: &ServiceSpec) -> Result<Vec<IpNet>, LbError> {
     Ok(ranges)
 }
 
-/// Parses the session affinity; none for `None`.
+/// Returns the session persistence for the session affinity `ClientIP`, and `None` for any other.
 fn persistence(spec: &ServiceSpec) -> Option<SessionPersistence> {
     let _ = spec.session_affinity.as_deref().filter(|affinity| *affinity == "ClientIP")?;
     let config = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
@@ -83,7 +83,7 @@ fn persistence(spec: &ServiceSpec) -> Option<SessionPersistence> {
     Some(SessionPersistence { timeout_s: Some(seconds.unwrap_or(AFFINITY_S).max(1)) })
 }
 
-/// The error for an invalid field, with a shortened value.
+/// Returns the error for an invalid field, with a shortened value.
 fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbError {
     LbError::Field { field, found: found.chars().take(QUOTED).collect(), expected }
 }

@@ -7,26 +7,38 @@ use staffetta_driver::{Allocation, LoadBalancer, PortId, ProvisioningStatus, Pub
 /// The observed load balancer and public address of one service: Kuryr's `LBaaSState`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LbaasState {
+    /// The load balancer; `None` if it does not exist.
     pub(super) load_balancer: Option<LoadBalancer>,
+    /// The public address; `None` if the service has none.
     pub(super) public_ip: Option<PublicIp>,
-    /// `true` if Kuryr created the resources, so that they carry no ownership mark yet.
+    /// `true` if another program wrote the annotation that names the resources, so that they may
+    /// carry no ownership mark.
     pub(super) unmarked: bool,
 }
 
 impl LbaasState {
-    /// Returns `true` if nothing exists.
+    /// Returns `true` if neither the load balancer nor the public address exists.
     pub(super) fn is_empty(&self) -> bool {
         self.load_balancer.is_none() && self.public_ip.is_none()
     }
 
-    /// The public address, if it is associated with the load balancer.
+    /// Returns `true` if `marked` contains the load balancer and the public address that this state
+    /// names. A user-provided address is ignored, because it never carries an ownership mark.
+    pub(super) fn is_among(&self, marked: &LbaasState) -> bool {
+        let load_balancer = self.load_balancer.as_ref().map(|named| &named.id);
+        let pooled = self.public_ip.as_ref().filter(|named| named.allocation == Allocation::Pool);
+        load_balancer.is_none_or(|id| marked.load_balancer.as_ref().is_some_and(|found| found.id == *id))
+            && pooled.is_none_or(|ip| marked.public_ip.as_ref().is_some_and(|found| found.id == ip.id))
+    }
+
+    /// Returns the public address if it is associated with the load balancer.
     pub(super) fn reachable(&self) -> Option<&PublicIp> {
         let port = &self.load_balancer.as_ref()?.port;
         self.public_ip.as_ref().filter(|public_ip| public_ip.port.as_ref() == Some(port))
     }
 
-    /// Adds to the marked resources those that carry no mark and are known from the annotation
-    /// only: an address that the user provided, and resources that Kuryr created.
+    /// Adds the resources that carry no ownership mark, so that only the annotation names them: an
+    /// address that the user provided, and resources that Kuryr created.
     pub(super) fn merge_annotated(mut self, annotated: LbaasState) -> Self {
         let pooled = annotated.public_ip.as_ref().is_some_and(|ip| ip.allocation == Allocation::Pool);
         if annotated.unmarked {
@@ -40,16 +52,16 @@ impl LbaasState {
         self
     }
 
-    /// Drops a user-provided address that is not associated with the load balancer: it does not
-    /// belong to this service, whatever the annotation says.
+    /// Removes a user-provided address that is not associated with the load balancer. Such an
+    /// address does not belong to this service, even if the annotation names it.
     pub(super) fn drop_unassociated_user_ip(&mut self) {
         if self.has_user_ip() && self.reachable().is_none() {
             self.public_ip = None;
         }
     }
 
-    /// Returns `true` if the load balancer is in the state ERROR. A port without a load balancer
-    /// does not count.
+    /// Returns `true` if the load balancer is in the state ERROR. A port without a load balancer,
+    /// which an interrupted creation leaves, does not count.
     pub(super) fn is_broken(&self) -> bool {
         let broken =
             |found: &LoadBalancer| found.status == ProvisioningStatus::Error && !found.is_port_alone();
@@ -61,8 +73,8 @@ impl LbaasState {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
     }
 
-    /// Drops a user-provided address unless it is among the `unmarked` ones, with the same
-    /// association. The driver decides about others when they are requested.
+    /// Removes a user-provided address unless it is among the `unmarked` addresses, with the same
+    /// association. The driver decides about other addresses when they are requested.
     pub(super) fn confirm_user_ip(mut self, unmarked: &HashMap<PublicIpId, PublicIp>) -> Self {
         if self.has_user_ip() {
             self.public_ip = self.public_ip.take_if(|published| {
@@ -73,13 +85,14 @@ impl LbaasState {
         self
     }
 
-    /// Compares two states without regard to pending changes, to the order of listeners and
-    /// members, and to the name, which users may change.
+    /// Returns `true` if two states are equal apart from pending changes, the order of listeners
+    /// and members, and the name of the load balancer, which users may change.
     pub(super) fn is_equivalent(&self, other: &LbaasState) -> bool {
         self.normalized() == other.normalized()
     }
 
-    /// A copy for comparisons: sorted, without name and pending changes.
+    /// Returns a copy for comparisons: sorted, without the name of the load balancer and pending
+    /// changes.
     fn normalized(&self) -> LbaasState {
         let mut state = self.clone();
         if let Some(load_balancer) = &mut state.load_balancer {
@@ -95,19 +108,19 @@ impl LbaasState {
         state
     }
 
-    /// Associates the public address with `port`, or with none.
+    /// Associates the public address with `port`, or with no port.
     pub(super) fn associate(&mut self, port: Option<PortId>) {
         if let Some(public_ip) = &mut self.public_ip {
             public_ip.port = port;
         }
     }
 
-    /// The status of the load balancer, if there is one.
+    /// Returns the status of the load balancer, or `None` if there is no load balancer.
     pub(super) fn status(&self) -> Option<ProvisioningStatus> {
         self.load_balancer.as_ref().map(|load_balancer| load_balancer.status)
     }
 
-    /// Sets the status of the load balancer, if there is one.
+    /// Sets the status of the load balancer. Does nothing if there is no load balancer.
     pub(super) fn set_status(&mut self, status: ProvisioningStatus) {
         if let Some(load_balancer) = &mut self.load_balancer {
             load_balancer.status = status;

@@ -10,7 +10,7 @@ use super::desired::PublicAddress;
 use super::plan::LbStep;
 
 impl Reconciliation<'_> {
-    /// Executes one step.
+    /// Calls the driver for one step, and updates the observed state if the call succeeds.
     pub(super) async fn execute(&mut self, step: &LbStep) -> Result<(), DriverError> {
         let public_ips = &self.drivers.public_ip;
         match step {
@@ -54,7 +54,7 @@ impl Reconciliation<'_> {
         Ok(())
     }
 
-    /// Creates, completes or adopts the load balancer.
+    /// Creates, completes or adopts the load balancer, as the desired state describes it.
     async fn ensure_load_balancer(&mut self, adopt: Option<&LoadBalancerId>) -> Result<(), DriverError> {
         if let Some(desired) = &self.desired {
             let spec = LoadBalancerSpec { adopt: adopt.cloned(), ..desired.load_balancer.clone() };
@@ -70,7 +70,8 @@ impl Reconciliation<'_> {
         Ok(())
     }
 
-    /// Acquires or adopts a public address for the port of the load balancer.
+    /// Takes a public address for the port of the load balancer from the pool, or adopts an
+    /// existing one.
     async fn acquire(
         &mut self,
         address: PublicAddress,

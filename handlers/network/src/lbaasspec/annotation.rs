@@ -1,4 +1,5 @@
-//! The annotation `openstack.org/kuryr-lbaas-spec`: the load balancer that a service wants.
+//! The annotation `openstack.org/kuryr-lbaas-spec`: the desired load balancer of a service, in
+//! Kuryr's format.
 
 use std::net::IpAddr;
 
@@ -10,22 +11,23 @@ use staffetta_driver::{ListenerPort, ProjectId, Protocol, SecurityGroupId, Subne
 use crate::annotation::{AnnotationError, read};
 use crate::versioned_object::{Versioned, to_text, versioned_objects};
 
-/// The key of the annotation.
+/// The key of the annotation with the desired load balancer of a service.
 pub const SPEC_ANNOTATION: &str = "openstack.org/kuryr-lbaas-spec";
 
-/// Kuryr's class `LBaaSServiceSpec`: the load balancer that a service wants.
+/// The desired load balancer of a service: Kuryr's class `LBaaSServiceSpec`, version 1.0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LbaasServiceSpec {
     /// The cluster IP of the service.
     pub ip: IpAddr,
-    /// The public address that the service requests in `spec.loadBalancerIP`.
+    /// The public address that the service requests in `spec.loadBalancerIP`; `None` if the service
+    /// requests none.
     #[serde(default)]
     pub lb_ip: Option<IpAddr>,
-    /// The ports of the service.
+    /// The ports of the service, sorted.
     pub ports: Vec<Versioned<LbaasPortSpec>>,
     /// The project of the load balancer.
     pub project_id: ProjectId,
-    /// The security groups of the load balancer, sorted.
+    /// The security groups of the load balancer, sorted by id.
     #[serde(default)]
     pub security_groups_ids: Vec<SecurityGroupId>,
     /// The subnet of the cluster IP.
@@ -35,34 +37,35 @@ pub struct LbaasServiceSpec {
     pub service_type: ServiceType,
 }
 
-/// The type of a service that has a load balancer. A `LoadBalancer` of another class counts as
-/// `NodePort`.
+/// The type of a service that has a load balancer. A service of type `LoadBalancer` whose load
+/// balancer class belongs to another controller counts as `NodePort`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceType {
-    /// Reachable at its cluster IP.
+    /// A service that is reachable at its cluster IP.
     ClusterIP,
-    /// Reachable at its cluster IP and, through kube-proxy, at a port of each node.
+    /// A service that is reachable at its cluster IP and, through kube-proxy, at a port of each
+    /// node.
     NodePort,
-    /// Reachable at a public address as well.
+    /// A service that is also reachable at a public address.
     LoadBalancer,
 }
 
-/// Kuryr's class `LBaaSPortSpec`: a port of a service. The target port of version 1.1 is ignored,
-/// because endpoints are matched by the name of the port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A port of a service: Kuryr's class `LBaaSPortSpec`, version 1.0. The field `targetPort` of
+/// version 1.1 is ignored, because the endpoints of a port are found by the name of the port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LbaasPortSpec {
-    /// The name that the endpoints use for the same port; none for the only port of a service
+    /// The name of the port, which the endpoints use, too; `None` if the service has only one port,
     /// without a name.
     #[serde(default)]
     pub name: Option<String>,
-    /// The port at the cluster IP.
+    /// The port number at the cluster IP.
     pub port: u16,
-    /// The protocol.
+    /// The transport protocol of the port.
     pub protocol: Protocol,
 }
 
 impl LbaasPortSpec {
-    /// The protocol and port of the listener for this port.
+    /// Returns the protocol and the port number of the listener that serves this port.
     pub fn listener(&self) -> ListenerPort {
         ListenerPort { protocol: self.protocol, port: self.port }
     }
@@ -74,20 +77,22 @@ versioned_objects! { "kuryr_kubernetes":
 }
 
 impl LbaasServiceSpec {
-    /// Reads the annotation of `service`, if it has one.
+    /// Parses the annotation `openstack.org/kuryr-lbaas-spec` of `service`. Returns `None` if the
+    /// service does not have the annotation, and an error if the annotation is malformed.
     pub fn of(service: &Service) -> Result<Option<Self>, AnnotationError> {
         let text = service.annotations().get(SPEC_ANNOTATION);
         text.map(|text| Self::read(text)).transpose()
     }
 
-    /// Parses the value of the annotation.
+    /// Parses the value of the annotation. Returns an error if `text` is malformed.
     pub fn read(text: &str) -> Result<Self, AnnotationError> {
         let Versioned(mut spec) = read::<Versioned<Self>>(SPEC_ANNOTATION, text)?;
         spec.security_groups_ids.sort();
+        spec.ports.sort_by(|Versioned(one), Versioned(other)| one.cmp(other));
         Ok(spec)
     }
 
-    /// Formats the value of the annotation.
+    /// Formats the value of the annotation: JSON in one line with sorted keys.
     pub fn to_text(&self) -> String {
         to_text(&Versioned(self.clone()))
     }

@@ -6,13 +6,14 @@ use staffetta_handler::Failure;
 
 use crate::step_error::StepError;
 
-/// The spec of a service's load balancer could not be written.
+/// The error if the annotation with the spec of a service's load balancer could not be computed or
+/// written.
 #[derive(Debug, thiserror::Error)]
 pub enum LbaasSpecError {
     /// A field of the service is invalid.
     #[error("the field {field} is `{found}`, expected {expected}; correct or remove it")]
     Field {
-        /// The path of the field.
+        /// The path of the field, such as `spec.clusterIP`.
         field: &'static str,
         /// The value found.
         found: String,
@@ -30,7 +31,8 @@ pub enum LbaasSpecError {
 }
 
 impl LbaasSpecError {
-    /// The failed step; none where the service or the configuration is at fault.
+    /// Returns the error of the failed step, or `None` if the service or the configuration is
+    /// invalid.
     fn step(&self) -> Option<&StepError> {
         match self {
             Self::Step(error) => Some(error),

@@ -1,4 +1,5 @@
-//! The handler `lbaasspec`: annotates each service with the load balancer that it wants.
+//! The handler `lbaasspec`: writes the desired load balancer of each service into an annotation,
+//! which the handler `lb` reads.
 
 mod annotation;
 mod error;
@@ -28,58 +29,47 @@ pub(crate) const UNSERVED: &str = "SecondFamilyUnserved";
 
 /// Writes the annotation `openstack.org/kuryr-lbaas-spec` on each service.
 ///
-/// * Services with a cluster IP get the annotation, with or without a selector. Headless and
-///   `ExternalName` services and `default/kubernetes` do not; a service that becomes one of these
-///   loses it.
-/// * A service of type `LoadBalancer` with another load balancer class is annotated as `NodePort`,
-///   because another controller provides its public address.
-/// * The handler creates nothing outside the cluster, so it adds no finalizer. It writes only
-///   changes.
+/// * Services with a cluster IP get the annotation, with or without a selector. Headless services,
+///   `ExternalName` services and `default/kubernetes` do not get it. If a service becomes headless
+///   or `ExternalName`, the annotation is removed.
+/// * A service of type `LoadBalancer` whose load balancer class belongs to another controller is
+///   annotated as `NodePort`, because that controller provides the public address.
+/// * The handler creates nothing outside the cluster, so it adds no finalizer. It writes only if
+///   the annotation must change.
 /// * A malformed annotation is an error and is not overwritten.
-/// * A dual-stack service is served at its first cluster IP; an Event says that the second one is
-///   not served.
+/// * The load balancer of a dual-stack service has the first cluster IP. An Event reports that the
+///   second cluster IP is not served.
 pub struct LbaasSpecHandler {
     drivers: LbaasSpecDrivers,
     writer: Writer<Service>,
     notices: Notices,
 }
 
-/// The drivers of the handler.
+/// The drivers that choose the project, the subnet and the security groups of a load balancer. The
+/// handlers `lbaasspec` and `lb` both ask them, because others may write the annotation.
 #[derive(Clone)]
 pub struct LbaasSpecDrivers {
-    /// Chooses the project of a service.
+    /// The driver that chooses the project of a service.
     pub project: Arc<dyn ServiceProjectDriver>,
-    /// Finds the subnet of the cluster IP.
+    /// The driver that finds the subnet of the cluster IP.
     pub subnets: Arc<dyn ServiceSubnetsDriver>,
-    /// Chooses the security groups of the load balancer.
+    /// The driver that chooses the security groups of the load balancer.
     pub security_groups: Arc<dyn ServiceSecurityGroupsDriver>,
 }
 
-impl LbaasSpecHandler {
-    /// Creates the handler; it writes through `client` and records Events through `recorder`.
-    pub fn new(client: Client, drivers: LbaasSpecDrivers, recorder: Recorder) -> Self {
-        Self { drivers, writer: Writer::new(client), notices: Notices::new("lbaasspec", recorder) }
-    }
-
-    /// Registers the handler for services, and for namespaces if a driver observes them.
-    pub fn registration(self) -> Registration<Self> {
-        let observer = self.drivers.project.namespaces();
-        observe_namespaces(Registration::new(self).on::<Service>(), [observer])
-    }
-
-    /// Completes the fields of a service to the spec of its load balancer.
-    async fn spec(
-        &self,
-        service: &Service,
-        fields: ServiceFields,
-    ) -> Result<LbaasServiceSpec, LbaasSpecError> {
-        let LbaasSpecDrivers { project, subnets, security_groups } = &self.drivers;
+impl LbaasSpecDrivers {
+    /// Returns the spec of a service's load balancer: the fields of the service, with the project,
+    /// the subnet and the security groups that the drivers choose. Returns `None` if the service
+    /// gets no load balancer.
+    pub(crate) async fn spec(&self, service: &Service) -> Result<Option<LbaasServiceSpec>, LbaasSpecError> {
+        let Some(fields) = ServiceFields::of(service)? else { return Ok(None) };
+        let Self { project, subnets, security_groups } = self;
         let project = project.project(service).await.step("find the project of the service")?;
         let subnets = subnets.subnets(service, &project).await.step("find the subnet of the service")?;
         let groups = security_groups.security_groups(service, &project).await;
         let mut security_groups_ids = groups.step("find the security groups of the service")?;
         security_groups_ids.sort();
-        Ok(LbaasServiceSpec {
+        Ok(Some(LbaasServiceSpec {
             ip: fields.ip,
             lb_ip: fields.lb_ip,
             ports: fields.ports.into_iter().map(Versioned).collect(),
@@ -87,10 +77,25 @@ impl LbaasSpecHandler {
             security_groups_ids,
             subnet_id: subnets.into_iter().next().ok_or(LbaasSpecError::NoSubnet)?,
             service_type: fields.service_type,
-        })
+        }))
+    }
+}
+
+impl LbaasSpecHandler {
+    /// Creates the handler. It writes annotations through `client` and records Events through
+    /// `recorder`.
+    pub fn new(client: Client, drivers: LbaasSpecDrivers, recorder: Recorder) -> Self {
+        Self { drivers, writer: Writer::new(client), notices: Notices::new("lbaasspec", recorder) }
     }
 
-    /// Records an Event if the service has a second cluster IP.
+    /// Registers the handler for services, and for namespaces if the project driver observes them.
+    pub fn registration(self) -> Registration<Self> {
+        let observer = self.drivers.project.namespaces();
+        observe_namespaces(Registration::new(self).on::<Service>(), [observer])
+    }
+
+    /// Records an Event if the service has a second cluster IP, because only the first one is
+    /// served.
     fn report_second_ip(&self, service: &Service) {
         let first = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
         let text = second_ip(service)
@@ -114,9 +119,8 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbaasSpecError> {
         self.writer.fresh(service).step(AWAIT_OWN_WRITE)?;
         let current = LbaasServiceSpec::of(service).step("read the spec of the load balancer")?;
-        let patch = match ServiceFields::of(service)? {
-            Some(fields) => {
-                let spec = self.spec(service, fields).await?;
+        let patch = match self.drivers.spec(service).await? {
+            Some(spec) => {
                 self.report_second_ip(service);
                 if current.as_ref() == Some(&spec) {
                     return Ok(());

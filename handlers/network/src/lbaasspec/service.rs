@@ -9,8 +9,8 @@ use super::annotation::{LbaasPortSpec, LbaasServiceSpec, ServiceType};
 use super::error::LbaasSpecError;
 use crate::versioned_object::Versioned;
 
-/// The `spec.loadBalancerClass` that this program serves by name. It serves services without a
-/// class, too.
+/// The value of `spec.loadBalancerClass` in services that this program shall serve. This program
+/// also serves services without a load balancer class.
 pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
 
 /// The fields of a service that its load balancer depends on, parsed.
@@ -18,33 +18,37 @@ pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
 pub(super) struct ServiceFields {
     /// The first cluster IP.
     pub(super) ip: IpAddr,
-    /// The requested public address; none for other types than `LoadBalancer`.
+    /// The requested public address; `None` if there is none, or if the type is not `LoadBalancer`.
     pub(super) lb_ip: Option<IpAddr>,
+    /// The ports, sorted: their order in the service means nothing.
     pub(super) ports: Vec<LbaasPortSpec>,
     pub(super) service_type: ServiceType,
 }
 
 impl ServiceFields {
-    /// Parses the fields; none if the service gets no load balancer.
+    /// Parses the fields of `service`. Returns `None` if the service gets no load balancer, and an
+    /// error if a field is invalid.
     pub(super) fn of(service: &Service) -> Result<Option<Self>, LbaasSpecError> {
         let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Ok(None) };
         let Some(ip) = cluster_ip(spec) else { return Ok(None) };
         let service_type = service_type(spec)?;
         let lb_ip = spec.load_balancer_ip.as_deref();
         let lb_ip = lb_ip.filter(|ip| service_type == ServiceType::LoadBalancer && !ip.is_empty());
+        let mut ports = spec.ports.iter().flatten().map(port).collect::<Result<Vec<_>, _>>()?;
+        ports.sort_unstable();
         Ok(Some(Self {
             ip: address("spec.clusterIP", ip)?,
             lb_ip: lb_ip.map(|ip| address("spec.loadBalancerIP", ip)).transpose()?,
-            ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
+            ports,
             service_type,
         }))
     }
 }
 
 impl LbaasServiceSpec {
-    /// Returns `true` if addresses, ports and type are those of `service`. They differ after a
-    /// change of the service until `lbaasspec` has updated the annotation, and if another program
-    /// wrote it.
+    /// Returns `true` if this spec has the addresses, ports and type of `service`. They differ
+    /// between a change of the service and the update of the annotation by the handler `lbaasspec`,
+    /// or if another program wrote the annotation.
     pub(crate) fn matches(&self, service: &Service) -> bool {
         let fields = ServiceFields {
             ip: self.ip,
@@ -56,8 +60,9 @@ impl LbaasServiceSpec {
     }
 }
 
-/// Returns `true` if a service gets a load balancer: it has a cluster IP and is not the API
-/// server's own service. A selector is not required, because endpoints may be managed by hand.
+/// Returns `true` if a service gets a load balancer: it has a cluster IP, is not of type
+/// `ExternalName`, and is not the API server's own service `default/kubernetes`. A selector is not
+/// required, because endpoints may be managed manually.
 pub(super) fn is_balanced(service: &Service) -> bool {
     let Some(spec) = &service.spec else { return false };
     let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
@@ -65,20 +70,21 @@ pub(super) fn is_balanced(service: &Service) -> bool {
     !api_server && spec.type_.as_deref() != Some("ExternalName") && cluster_ip(spec).is_some()
 }
 
-/// The second cluster IP of a dual-stack service. It is not served, because a load balancer has one
-/// address.
+/// Returns the second cluster IP of a dual-stack service, or `None` if a service has only one. A
+/// load balancer has one address, so the second cluster IP is not served.
 pub(super) fn second_ip(service: &Service) -> Option<&str> {
     let spec = service.spec.as_ref().filter(|_| is_balanced(service))?;
     spec.cluster_ips.as_ref()?.get(1).map(String::as_str)
 }
 
-/// The assigned cluster IP. The field is empty before the assignment, and `None` for a headless
-/// service.
+/// Returns the assigned cluster IP. Returns `None` if no cluster IP is assigned yet, which leaves
+/// the field empty, and for a headless service, whose field has the value `None`.
 fn cluster_ip(spec: &ServiceSpec) -> Option<&str> {
     spec.cluster_ip.as_deref().filter(|ip| !ip.is_empty() && *ip != "None")
 }
 
-/// Parses `spec.type`. A `LoadBalancer` of another class is a `NodePort`.
+/// Parses `spec.type`. A `LoadBalancer` whose class belongs to another controller becomes a
+/// `NodePort`.
 fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
     let ours = spec.load_balancer_class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS);
     match spec.type_.as_deref() {
@@ -89,7 +95,7 @@ fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
     }
 }
 
-/// Parses a port; the protocol defaults to TCP.
+/// Parses a port of the service. The protocol defaults to TCP.
 fn port(port: &ServicePort) -> Result<LbaasPortSpec, LbaasSpecError> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     let number = port.port;
@@ -103,12 +109,12 @@ fn port(port: &ServicePort) -> Result<LbaasPortSpec, LbaasSpecError> {
     })
 }
 
-/// Parses the address in `field`.
+/// Parses `text`, the value of the field `field`, as an IP address.
 fn address(field: &'static str, text: &str) -> Result<IpAddr, LbaasSpecError> {
     text.parse().map_err(|_| invalid(field, text, "an IP address"))
 }
 
-/// The error for an invalid field.
+/// Returns the error for an invalid field.
 fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbaasSpecError {
     LbaasSpecError::Field { field, found: found.to_owned(), expected }
 }

@@ -85,6 +85,22 @@ async fn an_equal_spec_in_another_form_is_not_rewritten() {
 }
 
 #[tokio::test]
+async fn ports_in_another_order_cost_no_write() {
+    let world = world(&web());
+    let ports = |order: [u16; 2]| {
+        let port = |port: u16| json!({ "name": format!("p{port}"), "port": port });
+        world.api.change(|service| service["spec"]["ports"] = json!(order.map(port)));
+    };
+    ports([80, 443]);
+    world.event().await.unwrap();
+    let written = world.shown().unwrap();
+    ports([443, 80]);
+    assert!(written.matches(&world.api.object()), "the handler `lb` does not wait for another spec either");
+    world.event().await.unwrap();
+    assert_eq!(world.api.patches().len(), 1);
+}
+
+#[tokio::test]
 async fn a_change_of_the_service_is_followed() {
     let world = world(&web());
     world.event().await.unwrap();

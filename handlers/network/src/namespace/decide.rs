@@ -1,4 +1,5 @@
-//! The next action for a namespace: a pure function of the event and the in-memory record.
+//! The choice of the next action for a namespace: a pure function of the event and the in-memory
+//! record.
 
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{NAMESPACE_NETWORK, NamespaceNetwork};
@@ -7,14 +8,15 @@ use staffetta_handler::Tombstone;
 use super::FINALIZER;
 use crate::annotation::{AnnotationError, read};
 
-/// In-memory record of a namespace's network whose state the annotation does not show.
+/// The in-memory record of a namespace's network, for a state that the annotation does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NetworkRecord {
-    /// The driver was called and the outcome is unknown: the network may exist in whole or in part.
+    /// The driver was called and the outcome is unknown: all, a part or nothing of the network may
+    /// exist.
     Requested,
     /// The network was created, and no event has shown it in the annotation yet.
     Created(NamespaceNetwork),
-    /// The network was released; the annotation may still show it.
+    /// The network was released, but the annotation may still name it.
     Released,
 }
 
@@ -23,11 +25,12 @@ pub(super) enum NetworkRecord {
 pub(super) enum NamespaceAction {
     /// Do nothing.
     Nothing,
-    /// Drop the record: the annotation shows the network.
+    /// Delete the in-memory record: it is no longer needed, because the annotation names the
+    /// network.
     DropRecord,
-    /// Create the network, or find the one that exists, and publish it.
+    /// Create the network, or find the existing one, and publish it in the annotation.
     Create,
-    /// Publish a network that was created before.
+    /// Write a network that exists already into the annotation.
     Publish(NamespaceNetwork),
     /// Release the network, and then remove the finalizer.
     Release,
@@ -35,11 +38,12 @@ pub(super) enum NamespaceAction {
     RemoveFinalizer,
 }
 
-/// Decides the next action for a namespace that exists.
+/// Decides the next action for a namespace that exists. Returns an error if the annotation of a
+/// namespace that is not being deleted is malformed.
 ///
-/// A namespace that is being deleted keeps its network until Kubernetes has emptied it and removed
-/// the finalizer in its `spec`, because terminating pods still need the network. A network that was
-/// never published is released at once.
+/// A namespace that is being deleted keeps its network until Kubernetes has deleted all objects in
+/// the namespace and removed the finalizer in its `spec`, because terminating pods still need the
+/// network. A network that was never published is released at once.
 pub(super) fn decide(
     namespace: &Namespace,
     record: Option<&NetworkRecord>,
@@ -66,7 +70,7 @@ pub(super) fn decide(
     })
 }
 
-/// Returns `true` if a network may have to be released for a deleted namespace.
+/// Returns `true` if a deleted namespace may still have a network that must be released.
 pub(super) fn may_have_network(tombstone: &Tombstone<Namespace>, record: Option<&NetworkRecord>) -> bool {
     match (record, tombstone) {
         (Some(record), _) => *record != NetworkRecord::Released,
@@ -75,12 +79,12 @@ pub(super) fn may_have_network(tombstone: &Tombstone<Namespace>, record: Option<
     }
 }
 
-/// The value of the namespace's annotation.
+/// Returns the value of the namespace's annotation, or `None` if the namespace has no annotation.
 fn annotation(namespace: &Namespace) -> Option<&str> {
     namespace.metadata.annotations.as_ref()?.get(NAMESPACE_NETWORK).map(String::as_str)
 }
 
-/// Returns `true` if the namespace has our finalizer.
+/// Returns `true` if the namespace has the finalizer of this handler.
 fn has_finalizer(namespace: &Namespace) -> bool {
     namespace.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }

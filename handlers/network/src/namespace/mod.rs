@@ -1,9 +1,10 @@
-//! The handler `namespace`: gives every namespace a network of its own and releases it with the
-//! namespace.
+//! The handler `namespace`: creates a network for every namespace, and releases the network when
+//! the namespace is deleted.
 //!
-//! One write publishes the network: annotation and finalizer together, refused by the API server if
-//! the namespace has changed meanwhile. Another one removes the finalizer after Kubernetes has
-//! emptied the namespace. The module `decide` chooses the next action; this module executes it.
+//! One patch publishes the network: it adds the annotation and the finalizer, and the API server
+//! refuses it if the namespace has changed meanwhile. Another patch removes the finalizer after
+//! Kubernetes has emptied the namespace and the network is released. The module `decide` chooses
+//! the next action; this module executes it.
 
 mod decide;
 
@@ -25,22 +26,22 @@ use crate::owners::{identities, owner_of};
 use crate::records::RecordMap;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext, StepError};
 
-/// The finalizer that keeps a namespace until its network is released.
+/// The finalizer that delays the deletion of a namespace until its network is released.
 pub const FINALIZER: &str = "staffetta.dev/namespace";
 
-/// The step that a refused or failed write is reported with.
+/// The name of the step in which the annotation or the finalizer is written, for error messages.
 const WRITE: &str = "record the network on the namespace";
 
-/// The drivers of the handler.
+/// The drivers of the handler `namespace`.
 #[derive(Clone)]
 pub struct NamespaceDrivers {
-    /// Chooses the project of a namespace.
+    /// The driver that chooses the project of a namespace.
     pub project: Arc<dyn NamespaceProjectDriver>,
-    /// Creates, lists and releases networks.
+    /// The driver that creates, lists and releases the networks of namespaces.
     pub subnet: Arc<dyn NamespaceSubnetDriver>,
 }
 
-/// The handler `namespace`.
+/// The handler `namespace`, which gives every namespace a network of its own.
 pub struct NamespaceHandler {
     drivers: NamespaceDrivers,
     writer: Writer<Namespace>,
@@ -48,17 +49,18 @@ pub struct NamespaceHandler {
 }
 
 impl NamespaceHandler {
-    /// Creates the handler; it writes through `client`.
+    /// Creates the handler. It writes annotations and finalizers through `client`.
     pub fn new(client: Client, drivers: NamespaceDrivers) -> Self {
         Self { drivers, writer: Writer::new(client), records: RecordMap::default() }
     }
 
-    /// Registers the handler for namespaces, with garbage collection.
+    /// Registers the handler for namespaces, with garbage collection of networks whose namespace no
+    /// longer exists.
     pub fn registration(self) -> Registration<Self> {
         Registration::new(self).on::<Namespace>().garbage_collector()
     }
 
-    /// Executes the next action for a namespace.
+    /// Chooses and executes the next action for a namespace.
     async fn reconcile(&self, namespace: &Namespace) -> Result<(), StepError> {
         let owner = Owner::of(&namespace.metadata);
         let action = decide(namespace, self.records.get(&owner.uid).as_ref());
@@ -86,7 +88,8 @@ impl NamespaceHandler {
         self.writer.metadata(namespace, &patch).await.map(drop).step(WRITE)
     }
 
-    /// Creates the network, or finds the one that exists, and records it.
+    /// Creates the network of the namespace, or finds the existing one, and stores it in the
+    /// in-memory record.
     async fn create(&self, namespace: &Namespace, owner: &Owner) -> Result<NamespaceNetwork, StepError> {
         let NamespaceDrivers { project, subnet } = &self.drivers;
         let project = project.project(namespace).await.step("find the project of the namespace")?;
@@ -98,8 +101,9 @@ impl NamespaceHandler {
         Ok(network)
     }
 
-    /// Writes the annotation and the finalizer. The record stays until an event shows them; if the
-    /// API server refuses the write for good, the network is released.
+    /// Writes the annotation and the finalizer. The in-memory record stays until an event shows
+    /// both. If the namespace is being deleted, or the API server permanently refuses the write,
+    /// the network is released.
     async fn publish(
         &self,
         namespace: &Namespace,
@@ -119,14 +123,16 @@ impl NamespaceHandler {
         }
     }
 
-    /// Releases the network, complete or not, and records that.
+    /// Releases the network of the namespace, even if it was created only in part, and sets the
+    /// in-memory record to [`NetworkRecord::Released`].
     async fn release(&self, owner: &Owner) -> Result<(), StepError> {
         self.drivers.subnet.release_network(owner).await.step("release the network of the namespace")?;
         self.records.set(&owner.uid, NetworkRecord::Released);
         Ok(())
     }
 
-    /// Lists the owners of all networks, complete or not.
+    /// Lists the namespaces that own a network according to the ownership marks, including networks
+    /// that were created only in part.
     async fn network_owners(&self) -> Result<Vec<Owner>, StepError> {
         let marked = self.drivers.subnet.networks().await.step("list the existing networks")?;
         Ok(marked.into_iter().filter_map(|marked| marked.owner).collect())

@@ -64,7 +64,7 @@ impl World {
         self.api.change(|object| object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     }
 
-    /// Removes Kubernetes' own finalizer, as after the deletion of all objects in the namespace.
+    /// Removes Kubernetes' own finalizer, as if all objects in the namespace had been deleted.
     fn emptied(&self) {
         self.api.change(|object| object["spec"]["finalizers"] = json!([]));
     }

@@ -1,7 +1,7 @@
 //! Conversions between a pod's VIFs and the objects of `os_vif`, each of which is in an envelope.
 //!
-//! The fields of the classes are those of the drivers' types in JSON. Only the envelopes, the lists
-//! of objects and the names of the classes are added and removed here.
+//! The fields of a class have the same names as the fields of the drivers' types in JSON. Only the
+//! envelopes, the lists of objects and the names of the classes are added and removed here.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::versioned_object::Envelope;
 /// The namespace of the classes of `os_vif`, including Kuryr's own VIF classes.
 const NAMESPACE: &str = "os_vif";
 
-/// The variants of an enum in JSON, each with the name and version of its class. The variant
-/// `other` is a [`ClassObject`].
+/// A table of the variants of an enum: the name of the variant in JSON, and the name and version of
+/// its class. The variant `other`, which is not in the table, contains a [`ClassObject`].
 type Classes = [(&'static str, &'static str, &'static str)];
 
-/// The variants of [`VifClass`](staffetta_driver::VifClass).
+/// The classes of the variants of [`VifClass`](staffetta_driver::VifClass).
 const VIFS: &Classes = &[
     ("open_vswitch", "VIFOpenVSwitch", "1.0"),
     ("bridge", "VIFBridge", "1.0"),
@@ -30,13 +30,13 @@ const VIFS: &Classes = &[
     ("dpdk_nested", "VIFDPDKNested", "1.0"),
 ];
 
-/// The variants of [`PortProfile`](staffetta_driver::PortProfile).
+/// The classes of the variants of [`PortProfile`](staffetta_driver::PortProfile).
 const PROFILES: &Classes = &[("open_vswitch", "VIFPortProfileOpenVSwitch", "1.4")];
 
 type Fields = Map<String, Value>;
 type Result<T> = std::result::Result<T, Error>;
 
-/// An object without its envelope.
+/// The content of an envelope: the name and version of the class, and the fields of the object.
 #[derive(Serialize, Deserialize)]
 struct ClassObject {
     name: String,
@@ -44,7 +44,7 @@ struct ClassObject {
     fields: Fields,
 }
 
-/// The fields that every VIF has. The others are those of its class.
+/// The fields that every VIF has. All other fields are specific to the class of the VIF.
 const VIF_FIELDS: [&str; 8] = [
     "active",
     "address",
@@ -56,7 +56,7 @@ const VIF_FIELDS: [&str; 8] = [
     "preserve_on_delete",
 ];
 
-/// Converts a pod's VIFs to Kuryr's class `PodState`.
+/// Converts a pod's VIFs to Kuryr's class `PodState`, in its envelope.
 pub(super) fn write_state(state: &PodState) -> Result<Value> {
     let additional = state.additional_vifs.iter().map(|(name, vif)| Ok((name.clone(), write_vif(vif)?)));
     let additional_vifs = additional.collect::<Result<Fields>>()?;
@@ -64,7 +64,7 @@ pub(super) fn write_state(state: &PodState) -> Result<Value> {
     Ok(pod_state(json!({ "additional_vifs": additional_vifs, "default_vif": default_vif })))
 }
 
-/// A `PodState` in its envelope.
+/// Puts `fields` into the envelope of the class `PodState`.
 pub(super) fn pod_state(fields: Value) -> Value {
     object("PodState", "1.0", fields)
 }
@@ -96,25 +96,26 @@ fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
     Ok(data.into())
 }
 
-/// A list of objects of one class, each in its envelope.
+/// Puts each of `objects` into an envelope of the class `class`, and all of them into the envelope
+/// of the list class.
 fn list(class: &str, objects: Vec<Value>) -> Value {
     let objects: Vec<_> = objects.into_iter().map(|data| object(class, "1.0", data)).collect();
     object(&format!("{class}List"), "1.0", json!({ "objects": objects }))
 }
 
-/// An object in its envelope.
+/// Puts an object into an envelope with the namespace `os_vif`.
 fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
     json!(Envelope { data: data.into(), name, namespace: NAMESPACE, version })
 }
 
-/// The fields that are set.
+/// Returns the fields of `of` in JSON, without those that are null.
 fn fields(of: &impl Serialize) -> Result<Fields> {
     let mut fields: Fields = from_value(to_value(of)?)?;
     fields.retain(|_, value| !value.is_null());
     Ok(fields)
 }
 
-/// The class of a variant, with its fields.
+/// Converts the JSON form of an enum variant to the name and version of its class, and its fields.
 fn take_apart(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject> {
     let variant: BTreeMap<String, Value> = from_value(to_value(variant)?)?;
     let (variant, fields) = variant.into_iter().next().ok_or_else(|| Error::missing_field("class"))?;
@@ -126,7 +127,7 @@ fn take_apart(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject
     }
 }
 
-/// Parses the class `PodState`.
+/// Parses a `PodState` in its envelope.
 pub(super) fn read_state(value: Value) -> Result<PodState> {
     #[derive(Deserialize)]
     struct StateFields {
@@ -174,7 +175,7 @@ fn read_vif(value: Value) -> Result<Vif> {
     )
 }
 
-/// Parses a network and, inside it, the subnets.
+/// Parses a network in its envelope. Returns its fields, and the fields of each of its subnets.
 fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
     open(
         value,
@@ -195,7 +196,7 @@ fn set_defaults(fields: &mut Fields, flags: [&str; 2]) {
     }
 }
 
-/// Removes a field that must be present.
+/// Removes and returns a field. Returns an error if the field is missing.
 fn take(fields: &mut Fields, field: &'static str) -> Result<Value> {
     fields.remove(field).ok_or_else(|| Error::missing_field(field))
 }
@@ -208,7 +209,7 @@ fn read_subnet(mut fields: Fields) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Parses a list of objects of one class; without a list there are none.
+/// Parses a list of objects of the class `class`. `None` gives an empty list.
 fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
     let Some(list) = list else { return Ok(Vec::new()) };
     let list_class = format!("{class}List");
@@ -226,8 +227,8 @@ fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Resul
     )
 }
 
-/// Opens an envelope whose class `fits`, in any version with the major number 1, and parses its
-/// content. An error about the content names the class.
+/// Opens an envelope and parses its content with `read`. Returns an error unless the name of the
+/// class `fits` and the major version is 1. An error about the content names the class.
 fn open<T>(
     value: Value,
     fits: impl Fn(&str) -> bool,
@@ -241,7 +242,8 @@ fn open<T>(
     read(ClassObject { name, version, fields }).map_err(|error| Error::custom(format!("{class}: {error}")))
 }
 
-/// The variant of a class, with its fields, in JSON.
+/// Converts an object of a class to the JSON form of the enum variant. A class that is not in
+/// `classes` becomes the variant `other`.
 fn put_together(class: &ClassObject, classes: &Classes) -> Value {
     match classes.iter().find(|(_, name, _)| *name == class.name) {
         Some((variant, ..)) => json!({ (*variant): class.fields }),

@@ -1,5 +1,5 @@
-//! The annotation with a pod's VIFs, in the format of the library `os_vif` that Kuryr's CNI plug-in
-//! reads.
+//! The annotation with the VIFs of a pod, in the format of OpenStack's library `os_vif`, which
+//! Kuryr's CNI plug-in reads.
 
 mod format;
 mod overlay;
@@ -14,51 +14,53 @@ use staffetta_driver::Vif;
 use crate::annotation::{self, AnnotationError};
 use crate::versioned_object::to_text;
 
-/// The key of the annotation on a Pod.
+/// The key of the annotation that lists the VIFs of a pod.
 pub const KURYR_VIF: &str = "openstack.org/kuryr-vif";
 
-/// The maximum number of VIFs of a pod beside the default one.
+/// The maximum number of VIFs of a pod in addition to the default VIF.
 pub(crate) const MAX_ADDITIONAL_VIFS: usize = 16;
 
-/// The VIFs of a pod.
+/// The VIFs of a pod, as Kuryr's object `PodState` in the annotation `openstack.org/kuryr-vif`
+/// lists them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodState {
-    /// The VIF of `eth0`.
+    /// The VIF of the interface `eth0` in the pod.
     pub default_vif: Vif,
-    /// The additional VIFs by the name of their interface in the pod.
+    /// The additional VIFs by the name of their interface in the pod; at most 16.
     pub additional_vifs: BTreeMap<String, Vif>,
 }
 
 impl PodState {
-    /// The state of a pod with one VIF.
+    /// Creates the state of a pod that has only one VIF.
     pub fn new(default_vif: Vif) -> Self {
         Self { default_vif, additional_vifs: BTreeMap::new() }
     }
 
-    /// Parses the annotation. The format of Kuryr's Queens release, a VIF outside of a `PodState`,
-    /// is accepted too.
+    /// Parses the value of the annotation. The format of Kuryr's Queens release, a VIF outside of a
+    /// `PodState`, is accepted, too. Returns an error if `text` is malformed or lists more than 16
+    /// additional VIFs.
     pub fn read(text: &str) -> Result<Self, AnnotationError> {
         annotation::read(KURYR_VIF, text)
     }
 
-    /// Formats the annotation: JSON in one line with sorted keys.
+    /// Formats the value of the annotation: JSON in one line with sorted keys.
     pub fn write(&self) -> String {
         to_text(&self.value())
     }
 
-    /// Formats the annotation that replaces `old`, keeping the fields of the VIFs in `old` that
-    /// this program does not know.
+    /// Formats the value that replaces `old` in the annotation. It keeps the fields of VIFs in
+    /// `old` that this program does not know. A malformed `old` is ignored.
     pub fn write_over(&self, old: &str) -> String {
         let (Ok(known), Ok(old)) = (Self::read(old), serde_json::from_str(old)) else { return self.write() };
         to_text(&overlay::overlay(overlay::as_pod_state(old), &known.value(), self.value()))
     }
 
-    /// All VIFs, the default one first.
+    /// Returns all VIFs, the default VIF first.
     pub fn vifs(&self) -> impl Iterator<Item = &Vif> {
         std::iter::once(&self.default_vif).chain(self.additional_vifs.values())
     }
 
-    /// All VIFs, the default one first.
+    /// Returns mutable references to all VIFs, the default VIF first.
     pub fn vifs_mut(&mut self) -> impl Iterator<Item = &mut Vif> {
         std::iter::once(&mut self.default_vif).chain(self.additional_vifs.values_mut())
     }

@@ -10,14 +10,16 @@ const VERSION: &str = "versioned_object.version";
 const CHANGES: &str = "versioned_object.changes";
 const DATA: &str = "versioned_object.data";
 
-/// Wraps a VIF outside of a `PodState`, as Kuryr's Queens release wrote it, in one.
+/// Wraps a VIF outside of a `PodState`, as Kuryr's Queens release wrote it, in a `PodState`.
+/// Returns any other value unchanged.
 pub(super) fn as_pod_state(value: Value) -> Value {
     let is_vif = value.get(NAME).and_then(Value::as_str).is_some_and(|name| name.starts_with("VIF"));
     if is_vif { pod_state(json!({ "default_vif": value })) } else { value }
 }
 
-/// Merges the unknown fields of `old` into `new`: those missing from `known`, which is `old` as
-/// this program would have written it. Objects of another class or another id are not merged.
+/// Merges the unknown fields of `old` into `new`. A field is unknown if `old` has it and `known`
+/// does not; `known` is `old` as this program would have written it. An object in `new` that has
+/// another class or another id than the object at its place in `old` is returned unchanged.
 pub(super) fn overlay(old: Value, known: &Value, new: Value) -> Value {
     match (old, known, new) {
         (Value::Object(old), Value::Object(known), Value::Object(new)) if same_object(&old, &new) => {
@@ -33,7 +35,8 @@ pub(super) fn overlay(old: Value, known: &Value, new: Value) -> Value {
     }
 }
 
-/// Merges two objects of the same class and id.
+/// Merges two objects of the same class and id. The result has the fields of `new`, the unknown
+/// fields of `old` and the class version of `old`.
 fn merge(
     mut old: Map<String, Value>,
     known: &Map<String, Value>,
@@ -53,7 +56,7 @@ fn merge(
     merged
 }
 
-/// Returns `true` if class and id are equal.
+/// Returns `true` if both objects have the same class and id.
 fn same_object(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let id = |object: &Map<String, Value>| object.get(DATA).and_then(|data| data.get("id")).cloned();
     old.get(NAME) == new.get(NAME) && id(old) == id(new)

@@ -10,12 +10,12 @@ use super::*;
 const DATA: &str = "versioned_object.data";
 const PORT: &str = "889e8fb0-8b1c-4ff2-8d6b-1f6d3b1f0c11";
 
-/// An annotation of Kuryr.
+/// Returns an annotation that Kuryr wrote.
 fn golden() -> Value {
     serde_json::from_str(include_str!("kuryr-vif.json")).unwrap()
 }
 
-/// The content of that annotation.
+/// Returns the content of that annotation.
 fn state() -> PodState {
     PodState::new(Vif {
         id: PORT.into(),
@@ -46,7 +46,7 @@ fn vif_of(state: &mut Value) -> &mut Value {
     &mut state[DATA]["default_vif"]
 }
 
-/// The error and all its causes.
+/// Returns the text of the error and its cause.
 fn refusal(text: &str) -> String {
     let error = PodState::read(text).unwrap_err();
     format!("{error}: {}", error.source().unwrap())

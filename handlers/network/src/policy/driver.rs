@@ -1,5 +1,5 @@
-//! Driver `policy` of `pod_security_groups_driver`: new pods start with the security groups that
-//! the policies demand.
+//! The driver `policy` of the option `pod_security_groups_driver`: new pods start with the security
+//! groups that the network policies require.
 
 use std::sync::Arc;
 
@@ -13,24 +13,26 @@ use staffetta_driver::{
 use super::error::RETRY_DELAY;
 use super::index::PolicyIndex;
 
-/// Answers the security groups of a new pod from the [`PolicyIndex`].
+/// The driver `policy` of the option `pod_security_groups_driver`, which finds the security groups
+/// of a new pod in the [`PolicyIndex`].
 ///
-/// While one of the groups does not exist yet, the answer is an error and the pod waits, so that it
-/// is never unprotected.
+/// While one of the groups does not exist yet, the driver returns an error with the reason
+/// [`Reason::Awaited`]. The pod gets no VIF until then, so that it is never unprotected.
 pub struct PolicySecurityGroups {
     index: Arc<PolicyIndex>,
     dry_run: bool,
 }
 
 impl PolicySecurityGroups {
-    /// Answers from `index`. In a `dry_run`, a group that does not exist yet is answered with a
-    /// placeholder id.
+    /// Creates a driver that reads from `index`. In a `dry_run`, a group that does not exist yet
+    /// gets a placeholder id, and no error is returned.
     pub fn new(index: Arc<PolicyIndex>, dry_run: bool) -> Self {
         Self { index, dry_run }
     }
 }
 
-/// The placeholder id of a group that a real run would have created, as in the plan of the dry run.
+/// Returns the placeholder id of a group that would be created without the dry run. The plan of the
+/// dry run contains the same id.
 fn planned_id(name: &GroupName) -> SecurityGroupId {
     format!("planned-{name}").into()
 }

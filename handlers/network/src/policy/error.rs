@@ -8,35 +8,37 @@ use staffetta_handler::{Failure, Pending};
 use super::index::GroupNotReady;
 use crate::step_error::StepError;
 
-/// The delay before the next attempt of a pod whose group is being created.
+/// The delay before a pod is handled again while one of its security groups is being created.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// A step between a policy and its security groups failed.
+/// The error if the security groups of a policy or a pod could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// A driver failed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// Groups that no policy needs any more are still assigned to VIFs.
+    /// Groups that no policy needs any more are still assigned to VIFs. The value is the number of
+    /// groups.
     #[error("{0} security groups are no longer needed, but ports still use them")]
     InUse(usize),
-    /// A group of a pod does not exist yet.
+    /// A group of a pod does not exist yet, or does not have its rules yet.
     #[error(transparent)]
     NotReady(#[from] GroupNotReady),
-    /// A group that rules refer to was deleted meanwhile.
+    /// A group that a rule refers to does not exist.
     #[error("a security group that the rules refer to does not exist")]
     PeersMissing,
 }
 
 impl PolicyError {
-    /// Returns `true` if the failed call shows that the recorded state is wrong.
+    /// Returns `true` if the driver reported a missing or conflicting resource, so that the stored
+    /// state of the groups is outdated.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Step(error) if matches!(error.driver_reason(), Some(Reason::NotFound | Reason::Conflict)))
     }
 }
 
 impl Failure for PolicyError {
-    /// A missing resource is created by the next attempt.
+    /// Returns `true` also for a missing resource, because the next attempt creates it.
     fn transient(&self) -> bool {
         match self {
             Self::Step(error) => error.transient() || error.driver_reason() == Some(Reason::NotFound),

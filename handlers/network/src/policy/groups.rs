@@ -1,5 +1,5 @@
-//! Creates, updates and deletes security groups until they are those that the [`PolicyIndex`]
-//! demands.
+//! Creates, updates and deletes security groups until they are the groups that the [`PolicyIndex`]
+//! requires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,12 @@ use super::error::PolicyError;
 use super::index::{DesiredGroup, PolicyIndex};
 use crate::step_error::StepContext;
 
-/// A group that is not needed and could not be deleted.
+/// A group that is no longer needed and could not be deleted.
 pub(super) struct RemainingGroup {
+    /// The id of the group; `None` if it is unknown whether the group exists.
     pub(super) id: Option<SecurityGroupId>,
-    /// The policy that it was created for.
+    /// The policy that the group was created for; `None` for a group that exists regardless of
+    /// policies.
     pub(super) owner: Option<Owner>,
     /// The cause of the failed deletion.
     pub(super) error: PolicyError,
@@ -32,33 +34,38 @@ impl RemainingGroup {
     }
 }
 
-/// The security groups of this cluster. Each group is changed by one task at a time.
+/// The observed security groups of this cluster. Each group has a lock, so that two tasks never
+/// change it concurrently.
 pub(super) struct GroupStore {
     driver: Arc<dyn NetworkPolicyDriver>,
     index: Arc<PolicyIndex>,
+    /// The observed state of each group, by name.
     groups: DashMap<GroupName, Arc<Mutex<GroupState>>>,
     /// The ids of the groups that exist, for rules that refer to them.
     ids: DashMap<GroupName, SecurityGroupId>,
-    /// The last list of all groups. It serves all groups whose state is unknown.
+    /// The last list of all groups. It is shared by all groups whose state is unknown.
     listing: Mutex<GroupListing>,
 }
 
 /// The observed state of a group.
 #[derive(Default)]
 struct GroupState {
+    /// The id; `None` if the group does not exist.
     id: Option<SecurityGroupId>,
+    /// The policy that the group was created for.
     owner: Option<Owner>,
     rules: Vec<ExistingRule>,
-    /// `true` while the outcome of a call is unknown.
+    /// `true` while the outcome of a driver call is unknown, so that the group must be listed
+    /// again.
     is_dirty: bool,
-    /// The logical time of the observation.
+    /// The logical time of the observation, from `PolicyIndex::next_tick`.
     tick: u64,
 }
 
-/// A list of all groups by name, duplicates sorted by id.
+/// A list of all groups by name. Groups with the same name are sorted by id.
 #[derive(Clone, Default)]
 struct GroupListing {
-    /// The logical time of the request.
+    /// The logical time at which the list was requested.
     tick: u64,
     groups: Arc<BTreeMap<GroupName, Vec<SecurityGroup>>>,
 }
@@ -69,8 +76,9 @@ impl GroupStore {
         Self { driver, index, groups, ids, listing }
     }
 
-    /// Ensures that the group exists with exactly these rules, and lets pods use it. If a rule
-    /// refers to a missing group, the other rules are still updated and the result is an error.
+    /// Ensures that the group exists with exactly the desired rules, and makes it available to
+    /// pods. If a rule refers to a group that does not exist, the other rules are still updated,
+    /// and [`PolicyError::PeersMissing`] is returned.
     pub(super) async fn reconcile(&self, desired: &DesiredGroup) -> Result<(), PolicyError> {
         let DesiredGroup { name, owner, rules } = desired;
         let entry = self.entry(name);
@@ -87,8 +95,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Ensures that the group exists without rules that allow everything, and lets pods use it
-    /// whatever its other rules are.
+    /// Ensures that the group exists, and makes it available to pods. Rules that allow everything,
+    /// and rules of a form that this program does not create, are removed; other rules are kept.
     pub(super) async fn ensure_exists(&self, name: &GroupName) -> Result<(), PolicyError> {
         let entry = self.entry(name);
         let mut group = entry.lock().await;
@@ -101,7 +109,7 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Applies a change of rules, if there is any, and records the result.
+    /// Applies a change of rules, unless it is empty, and stores the new rules in `group`.
     async fn update_rules(
         &self,
         group: &mut GroupState,
@@ -122,8 +130,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Deletes all groups that are not needed, independently of each other. Returns those that
-    /// remain.
+    /// Deletes all groups that are no longer needed. A failure does not keep the other groups from
+    /// being deleted. Returns the groups that could not be deleted.
     pub(super) async fn prune(&self) -> Vec<RemainingGroup> {
         let mut remaining = Vec::new();
         for name in self.unneeded() {
@@ -146,7 +154,7 @@ impl GroupStore {
         remaining
     }
 
-    /// Deletes a group that is not needed.
+    /// Deletes a group that is no longer needed. Does nothing if the group does not exist.
     async fn delete(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
         self.refresh_if_dirty(group, name).await?;
         let Some(id) = group.id.clone() else { return Ok(()) };
@@ -159,7 +167,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Lists all groups. Returns `true` if a group differs from its recorded state.
+    /// Lists all groups and stores their state. Returns `true` if the list differs from the stored
+    /// state of a group.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let listing = self.list_since(self.index.next_tick()).await?;
         for name in listing.groups.keys() {
@@ -177,7 +186,7 @@ impl GroupStore {
         Ok(changed)
     }
 
-    /// The owners of the groups that are not needed.
+    /// Returns the network policies whose security groups still exist but are no longer needed.
     pub(super) async fn unneeded_owners(&self) -> Vec<Owner> {
         let mut owners = Vec::new();
         for name in self.unneeded() {
@@ -188,24 +197,25 @@ impl GroupStore {
         owners
     }
 
-    /// The lock and state of a group, created on demand.
+    /// Returns the stored state of a group behind its lock. Adds an empty state if there is none.
     fn entry(&self, name: &GroupName) -> Arc<Mutex<GroupState>> {
         Arc::clone(&self.groups.entry(name.clone()).or_default())
     }
 
-    /// The names of all groups that policies need, and of the common ones.
+    /// Returns the names of all groups that policies need, and of the groups that exist regardless
+    /// of policies.
     fn needed(&self) -> BTreeSet<GroupName> {
         let common = self.index.common_groups().into_iter().map(|group| group.name);
         self.index.group_names().into_iter().chain(common).collect()
     }
 
-    /// The names of known groups that are not needed.
+    /// Returns the names of the stored groups that are no longer needed.
     fn unneeded(&self) -> Vec<GroupName> {
         let needed = self.needed();
         self.groups.iter().map(|entry| entry.key().clone()).filter(|name| !needed.contains(name)).collect()
     }
 
-    /// Ensures that the group exists and returns its id.
+    /// Creates the group if it does not exist, and returns its id.
     async fn ensure(
         &self,
         group: &mut GroupState,
@@ -233,13 +243,14 @@ impl GroupStore {
         Ok(created.id)
     }
 
-    /// Sets the time of the observation; `is_dirty` while the outcome of a call is unknown.
+    /// Sets the time of the group's observation to now. `is_dirty` is `true` while the outcome of a
+    /// driver call is unknown.
     fn observed(&self, group: &mut GroupState, is_dirty: bool) {
         group.is_dirty = is_dirty;
         group.tick = self.index.next_tick();
     }
 
-    /// Lists the groups if the outcome of the last call is unknown.
+    /// Lists the groups and updates `group`, if the outcome of its last driver call is unknown.
     async fn refresh_if_dirty(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
         if group.is_dirty {
             let listing = self.list_since(group.tick).await?;
@@ -248,7 +259,7 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Returns a list that was requested at the logical time `tick` or later.
+    /// Returns a list of all groups that was requested at the logical time `tick` or later.
     async fn list_since(&self, tick: u64) -> Result<GroupListing, PolicyError> {
         let mut listing = self.listing.lock().await;
         if listing.tick < tick {
@@ -266,8 +277,8 @@ impl GroupStore {
         Ok(listing.clone())
     }
 
-    /// Takes the state of a group from a list, and deletes duplicates of its name. Returns `true`
-    /// if the state has changed.
+    /// Updates the state of a group from a list, and deletes duplicates: other groups with its
+    /// name. Returns `true` if the group's id or its rules have changed.
     async fn apply_listing(&self, group: &mut GroupState, name: &GroupName, listing: &GroupListing) -> bool {
         let listed = listing.groups.get(name).map(Vec::as_slice).unwrap_or_default();
         let same = listed.iter().find(|listed| Some(&listed.id) == group.id.as_ref());
@@ -295,18 +306,19 @@ impl GroupStore {
         changed
     }
 
-    /// Replaces the name of the group in a rule by its id; none if the group does not exist.
+    /// Replaces the name of the remote group in a rule by its id. Returns `None` if that group does
+    /// not exist.
     fn with_id(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
         rule.naming(|name| self.ids.get(name).map(|id| id.clone()))
     }
 }
 
-/// Returns `true` for a rule without restrictions.
+/// Returns `true` if the rule restricts neither ports nor remote addresses.
 fn allows_everything(rule: &SecurityRule<SecurityGroupId>) -> bool {
     rule.ports.is_none() && rule.remote == Remote::Any
 }
 
-/// The ids of rules, for comparisons in any order.
+/// Returns the ids of rules as a set, so that their order does not matter in comparisons.
 fn rule_ids(rules: &[ExistingRule]) -> BTreeSet<&staffetta_driver::SecurityRuleId> {
     rules.iter().map(|existing| &existing.id).collect()
 }

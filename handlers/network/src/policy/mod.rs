@@ -2,12 +2,13 @@
 //! VIFs of pods.
 //!
 //! The watches feed the [`PolicyIndex`], which computes the desired groups from policies, pods,
-//! namespaces and nodes. The event of a policy reconciles its groups and their rules, the event of
-//! a pod the groups of its VIFs. Pods and policies that are affected by a change of another object
-//! get a trigger in their own queue. Every reconciliation compares the desired state with the
-//! observed one and is idempotent.
+//! namespaces and nodes. An event of a policy reconciles the policy's groups and their rules. An
+//! event of a pod reconciles the groups of the pod's VIFs. If a change of another object affects a
+//! pod or a policy, a trigger is sent to the queue of that pod or policy. Every reconciliation
+//! compares the desired state with the observed one and is idempotent.
 //!
-//! The handler writes nothing into the API. It finds its groups by their ownership marks.
+//! The handler writes nothing to the Kubernetes API. It recognizes its security groups by their
+//! ownership marks, which the driver sets.
 
 mod driver;
 mod error;
@@ -43,19 +44,20 @@ pub use self::error::PolicyError;
 pub use self::index::{AlwaysAllowed, GroupNotReady, PolicyIndex};
 pub use self::recheck::PolicyRecheck;
 
-/// The reason of the Event for a policy that allows less than it says.
+/// The reason of the Event for a policy with invalid or inapplicable parts, which allow nothing.
 pub(crate) const INCOMPLETE: &str = "PolicyIncomplete";
 
-/// The drivers of the handler.
+/// The drivers of the handler `policy`.
 #[derive(Clone)]
 pub struct PolicyDrivers {
-    /// Manages security groups and assigns them to VIFs.
+    /// The driver that manages security groups and assigns them to VIFs.
     pub policy: Arc<dyn NetworkPolicyDriver>,
-    /// The VIF pool, which learns of changed groups because it may reuse a VIF.
+    /// The VIF pool. It is notified of changed security groups, because it may reuse a VIF for
+    /// another pod.
     pub pool: Arc<dyn VifPoolDriver>,
 }
 
-/// The handler `policy`.
+/// The handler `policy`, which translates network policies into security groups.
 pub struct PolicyHandler {
     index: Arc<PolicyIndex>,
     groups: GroupStore,
@@ -64,7 +66,8 @@ pub struct PolicyHandler {
 }
 
 impl PolicyHandler {
-    /// Creates the handler. It records Events through `recorder`.
+    /// Creates the handler, which records Events through `recorder`. The same `index` must be used
+    /// by the driver [`PolicySecurityGroups`], if that driver is configured.
     pub fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>, recorder: Recorder) -> Self {
         Self {
             groups: GroupStore::new(Arc::clone(&drivers.policy), Arc::clone(&index)),
@@ -74,8 +77,8 @@ impl PolicyHandler {
         }
     }
 
-    /// Registers the handler for policies, pods and nodes, with indexes of these and of namespaces,
-    /// and garbage collection.
+    /// Registers the handler for policies, pods and nodes, with indexes of policies, pods, nodes
+    /// and namespaces, and with garbage collection of security groups.
     pub fn registration(self) -> Registration<Self> {
         let (index, vif_groups) = (Arc::clone(&self.index), Arc::clone(&self.vif_groups));
         let registration = Registration::new(self)
@@ -92,7 +95,8 @@ impl PolicyHandler {
         observe_namespaces(observe_policies(registration, policies), [namespaces])
     }
 
-    /// Reconciles groups. Failures are independent of each other; the first one is returned.
+    /// Reconciles the groups one by one. A failure does not keep the other groups from being
+    /// reconciled; the first error is returned.
     async fn reconcile_groups(
         &self,
         groups: impl IntoIterator<Item = DesiredGroup, IntoIter: Send>,
@@ -104,13 +108,13 @@ impl PolicyHandler {
         result
     }
 
-    /// Reconciles the groups that exist regardless of policies.
+    /// Reconciles the three groups that exist regardless of policies.
     async fn reconcile_common(&self) -> Result<(), PolicyError> {
         self.reconcile_groups(self.index.common_groups()).await
     }
 
-    /// Reconciles the groups of a policy, reports its problems and deletes groups that are not
-    /// needed.
+    /// Reconciles the groups of a policy, records an Event if the policy has problems, and deletes
+    /// groups that are no longer needed.
     async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
         let common = self.reconcile_common().await;
@@ -124,16 +128,16 @@ impl PolicyHandler {
         self.prune(&uid).await
     }
 
-    /// Assigns the groups of a pod to its VIFs.
+    /// Assigns the security groups of the pod with this UID to its VIFs.
     async fn reconcile_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
         let result = self.vif_groups.reconcile(uid).await;
         self.refresh_after(&result).await?;
         result
     }
 
-    /// Deletes the groups that are not needed, and takes them away from VIFs without a pod. Fails
-    /// only for remaining groups of `policy`: other policies have their own events, and garbage
-    /// collection finds the rest.
+    /// Removes groups that are no longer needed from VIFs without a pod, and deletes the groups.
+    /// Returns an error only if a group of `policy` remains: the groups of other policies are
+    /// deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
         let mut remaining = self.groups.prune().await;
         let in_use = remaining.iter().filter(|group| group.is_in_use());
@@ -154,7 +158,8 @@ impl PolicyHandler {
         if count > 0 { removed.and(Err(PolicyError::InUse(count))) } else { Ok(()) }
     }
 
-    /// Lists the groups if `result` shows that one was deleted outside.
+    /// Lists the groups if the error in `result` shows that another program may have deleted one.
+    /// If the list shows a change, all pods and policies are reconciled again.
     async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
         if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
             self.groups_changed().await?;
@@ -162,8 +167,8 @@ impl PolicyHandler {
         Ok(())
     }
 
-    /// Handles groups that were changed outside: rechecks everything, and reconciles the common
-    /// groups, which have no events.
+    /// Handles a change of groups by another program: marks all pods and policies as changed, and
+    /// reconciles the groups that exist regardless of policies, because they have no events.
     async fn groups_changed(&self) -> Result<(), PolicyError> {
         self.index.mark_all_changed();
         self.reconcile_common().await
@@ -177,7 +182,8 @@ impl ResourceEventHandler<NetworkPolicy> for PolicyHandler {
         self.reconcile_policy(&Identity::of_object(&**policy)).await
     }
 
-    /// A policy applies until it is deleted.
+    /// Reconciles a policy that is being deleted like any other, because it applies until it is
+    /// deleted.
     async fn on_finalize(&self, policy: &Arc<NetworkPolicy>) -> Result<(), PolicyError> {
         self.reconcile_policy(&Identity::of_object(&**policy)).await
     }
@@ -196,7 +202,7 @@ impl ResourceEventHandler<Pod> for PolicyHandler {
         self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
     }
 
-    /// A terminating pod keeps its VIFs and their groups.
+    /// Reconciles a terminating pod like any other, because it keeps its VIFs and their groups.
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PolicyError> {
         self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
     }
@@ -205,7 +211,7 @@ impl ResourceEventHandler<Pod> for PolicyHandler {
 impl ResourceEventHandler<Node> for PolicyHandler {
     type Error = PolicyError;
 
-    /// All nodes share one queue, because all are in one group.
+    /// Returns the same key for all nodes, because the addresses of all nodes are in one group.
     fn key(&self, _: &Event<Node>) -> OrderingKey {
         OrderingKey::of("nodes")
     }

@@ -11,7 +11,7 @@ use staffetta_handler::{HandlerError, Identity, Source, Trigger, TriggerSender};
 use super::index::PolicyIndex;
 use crate::owners::identity;
 
-/// Trigger: the security groups of a pod or a policy must be checked.
+/// A trigger to reconcile the security groups of a pod or a policy.
 #[derive(Clone, Debug)]
 pub struct PolicyRecheck(pub(super) Identity);
 
@@ -21,7 +21,7 @@ impl Trigger for PolicyRecheck {
     }
 }
 
-/// Sends a trigger for each change of the index.
+/// A source that sends a trigger for each pod and policy that the index reports as changed.
 pub(super) struct IndexSource(pub(super) Arc<PolicyIndex>);
 
 #[async_trait]

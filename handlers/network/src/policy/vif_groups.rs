@@ -15,21 +15,22 @@ use super::index::PolicyIndex;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
 
-/// The VIFs of pods and their security groups.
+/// The published VIFs of pods, and the security groups that are assigned to VIFs.
 pub(super) struct VifGroups {
     drivers: PolicyDrivers,
     index: Arc<PolicyIndex>,
     /// The published VIFs of each pod.
     published: DashMap<Uid, Vec<VifId>>,
+    /// The security groups of each VIF, published or not, as last observed.
     assigned: DashMap<VifId, AssignedGroups>,
 }
 
-/// The observed security groups of a VIF.
+/// The security groups of a VIF, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AssignedGroups {
-    /// None while the outcome of a call is unknown.
+    /// The ids of the groups; `None` while the outcome of a driver call is unknown.
     groups: Option<Vec<SecurityGroupId>>,
-    /// The logical time of the observation.
+    /// The logical time of the observation, from `PolicyIndex::next_tick`.
     tick: u64,
 }
 
@@ -38,7 +39,8 @@ impl VifGroups {
         Self { drivers, index, published: DashMap::new(), assigned: DashMap::new() }
     }
 
-    /// Assigns the groups of a pod to its VIFs.
+    /// Assigns the security groups of a pod to its published VIFs. Does nothing if policies do not
+    /// apply to the pod. Returns an error if one of the groups does not exist yet.
     pub(super) async fn reconcile(&self, pod: &Uid) -> Result<(), PolicyError> {
         let Some(vifs) = self.published.get(pod).map(|vifs| vifs.clone()) else { return Ok(()) };
         let Some(groups) = self.index.pod_groups(pod)? else { return Ok(()) };
@@ -50,7 +52,8 @@ impl VifGroups {
         Ok(())
     }
 
-    /// Replaces the groups of a VIF and records the result.
+    /// Replaces the groups of a VIF and stores the result. A VIF that no longer exists is not an
+    /// error.
     async fn assign(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), StepError> {
         // Recorded before the call: if it is interrupted, the next attempt repeats it.
         self.record(vif, None);
@@ -63,7 +66,8 @@ impl VifGroups {
         Ok(())
     }
 
-    /// Lists the groups of all VIFs. Returns `true` if a pod's VIF differs from its recorded state.
+    /// Lists the groups of all VIFs and stores them. Returns `true` if the list differs from the
+    /// stored groups of a VIF that a pod publishes.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let tick = self.index.next_tick();
         let listed = self.drivers.policy.vif_groups().await;
@@ -91,8 +95,8 @@ impl VifGroups {
         Ok(changed)
     }
 
-    /// Removes groups from VIFs without a pod: those in a pool, and leaked ones. Failures are
-    /// independent of each other; the first one is returned.
+    /// Removes groups from VIFs that no pod publishes: free VIFs of a pool, and leaked VIFs. A
+    /// failure does not keep the other VIFs from being handled; the first error is returned.
     pub(super) async fn remove_from_unused(&self, groups: &[SecurityGroupId]) -> Result<(), PolicyError> {
         if self.refresh().await? {
             self.index.mark_all_changed();
@@ -117,19 +121,21 @@ impl VifGroups {
         removed
     }
 
-    /// The pod that publishes a VIF.
+    /// Returns the UID of the pod that publishes a VIF, or `None` if no pod publishes it.
     fn pod_of(&self, vif: &VifId) -> Option<Uid> {
         self.published.iter().find(|vifs| vifs.value().contains(vif)).map(|vifs| vifs.key().clone())
     }
 
-    /// The groups of a VIF: as last observed, or as of its creation if that is later.
+    /// Returns the groups of a VIF: those that were last observed, or those that it was created
+    /// with for `pod` if its creation is later. Returns `None` if the groups are unknown.
     fn observed(&self, pod: &Uid, vif: &VifId) -> Option<Vec<SecurityGroupId>> {
         let assigned = self.assigned.get(vif).map(|assigned| assigned.clone());
         let tick = assigned.as_ref().map_or(0, |assigned| assigned.tick);
         self.index.assigned_since(pod, tick).or_else(|| assigned?.groups)
     }
 
-    /// Records the groups of a VIF, or that they are unknown, here and in the pool.
+    /// Stores the groups of a VIF, with `None` for unknown groups, and notifies the VIF pool of the
+    /// change.
     fn record(&self, vif: &VifId, groups: Option<Vec<SecurityGroupId>>) {
         self.drivers.pool.security_groups_changed(vif, groups.as_deref());
         self.assigned.insert(vif.clone(), AssignedGroups { groups, tick: self.index.next_tick() });

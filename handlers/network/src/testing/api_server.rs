@@ -1,5 +1,5 @@
-//! An API server with one object that supports the requests of the handlers: patches of metadata
-//! and status, and the list of `Endpoints`.
+//! A simulated API server with one object. It supports the requests of the handlers: patches of the
+//! metadata and the status, and the list of `Endpoints`.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -15,24 +15,25 @@ use serde_json::{Value, json};
 /// (`TotalAnnotationSizeLimitB` of Kubernetes' apimachinery).
 pub(crate) const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// An annotation of another program. It and the finalizer of the same name are on every object and
-/// never change.
+/// The key of another program's annotation, and the name of its finalizer. Every object has both,
+/// and they must never change.
 pub(crate) const THEIRS: &str = "example.com/theirs";
 
-/// The answer to a patch instead of applying it.
+/// The response to a patch that is not handled normally.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// Not applied: an error with this code and causes with these fields.
+    /// The patch is not applied. The response is an error with this code, and with causes that name
+    /// these fields.
     Refuse(u16, Vec<&'static str>),
-    /// Not applied: a conflict with a change at the same time.
+    /// The patch is not applied, because it conflicts with a change at the same time.
     Overtaken,
-    /// Applied, but the connection breaks before the answer.
+    /// The patch is applied, but the connection breaks before the response.
     Lost,
-    /// Not applied: the connection breaks.
+    /// The patch is not applied, because the connection breaks.
     Broken,
 }
 
-/// An API server that has one object of kind `K`: `default/web`.
+/// A simulated API server that has one object of kind `K`: `default/web`.
 pub(crate) struct ApiServer<K> {
     object: Mutex<Value>,
     endpoints: Mutex<Vec<Value>>,
@@ -72,7 +73,7 @@ where
         Client::new(service, "default")
     }
 
-    /// The current object.
+    /// Returns the current object.
     pub(crate) fn object(&self) -> Arc<K> {
         Arc::new(serde_json::from_value(self.object.lock().unwrap().clone()).unwrap())
     }
@@ -118,12 +119,12 @@ where
         self.endpoints.lock().unwrap().push(json!({ "metadata": metadata }));
     }
 
-    /// Sets the answer to the next patch.
+    /// Sets the response to the next patch.
     pub(crate) fn answer(&self, answer: Answer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    /// All patches including refused ones: `metadata` or `status`, and the body.
+    /// Returns all patches including refused ones: `metadata` or `status`, and the body.
     pub(crate) fn patches(&self) -> Vec<(&'static str, Value)> {
         self.patches.lock().unwrap().clone()
     }

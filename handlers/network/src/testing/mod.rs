@@ -1,4 +1,4 @@
-//! Test doubles that several handlers share.
+//! Test doubles that several handlers use.
 
 pub(crate) mod api_server;
 pub(crate) mod recorder;

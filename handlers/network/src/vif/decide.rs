@@ -1,4 +1,4 @@
-//! The next action for a pod: a pure function of the event and the in-memory record.
+//! The choice of the next action for a pod: a pure function of the event and the in-memory record.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -9,30 +9,31 @@ use super::FINALIZER;
 use crate::annotation::AnnotationError;
 use crate::os_vif::{KURYR_VIF, PodState};
 
-/// In-memory record of a pod's VIFs whose state the annotation does not show.
+/// The in-memory record of a pod's VIFs, for a state that the annotation does not show.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum VifRecord {
-    /// The driver was called and the outcome is unknown: a VIF may exist.
+    /// The driver was called and the outcome is unknown: VIFs may exist.
     Requested,
-    /// These VIFs carry the pod's ownership mark and no annotation has shown them yet. Empty: the
-    /// marks were read and there is none.
+    /// The VIFs that carry the ownership mark (tag or label) of the pod, and that no annotation has
+    /// shown yet. Empty if the ownership marks were read and there is no such VIF.
     Owned(Vec<Vif>),
-    /// These VIFs were created by this process and no annotation has shown them yet.
+    /// The VIFs that this process created, and that no annotation has shown yet.
     Created(Box<PodState>),
-    /// The published VIFs are unusable and replaced by new ones that no annotation has shown yet.
+    /// The published VIFs are unusable and are replaced by new VIFs, which no annotation has shown
+    /// yet.
     Replaced {
         /// The new VIFs.
         state: Box<PodState>,
-        /// The old VIFs, released once an event shows the new ones.
+        /// The old VIFs. They are released when an event shows the new ones.
         old: Vec<Vif>,
     },
-    /// All VIFs are released but these, which a pool hands to another pod once the annotation is
-    /// gone.
+    /// All VIFs are released except these, which are released after the annotation is removed: they,
+    /// or their addresses, may go to another pod then.
     Released(Vec<Vif>),
 }
 
 impl VifRecord {
-    /// All VIFs in the record.
+    /// Returns all VIFs in the record.
     pub(super) fn vifs(self) -> Vec<Vif> {
         match self {
             Self::Owned(vifs) | Self::Released(vifs) => vifs,
@@ -48,32 +49,35 @@ impl VifRecord {
 pub(super) enum VifAction {
     /// Do nothing.
     Nothing,
-    /// Read the ownership marks, record them, and decide again.
+    /// List the VIFs with the pod's ownership mark, store them in the in-memory record, and decide
+    /// again.
     ReadMarks,
-    /// Request VIFs and publish them.
+    /// Request VIFs from the pool and publish them in the annotation.
     Request,
-    /// Publish VIFs that were created before.
+    /// Write VIFs that exist already into the annotation.
     Publish(Box<PodState>),
-    /// Release these VIFs, whose interfaces are unknown, and decide again.
+    /// Release these VIFs, because the interface of each VIF in the pod is unknown, and decide
+    /// again.
     Discard(Vec<Vif>),
-    /// Release the VIFs that are not published and check the published ones.
+    /// Release the VIFs that are not published, and check that the published VIFs exist and are
+    /// active.
     Check {
-        /// VIFs in the record but not in the annotation.
+        /// The VIFs in the record but not in the annotation.
         surplus: Vec<Vif>,
         /// The published VIFs.
         state: Box<PodState>,
     },
-    /// Release these VIFs and then write the patch.
+    /// Write the patch and then release these VIFs.
     Release {
-        /// The VIFs.
+        /// The VIFs to release.
         vifs: Vec<Vif>,
-        /// Removes finalizer and annotation; may change nothing.
+        /// The patch that removes the finalizer and the annotation. It may change nothing.
         patch: MetadataPatch,
     },
 }
 
 /// Decides the next action for a pod that exists. `several` is `true` for a pod that requests
-/// additional VIFs.
+/// additional VIFs. Returns an error if the annotation of a pod that starts or runs is malformed.
 pub(super) fn decide(
     pod: &Pod,
     record: Option<VifRecord>,
@@ -107,18 +111,19 @@ pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction 
     }
 }
 
-/// The value of the pod's annotation.
+/// Returns the value of the pod's annotation, or `None` if the pod has no annotation.
 pub(super) fn annotation(pod: &Pod) -> Option<&str> {
     pod.annotations().get(KURYR_VIF).map(String::as_str)
 }
 
-/// Returns `true` if the pod has our finalizer, which is written together with the annotation.
+/// Returns `true` if the pod has the finalizer of this handler, which is written together with the
+/// annotation.
 pub(super) fn has_finalizer(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// A pod that runs or starts keeps its VIFs, or gets new ones. One that was started without a VIF
-/// has another network and gets none.
+/// Decides the next action for a pod that starts or runs: it keeps its VIFs, or gets new ones. A
+/// pod that was started without a VIF has another network and gets no VIF.
 fn keep(pod: &Pod, published: Option<PodState>, record: Option<VifRecord>, several: bool) -> VifAction {
     let starting = PodLifecycle::of(pod) == PodLifecycle::Starting;
     match (published, record) {
@@ -153,21 +158,21 @@ fn contains_all(vifs: &[Vif], published: &PodState) -> bool {
     published.vifs().all(|published| vifs.iter().any(|vif| vif.id == published.id))
 }
 
-/// The VIFs of the record that are not published.
+/// Returns the VIFs of the record that are not published.
 fn unpublished(published: &PodState, record: Option<VifRecord>) -> impl Iterator<Item = Vif> {
     let recorded = record.map(VifRecord::vifs).unwrap_or_default().into_iter();
     recorded.filter(|vif| published.vifs().all(|published| published.id != vif.id))
 }
 
-/// Returns `true` if the pod can still get another VIF than the published one: its sandbox has no
-/// address yet.
+/// Returns `true` if the pod can still get another VIF than the published one, because its sandbox
+/// has no IP address yet.
 pub(super) fn is_replaceable(pod: &Pod) -> bool {
     let has_address = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
     PodLifecycle::of(pod) == PodLifecycle::Starting && !has_address
 }
 
-/// A pod that needs no VIF any more releases those of its annotation, of its record and, if these
-/// leave it open, of the marks.
+/// Decides the next action for a pod that needs no VIF any more: the VIFs in its annotation and its
+/// record are released. If it is unknown which VIFs exist, the ownership marks are read first.
 fn release(
     pod: &Pod,
     published: Option<Result<PodState, AnnotationError>>,

@@ -8,16 +8,16 @@ use staffetta_handler::{Failure, Pending};
 use super::networks::NetworksError;
 use crate::step_error::StepError;
 
-/// The delay before a missing network is looked up again.
+/// The delay before an additional network that is missing or invalid is looked up again.
 const NETWORK_RETRY: Duration = Duration::from_secs(5);
 
-/// A step between a pod and its VIF failed.
+/// The error if the VIFs of a pod could not be created, published, activated or released.
 #[derive(Debug, thiserror::Error)]
 pub enum VifError {
     /// The additional networks that the pod requests are not available.
     #[error("find the additional networks of the pod")]
     Networks(#[source] NetworksError),
-    /// The driver returned no subnet.
+    /// The driver of pod subnets returned no subnet.
     #[error("find the subnets of the pod: the driver of pod subnets returned none; configure at least one")]
     NoSubnet,
     /// The security groups of the pod could not be determined.
@@ -26,18 +26,25 @@ pub enum VifError {
     /// A VIF could not be activated.
     #[error(transparent)]
     Activate(StepError),
-    /// Another driver or a write failed, or the annotation is malformed.
+    /// Another driver call or a write to the Kubernetes API failed, or the annotation is malformed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// Another pod published the same VIF before this one, and uses it.
+    /// The published VIF belongs to a pool, which did not hand it out to this pod.
     #[error(
-        "another pod uses the same VIF, because two controllers ran at the same time; delete one of the two pods"
+        "the VIF in the annotation is one of the pool, and was not given to this pod: another pod uses it, or the \
+         annotation was changed; delete this pod"
     )]
     Shared,
+    /// The published VIF does not belong to this pod.
+    #[error(
+        "the VIF {0} in the annotation does not belong to this pod; it is left alone: remove the annotation, or \
+         delete this pod"
+    )]
+    Foreign(VifId),
     /// The VIF is created and published, but not active yet.
     #[error("the VIF {vif} is not active yet")]
     NotActive {
-        /// The VIF.
+        /// The id of the VIF.
         vif: VifId,
         /// The delay before the next check.
         poll_after: Duration,
@@ -45,20 +52,22 @@ pub enum VifError {
 }
 
 impl VifError {
-    /// Returns `true` if the pod needs another VIF than the published one.
+    /// Returns `true` if the published VIF is unusable, so that the pod needs another one.
     pub(super) fn needs_another_vif(&self) -> bool {
         match self {
-            Self::Shared => true,
+            Self::Shared | Self::Foreign(_) => true,
             Self::Activate(error) => error.driver_reason() == Some(Reason::NotFound),
             _ => false,
         }
     }
 
-    /// The failed step; none where the pod or the configuration is at fault.
+    /// Returns the error of the failed step, or `None` if the pod or the configuration is at fault.
     fn step(&self) -> Option<&StepError> {
         match self {
             Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => Some(error),
-            Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::NotActive { .. } => None,
+            Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::Foreign(_) | Self::NotActive { .. } => {
+                None
+            }
         }
     }
 }
@@ -93,6 +102,7 @@ impl Failure for VifError {
             Self::NoSubnet => "NoSubnet",
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
+            Self::Foreign(_) => "VifForeign",
             Self::NotActive { .. } => "VifNotActive",
             Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",
             Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => error.reason(),

@@ -1,19 +1,20 @@
-//! Virtual nodes, whose pods get no VIF because the machines behind them have networks of their
-//! own.
+//! Virtual nodes. Their pods get no VIF, because the devices behind virtual nodes have networks of
+//! their own.
 
 use dashmap::DashSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use staffetta_handler::{Event, HANDLER_LABEL, Index};
 
-/// The names of the nodes that another handler manages.
+/// The names of the nodes with the label [`HANDLER_LABEL`]: virtual nodes that another handler
+/// manages.
 ///
 /// A name stays after its node is deleted, because pods outlive their node for a while.
 #[derive(Default)]
 pub(super) struct ForeignNodes(DashSet<String>);
 
 impl ForeignNodes {
-    /// Returns `true` if the pod runs on such a node.
+    /// Returns `true` if the pod runs on one of these nodes.
     pub(super) fn contain_node_of(&self, pod: &Pod) -> bool {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         node.is_some_and(|node| self.0.contains(node))

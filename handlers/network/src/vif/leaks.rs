@@ -1,5 +1,5 @@
-//! Garbage collection of VIFs, including leaked ones: created by calls that timed out, missing from
-//! their living pod's annotation.
+//! Garbage collection of VIFs. It also releases leaked VIFs, which a call that timed out created,
+//! and which the annotation of their living pod does not list.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,8 @@ use super::{VifError, VifHandler};
 use crate::owners::{identities, identity};
 use crate::step_error::{StepContext, StepError};
 
-/// Trigger: a living pod has VIFs that it does not publish, as two consecutive scans have found.
+/// A trigger for a living pod that has VIFs which it does not publish, according to two consecutive
+/// scans.
 #[derive(Clone, Debug)]
 pub struct VifsLeaked(Identity);
 
@@ -29,41 +30,43 @@ impl Trigger for VifsLeaked {
     }
 }
 
-/// Compares the ownership marks with the published VIFs.
+/// Finds leaked VIFs by comparing the ownership marks of all VIFs with the published VIFs.
 ///
-/// A single scan may be wrong, because marks and events are not read at the same time. A leak that
-/// two scans have found is released in the pod's own queue, where nothing else happens to the pod
-/// at the same time.
+/// A single scan may be wrong, because ownership marks and events are not read at the same time. If
+/// two consecutive scans find the same leak, it is released in the pod's own queue, where no other
+/// event of the pod is handled concurrently.
 #[derive(Default)]
 pub(super) struct LeakDetector {
     /// The published VIFs of each pod, as of its last handled event.
     published: DashMap<Uid, Vec<VifId>>,
+    /// The result of the last scan.
     scan: Mutex<LeakScan>,
+    /// Wakes the [`LeakSource`] when a scan has confirmed leaks.
     found: Notify,
 }
 
 /// The result of the last scan.
 #[derive(Default)]
 struct LeakScan {
-    /// Leaks found by the last scan.
+    /// The leaked VIFs according to the last scan.
     suspected: HashSet<VifId>,
-    /// Leaks found by the last two scans, by pod.
+    /// The leaked VIFs according to both of the last two scans, by the UID of their pod.
     confirmed: HashMap<Uid, (Owner, Vec<Vif>)>,
 }
 
 impl LeakDetector {
-    /// Sets the published VIFs of a pod.
+    /// Stores the ids of the VIFs that a pod publishes.
     pub(super) fn set_published(&self, uid: &Uid, vifs: &[Vif]) {
         self.published.insert(uid.clone(), vifs.iter().map(|vif| vif.id.clone()).collect());
     }
 
-    /// Forgets a deleted pod.
+    /// Removes the published VIFs of a deleted pod.
     pub(super) fn forget(&self, uid: &Uid) {
         self.published.remove(uid);
     }
 
-    /// Evaluates a list of all marks. Pods for which `has_record` is `true`, or whose published
-    /// VIFs are unknown, have no leaks.
+    /// Scans a list of all VIFs with an ownership mark for leaks. A pod is skipped if `has_record`
+    /// returns `true` for it, or if its published VIFs are unknown.
     fn evaluate(&self, marks: &[Owned<Vif>], has_record: impl Fn(&Uid) -> bool) {
         let mut scan = self.scan();
         let mut next = LeakScan::default();
@@ -85,14 +88,15 @@ impl LeakDetector {
         }
     }
 
-    /// The confirmed leaks of a pod that are still not published.
+    /// Returns the pod with this UID and its confirmed leaks that are still not published. Returns
+    /// `None` if the pod has no confirmed leaks.
     fn leaks_of(&self, uid: &Uid) -> Option<(Owner, Vec<Vif>)> {
         let (owner, mut vifs) = self.scan().confirmed.get(uid).cloned()?;
         vifs.retain(|vif| self.is_leaked(uid, vif));
         Some((owner, vifs))
     }
 
-    /// A trigger for each pod with confirmed leaks.
+    /// Returns a trigger for each pod with confirmed leaks.
     pub(super) fn triggers(&self) -> Vec<VifsLeaked> {
         let scan = self.scan();
         scan.confirmed.values().map(|(owner, _)| VifsLeaked(identity::<Pod>(owner.clone()))).collect()
@@ -108,7 +112,7 @@ impl LeakDetector {
     }
 }
 
-/// Sends a trigger for each pod with leaked VIFs.
+/// A source that sends a trigger for each pod with leaked VIFs.
 pub(super) struct LeakSource(pub(super) Arc<LeakDetector>);
 
 #[async_trait]
@@ -140,26 +144,25 @@ impl TriggerHandler<VifsLeaked> for VifHandler {
 }
 
 impl VifHandler {
-    /// Lists the VIFs with the pod's ownership mark, or all marked ones.
+    /// Lists the VIFs with the ownership mark of `owner`. If `owner` is `None`, lists all VIFs with
+    /// the ownership mark of this cluster, with which a VIF pool compares itself, too.
     pub(super) async fn marks(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, StepError> {
-        self.drivers.pool.vifs(owner).await.step("list the existing VIFs")
-    }
-
-    /// Has the pool, if it keeps a ledger, read its resources.
-    async fn read_ledger(&self) -> Result<(), StepError> {
         match self.drivers.pool.observer() {
-            Some(observer) => observer.resync().await.step("list the existing VIFs"),
-            None => Ok(()),
+            Some(observer) if owner.is_none() => observer.resync().await,
+            _ => self.drivers.pool.vifs(owner).await,
         }
+        .step("list the existing VIFs")
     }
 }
 
 #[async_trait]
 impl GarbageCollector for VifHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        self.read_ledger().await?;
+        let mut marks = self.marks(None).await?;
+        marks.extend(self.drivers.pool.unmarked_vifs().await.step("list the VIFs of another controller")?);
+        self.claims.recover(&marks);
         let mut marked: HashMap<Uid, Vec<Vif>> = HashMap::new();
-        for Owned { owner, thing } in self.marks(None).await? {
+        for Owned { owner, thing } in marks {
             if let Some(owner) = owner {
                 marked.entry(owner.uid).or_default().push(thing);
             }
@@ -172,7 +175,6 @@ impl GarbageCollector for VifHandler {
         if let Some(observer) = self.drivers.pool.observer() {
             observer.start();
         }
-        self.read_ledger().await?;
         let marks = self.marks(None).await?;
         self.leaks.evaluate(&marks, |uid| self.records.contains(uid));
         Ok(identities::<Pod>(marks.into_iter().filter_map(|marked| marked.owner)))

@@ -1,9 +1,12 @@
-//! The handler `vif`: gives every pod its VIFs and releases them with the pod.
+//! The handler `vif`: gives every pod its VIFs, and releases them when the pod is finished or
+//! deleted.
 //!
-//! One write publishes the VIFs: annotation and finalizer together. A second one records that the
-//! VIFs are active. The API server refuses either if the pod has changed meanwhile. A last write
-//! removes the finalizer. The module `decide` chooses the next action; `reconcile` executes it.
+//! The handler writes three patches. The first one publishes the VIFs: it adds the annotation and
+//! the finalizer. The second one changes the annotation when the VIFs are active. The API server
+//! refuses these two if the pod has changed meanwhile. The last patch removes the finalizer. The
+//! module `decide` chooses the next action; `reconcile` executes it.
 
+mod claims;
 mod decide;
 mod error;
 mod foreign_nodes;
@@ -21,6 +24,7 @@ use staffetta_driver::{
 };
 use staffetta_handler::{Event, Registration, ResourceEventHandler, Tombstone, Writer};
 
+use self::claims::VifClaims;
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
 use self::foreign_nodes::ForeignNodes;
 use self::leaks::{LeakDetector, LeakSource};
@@ -34,49 +38,52 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 pub use self::error::VifError;
 pub use self::leaks::VifsLeaked;
 
-/// The finalizer that keeps a pod until its VIFs are released.
+/// The finalizer that delays the deletion of a pod until the handler has seen it. The VIFs are
+/// released after the annotation and the finalizer are removed; their ownership marks name the pod.
 pub const FINALIZER: &str = "staffetta.dev/vif";
 
-/// The drivers of the handler.
+/// The drivers of the handler `vif`.
 #[derive(Clone)]
 pub struct VifDrivers {
-    /// Chooses the project of a pod.
+    /// The driver that chooses the project of a pod.
     pub project: Arc<dyn PodProjectDriver>,
-    /// Chooses the subnets of a pod.
+    /// The driver that chooses the subnets of a pod.
     pub subnets: Arc<dyn PodSubnetsDriver>,
-    /// Chooses the security groups of a pod.
+    /// The driver that chooses the security groups of a pod.
     pub security_groups: Arc<dyn PodSecurityGroupsDriver>,
-    /// Creates, activates, lists and releases VIFs.
+    /// The VIF pool, which creates, activates, lists and releases VIFs.
     pub pool: Arc<dyn VifPoolDriver>,
-    /// The additional networks that pods may request; none if a pod has one network only.
+    /// The additional networks that pods may request; `None` if every pod has only one network.
     pub additional: Option<AdditionalNetworks>,
 }
 
-/// The handler `vif`.
+/// The handler `vif`, which gives pods their VIFs.
 pub struct VifHandler {
     drivers: VifDrivers,
     writer: Writer<Pod>,
     records: RecordMap<VifRecord>,
+    claims: VifClaims,
     leaks: Arc<LeakDetector>,
     pool_feed: PoolFeed,
-    /// The nodes whose pods get no VIF, if there may be any.
+    /// The virtual nodes, whose pods get no VIF; `None` if there are no virtual nodes.
     foreign_nodes: Option<Arc<ForeignNodes>>,
 }
 
 impl VifHandler {
-    /// Creates the handler; it writes through `client`.
+    /// Creates the handler. It writes annotations and finalizers through `client`.
     pub fn new(client: Client, drivers: VifDrivers) -> Self {
         Self {
             pool_feed: PoolFeed { pool: Arc::clone(&drivers.pool), complete: Arc::default() },
             drivers,
             writer: Writer::new(client),
             records: RecordMap::default(),
+            claims: VifClaims::default(),
             leaks: Arc::default(),
             foreign_nodes: None,
         }
     }
 
-    /// Ignores the pods of nodes that another handler manages.
+    /// Makes the handler ignore the pods on virtual nodes, which another handler manages.
     #[must_use]
     pub fn skip_virtual_nodes(self) -> Self {
         Self { foreign_nodes: Some(Arc::default()), ..self }
@@ -107,7 +114,8 @@ impl VifHandler {
         registration.index::<Pod>(Arc::clone(&pool_feed)).index::<Node>(pool_feed)
     }
 
-    /// Returns `true` if the pod runs on a foreign node and this handler holds nothing of it.
+    /// Returns `true` if the pod runs on a virtual node and has neither an annotation, nor a
+    /// finalizer, nor an in-memory record of this handler.
     fn is_foreign(&self, pod: &Pod) -> bool {
         self.foreign_nodes.as_ref().is_some_and(|nodes| nodes.contain_node_of(pod))
             && annotation(pod).is_none()
@@ -115,7 +123,7 @@ impl VifHandler {
             && !self.has_record(pod)
     }
 
-    /// Returns `true` if there is a record of the pod.
+    /// Returns `true` if there is an in-memory record of the pod.
     fn has_record(&self, pod: &Pod) -> bool {
         self.records.contains(&Owner::of(&pod.metadata).uid)
     }

@@ -5,26 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use staffetta_driver::{NodeInfo, Owner, PodLifecycle, Vif, VifPoolDriver};
+use staffetta_driver::{NodeInfo, PodLifecycle, Vif, VifPoolDriver};
 use staffetta_handler::{Event, Index};
 
 use super::decide::{annotation, has_finalizer};
 use crate::os_vif::PodState;
 
-/// The label of a node that names the VIF driver of its pods.
+/// The label of a node that names the VIF driver of its pods, as in Kuryr.
 const POD_VIF: &str = "pod_vif";
 
-/// Passes pods and nodes on to the pool's observer, and reports when all are known.
+/// Reports pods and nodes to the observer of the VIF pool, and starts the pool when it knows all of
+/// them.
 #[derive(Clone)]
 pub(super) struct PoolFeed {
+    /// The VIF pool. Nothing is reported if it has no observer.
     pub(super) pool: Arc<dyn VifPoolDriver>,
     /// `true` once the pool knows all pods and nodes.
     pub(super) complete: Arc<AtomicBool>,
 }
 
 impl PoolFeed {
-    /// Reports to the pool that all pods and nodes are known. Called with the handler's first event,
-    /// when the indexes are complete.
+    /// Starts the VIF pool, which then knows all pods and nodes. Called with each event of the
+    /// handler; the indexes are complete before the first event. Further calls do nothing.
     pub(super) fn finish(&self) {
         if !self.complete.swap(true, Ordering::AcqRel)
             && let Some(observer) = self.pool.observer()
@@ -33,7 +35,8 @@ impl PoolFeed {
         }
     }
 
-    /// Returns `true` while the pool still learns the published VIFs. Events are queued meanwhile.
+    /// Returns `true` until [`finish`](Self::finish) is called. The events of pods are queued until
+    /// then. Returns `false` if the pool has no observer.
     pub(super) fn is_loading(&self) -> bool {
         self.pool.observer().is_some() && !self.complete.load(Ordering::Acquire)
     }
@@ -52,7 +55,7 @@ impl Index<Pod> for PoolFeed {
         // A malformed annotation is reported by the handler.
         if let Some(Ok(state)) = annotation(pod).map(PodState::read) {
             let vifs: Vec<Vif> = state.vifs().cloned().collect();
-            observer.pod_vifs(&Owner::of(&pod.metadata), &vifs);
+            observer.pod_vifs(pod, &vifs);
         }
     }
 }
@@ -69,7 +72,7 @@ impl Index<Node> for PoolFeed {
     }
 }
 
-/// The addresses of a node and the VIF driver of its pods.
+/// Returns the addresses of a node, and the name of the VIF driver of its pods.
 fn facts(node: &Node) -> NodeInfo {
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
     NodeInfo {
@@ -78,8 +81,8 @@ fn facts(node: &Node) -> NodeInfo {
     }
 }
 
-/// Returns `true` if all published VIFs of a running pod are active, so that nothing remains to be
-/// done for it.
+/// Returns `true` if the pod starts or runs and all its published VIFs are active, so that nothing
+/// remains to be done for the pod.
 pub(super) fn is_up_to_date(pod: &Pod) -> bool {
     let lives = matches!(PodLifecycle::of(pod), PodLifecycle::Starting | PodLifecycle::Started);
     let state = annotation(pod).filter(|_| lives).map(PodState::read);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Activation, Owner, Vif, VifRequest};
-use staffetta_handler::{Failure, MetadataPatch, Written};
+use staffetta_handler::{MetadataPatch, Written};
 use tracing::warn;
 
 use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
@@ -11,11 +11,12 @@ use super::{FINALIZER, VifDrivers, VifError, VifHandler};
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
 
-/// The step that a refused or failed write is reported with.
+/// The name of the step in which the annotation or the finalizer is written, for error messages.
 const WRITE: &str = "record the VIFs on the pod";
 
 impl VifHandler {
-    /// Brings the pod to its VIFs, or releases them if it needs them no longer.
+    /// Chooses and executes the next actions for a pod: it gets its VIFs, or the VIFs are released
+    /// if the pod no longer needs them.
     pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
         self.pool_feed.finish();
         let owner = Owner::of(&pod.metadata);
@@ -39,14 +40,11 @@ impl VifHandler {
                     return self.check(pod, &owner, *state).await;
                 }
                 VifAction::Release { vifs, patch } => {
-                    // A VIF that the pool keeps goes to another pod only after this one has
-                    // unpublished it.
-                    let (kept, own): (Vec<_>, Vec<_>) =
-                        vifs.into_iter().partition(|vif| self.drivers.pool.contains_vif(&vif.id));
-                    self.release(&owner, &own).await?;
-                    self.records.set(&owner.uid, VifRecord::Released(kept.clone()));
+                    // A released VIF or its address goes to another pod, so this pod unpublishes it
+                    // first. Interrupted here, the VIF is found by its mark, or by the pool.
+                    self.records.set(&owner.uid, VifRecord::Released(vifs.clone()));
                     self.writer.metadata(pod, &patch).await.step(WRITE)?;
-                    self.release(&owner, &kept).await?;
+                    self.release(&owner, &vifs).await?;
                     self.records.set(&owner.uid, VifRecord::Released(Vec::new()));
                     return Ok(());
                 }
@@ -54,23 +52,27 @@ impl VifHandler {
         }
     }
 
-    /// Records the VIFs that carry the pod's ownership mark.
+    /// Lists the VIFs that carry the pod's ownership mark, and stores them in the pod's in-memory
+    /// record.
     pub(super) async fn record_marks(&self, owner: &Owner) -> Result<(), StepError> {
         let vifs = self.marked_vifs(owner).await?;
         self.records.set(&owner.uid, VifRecord::Owned(vifs));
         Ok(())
     }
 
-    /// The VIFs that carry the pod's ownership mark.
+    /// Lists the VIFs that carry the pod's ownership mark, and stores that they belong to the pod.
     pub(super) async fn marked_vifs(&self, owner: &Owner) -> Result<Vec<Vif>, StepError> {
-        let marks = self.marks(Some(owner)).await?;
-        Ok(marks.into_iter().map(|marked| marked.thing).collect())
+        let vifs: Vec<_> = self.marks(Some(owner)).await?.into_iter().map(|marked| marked.thing).collect();
+        for vif in &vifs {
+            self.claims.add(&owner.uid, vif);
+        }
+        Ok(vifs)
     }
 
-    /// Requests the pod's VIFs and records them.
-    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+    /// Returns the request for the pod's default VIF, in the project, the subnets and the security
+    /// groups that the drivers choose.
+    pub(super) async fn default_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
         let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
-        let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
         let project = project.project(pod).await.step("find the project of the pod")?;
         let pod_subnets = subnets.subnets(pod, &project).await.step("find the subnets of the pod")?;
         if pod_subnets.is_empty() {
@@ -78,16 +80,22 @@ impl VifHandler {
         }
         let groups = security_groups.security_groups(pod, &project).await;
         let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
-        let mut requests = vec![VifRequest {
+        Ok(VifRequest {
             owner: owner.clone(),
             node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
             host_ip: pod.status.as_ref().and_then(|status| status.host_ip.as_deref()?.parse().ok()),
             project,
             subnets: pod_subnets,
             security_groups: groups,
-        }];
+        })
+    }
+
+    /// Requests the pod's VIFs from the pool, and stores them in the pod's in-memory record.
+    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+        let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
+        let mut requests = vec![self.default_request(pod, owner).await?];
         for AdditionalNetwork { interface, subnet, .. } in &additional {
-            let subnet = subnets.subnet(subnet).await;
+            let subnet = self.drivers.subnets.subnet(subnet).await;
             let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
@@ -101,12 +109,16 @@ impl VifHandler {
         Ok(state)
     }
 
-    /// Creates a VIF for each request, or none.
+    /// Creates a VIF for each request. If a request fails, the VIFs that were created before are
+    /// released.
     async fn create(&self, owner: &Owner, requests: &[VifRequest]) -> Result<Vec<Vif>, StepError> {
         let mut created = Vec::with_capacity(requests.len());
         for request in requests {
             match self.drivers.pool.request_vif(request).await {
-                Ok(vif) => created.push(vif),
+                Ok(vif) => {
+                    self.claims.add(&owner.uid, &vif);
+                    created.push(vif);
+                }
                 Err(error) => {
                     // A VIF that cannot be released now is found by its mark.
                     let released = self.release(owner, &created).await;
@@ -120,7 +132,8 @@ impl VifHandler {
         Ok(created)
     }
 
-    /// The additional networks that the pod requests.
+    /// Returns the additional networks that the pod requests. Returns an error if a network does
+    /// not exist, is invalid, or requires another VIF driver than that of the pod's node.
     fn additional_networks(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
         let Some(AdditionalNetworks { networks, driver }) = &self.drivers.additional else {
             return Ok(Vec::new());
@@ -137,24 +150,20 @@ impl VifHandler {
         Ok(requested)
     }
 
-    /// Writes the annotation and the finalizer. The record stays until an event shows them; if the
-    /// API server refuses the write for good, the VIFs are released.
+    /// Writes the annotation and the finalizer. The in-memory record stays until an event shows
+    /// both, also if the API server refuses the write: the next attempt uses the same VIFs. If the
+    /// pod is being deleted, the VIFs are released.
     async fn publish(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<(), VifError> {
         let text = state.write();
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
         match self.writer.metadata(pod, &patch).await {
             Ok(Written::Done) => Ok(()),
             Ok(Written::Gone) => Ok(self.release_recorded(owner).await?),
-            Err(error) => {
-                if error.refused() && !error.transient() {
-                    self.release_recorded(owner).await?;
-                }
-                Err(error).step(WRITE).map_err(VifError::Step)
-            }
+            Err(error) => Err(error).step(WRITE).map_err(VifError::Step),
         }
     }
 
-    /// Releases the VIFs in the pod's record and drops the record.
+    /// Releases the VIFs in the pod's in-memory record, and removes the record.
     pub(super) async fn release_recorded(&self, owner: &Owner) -> Result<(), StepError> {
         if let Some(record) = self.records.get(&owner.uid) {
             self.release(owner, &record.vifs()).await?;
@@ -163,20 +172,15 @@ impl VifHandler {
         Ok(())
     }
 
-    /// Ensures that the published VIFs belong to this pod alone, exist and are active. A pod that
-    /// does not use its VIFs yet gets new ones if one of them is used by another pod or does not
-    /// exist any more.
+    /// Ensures that the published VIFs belong to this pod alone, exist and are active. A VIF that
+    /// does not belong to the pod is not changed. A pod whose sandbox has no IP address yet gets new
+    /// VIFs if a published VIF does not belong to it or no longer exists.
     async fn check(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
         let published: Vec<Vif> = state.vifs().cloned().collect();
         self.leaks.set_published(&owner.uid, &published);
-        let contested =
-            self.drivers.pool.observer().is_some_and(|observer| observer.has_conflict(&owner.uid));
-        let checked = if contested && is_replaceable(pod) {
-            Err(VifError::Shared)
-        } else if published.iter().all(|vif| vif.active) {
-            Ok(())
-        } else {
-            self.activate(pod, state).await
+        let checked = match self.verify(pod, owner, &published).await {
+            Ok(()) if published.iter().any(|vif| !vif.active) => self.activate(pod, owner, state).await,
+            verified => verified,
         };
         match checked {
             Err(error) if error.needs_another_vif() && is_replaceable(pod) => {
@@ -184,24 +188,24 @@ impl VifHandler {
                 warn!(namespace, name, %uid, error = staffetta_handler::causes(&error), "replacing the VIF of the pod");
                 self.replace(pod, owner, published).await
             }
-            Ok(()) if contested => Err(VifError::Shared),
             checked => checked,
         }
     }
 
-    /// Requests and publishes new VIFs. The old ones are released when an event shows the new ones;
-    /// until then older events may show the old ones.
+    /// Requests and publishes new VIFs. The old VIFs are released when an event shows the new ones,
+    /// because older events may show the old VIFs until then.
     async fn replace(&self, pod: &Pod, owner: &Owner, old: Vec<Vif>) -> Result<(), VifError> {
         let state = self.request(pod, owner).await?;
         self.records.set(&owner.uid, VifRecord::Replaced { state: Box::new(state.clone()), old });
         self.publish(pod, owner, &state).await
     }
 
-    /// Writes the annotation again once all VIFs are active.
-    async fn activate(&self, pod: &Pod, mut state: PodState) -> Result<(), VifError> {
+    /// Activates the inactive VIFs, and writes the annotation again when all VIFs are active.
+    /// Returns [`VifError::NotActive`] if a VIF is not active yet.
+    async fn activate(&self, pod: &Pod, owner: &Owner, mut state: PodState) -> Result<(), VifError> {
         let mut inactive = None;
         for vif in state.vifs_mut().filter(|vif| !vif.active) {
-            let activation = self.drivers.pool.activate_vif(vif).await;
+            let activation = self.drivers.pool.activate_vif(owner, vif).await;
             match activation.step("activate the VIF").map_err(VifError::Activate)? {
                 Activation::Active(active) => *vif = Vif { active: true, ..active },
                 Activation::NotYet { poll_after } => {
@@ -222,6 +226,7 @@ impl VifHandler {
         for vif in vifs {
             let released = self.drivers.pool.release_vif(owner, vif).await;
             released.step(format!("release the VIF {}", vif.id))?;
+            self.claims.remove(&owner.uid, vif);
         }
         Ok(())
     }

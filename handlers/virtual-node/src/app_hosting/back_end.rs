@@ -1,4 +1,4 @@
-//! The back end of a node whose machine is a device.
+//! The back end of a node that is a device: passes calls on to the driver of the device.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,12 +17,12 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::lock::lock;
 use crate::node::{MachineInfo, NodeHealth, Room};
 
-/// The back end of a node whose machine is a device.
+/// The back end of a node that is a device: passes calls on to the driver of the device.
 pub(crate) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
     /// The device information of the last successful read.
     info: Mutex<DeviceInfo>,
-    /// The device's address, if its description has a name instead.
+    /// The IP address of the device, if it could be resolved when the connection was opened.
     host_ip: Option<IpAddr>,
 }
 
@@ -31,7 +31,8 @@ impl DeviceBackEnd {
         Self { driver, info: Mutex::default(), host_ip }
     }
 
-    /// Reads the device information. A device that does not report it takes pods all the same.
+    /// Reads the device information. If the read fails, the last information is returned, which is empty at first: a
+    /// device without this information can still run pods.
     async fn info(&self) -> DeviceInfo {
         let reported = self.driver.get_device_info().await;
         let mut info = lock(&self.info);
@@ -76,7 +77,8 @@ impl NodeBackEnd for DeviceBackEnd {
     }
 }
 
-/// The health of a node from what its device reports. Values that it does not report are left out.
+/// Converts the resources and the information of a device into the health of its node. Amounts that the device does not
+/// report are left out. The resources that others than pods of this cluster have reserved are not allocatable.
 fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
     let DeviceResources { cpu_millis: cpu, memory_bytes: memory, storage_bytes: storage, taken, .. } =
         *resources;

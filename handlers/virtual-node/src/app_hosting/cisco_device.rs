@@ -1,4 +1,4 @@
-//! The custom resource `CiscoDevice` (group `cisco.vk`, version `v1alpha1`): a device, described at run time.
+//! The custom resource `CiscoDevice` (group `cisco.vk`, version `v1alpha1`): the specification of a device.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A device, described at run time. The name of the object is that of its node.
+/// A device that is a node of the cluster. The node has the name of the object.
 ///
-/// The description is read by the handler, not by the watch: an invalid one is reported in the status of the object.
+/// `spec` is not decoded by the watch but by the handler, which reports an invalid one in the status of the object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDevice {
     /// Standard object metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The description, a [`DeviceSpec`](staffetta_driver::app_hosting::DeviceSpec).
+    /// The specification, which should be a [`DeviceSpec`](staffetta_driver::app_hosting::DeviceSpec) in JSON.
     #[serde(default)]
     pub spec: Value,
     /// The observed state, written by the controller.
@@ -28,10 +28,10 @@ pub struct CiscoDevice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDeviceStatus {
-    /// `Pending`, `ProvisioningStatus`, `Ready`, `Error` or `Deleting`.
+    /// The phase: `Pending`, `ProvisioningStatus`, `Ready`, `Error` or `Deleting`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// The condition `Ready`, with why it is so.
+    /// The conditions. This controller writes `Ready`, with a reason and a message, and keeps others.
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }

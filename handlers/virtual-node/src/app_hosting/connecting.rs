@@ -1,4 +1,4 @@
-//! Connections to devices that are being opened.
+//! The connections to devices that are being opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,14 @@ use tokio::task::spawn_blocking;
 
 use crate::lock::lock;
 
+/// The step of opening a connection, for error messages.
 pub(super) const OPEN: &str = "connect to the device";
 
-/// The result of opening a driver.
+/// The driver with an open connection to a device, or the error of opening it.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// Connections that are being opened, by node name. Opening reads files; a read that hangs occupies one thread, however often it
-/// is retried.
+/// The connections that are being opened, by node name. Opening one reads files in a separate thread. If such a read
+/// hangs, retries wait for the same read, so that it occupies only one thread.
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
@@ -27,7 +28,8 @@ struct DriverConnection {
 }
 
 impl DriverConnections {
-    /// Returns the connection that `open` opens to the device of that node, or the one that is already being opened for this `spec`.
+    /// Opens a connection to the device of `node` with the function `open`, and returns the driver. If a connection
+    /// with the same `spec` is being opened already, its result is returned instead.
     pub(super) async fn open(
         &self,
         node: &str,

@@ -23,17 +23,18 @@ use super::status::{DevicePhase, phase, status};
 use crate::back_end::Reply;
 use crate::machine::Machine;
 use crate::node::names_owner;
-use crate::reach::Outage;
+use crate::reach::MachineOutage;
 use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
-/// The finalizer that keeps an object until its node is deleted and our workloads are removed from the device.
+/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the
+/// device, and its node is deleted.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
-/// The interval at which device statuses are compared with the observed state.
+/// The interval at which the written statuses of all devices are compared with their observed states.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Requests a reconciliation of a `CiscoDevice`, because the reachability of its device may have changed.
+/// A request to reconcile a `CiscoDevice`, because the observed state of its device changed.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceDue(Identity);
 
@@ -43,7 +44,7 @@ impl Trigger for DeviceDue {
     }
 }
 
-/// Reconciles `CiscoDevice` objects.
+/// The reconciler of `CiscoDevice` objects.
 #[derive(Clone)]
 pub(super) struct Controller {
     client: Client,
@@ -56,7 +57,7 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    /// Returns the current object, so that a repeated attempt does not overwrite the previous write.
+    /// Returns the newest known state of the object, so that a retry does not overwrite a later write.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
@@ -90,7 +91,8 @@ impl Controller {
         self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
     }
 
-    /// Removes a device from the cluster: it gets no new pods, its workloads are removed, then its node is deleted.
+    /// Removes a device from the cluster. First its node gets no new pods and its workloads are removed, then its node
+    /// is deleted, then the finalizer is removed. Returns an error that is retried while something remains.
     async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         if !has_finalizer(object) {
             return Ok(());
@@ -119,8 +121,9 @@ impl Controller {
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }
 
-    /// Removes all our workloads from a reachable device. A device that cannot be reached keeps them, because waiting for it might
-    /// never end. A device that was not read yet is an error that is retried.
+    /// Removes all workloads of this cluster from a reachable device. An unreachable device keeps its workloads, which
+    /// an Event reports, because it may never come back. Returns a retried error while workloads remain, or if the
+    /// device was not read yet.
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
         let view = machine.view();
         if let Some(outage) = view.outage() {
@@ -137,7 +140,7 @@ impl Controller {
                 let ours = workloads.iter().filter(|workload| self.is_ours(workload));
                 ours.map(|workload| workload.owner.clone()).collect()
             }
-            Ok(Reply::Later) => machine.ours(),
+            Ok(Reply::Later) => machine.marked_owners(),
             // The reader of the machine decides whether that is an outage.
             Err(_) => return Err(unread()),
         };
@@ -157,14 +160,15 @@ impl Controller {
         Ok(())
     }
 
-    /// Returns `true` if the workload carries our mark or runs for a pod of this cluster.
+    /// Returns `true` if the workload carries the ownership mark of this cluster, or belongs to an existing pod.
     fn is_ours(&self, workload: &HostedPod) -> bool {
         workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Reports a device that is released while unreachable, and its workloads as far as they are known.
-    fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
-        let rest = workload_count(machine.ours().len());
+    /// Publishes an Event about a device whose object is deleted while it is unreachable, with the number of pods whose
+    /// workloads may remain.
+    fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &MachineOutage) {
+        let rest = workload_count(machine.marked_owners().len());
         let text =
             format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
@@ -224,7 +228,8 @@ impl TriggerHandler<DeviceDue> for Controller {
     }
 }
 
-/// Triggers the devices whose status changes without an event of their object: the device can be reached, or no longer.
+/// The trigger source of the reconciler: each second, it triggers a reconciliation of each `CiscoDevice` whose phase or
+/// reason changed without a watch event, for example because its device became unreachable.
 pub(super) struct StatusRounds(pub(super) Controller);
 
 #[async_trait]

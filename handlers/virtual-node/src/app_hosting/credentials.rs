@@ -1,4 +1,4 @@
-//! The account of a device, from a Secret or with a password from a file.
+//! The credentials of a device: from a Secret, or with a password from a file.
 
 use std::io;
 use std::path::Path;
@@ -13,8 +13,10 @@ use super::file::{FileError, password};
 
 const STEP: &str = "read the account of the device";
 
-/// The description with the account of its `credentialSecretRef`, if it has one. The Secret is read each time the connection to
-/// the device is opened, also after the device refused the previous account.
+/// Returns `spec` with the credentials from the Secret that its `credentialSecretRef` names; `spec` itself if it names
+/// none. The Secret is read each time the connection to the device is opened, for example after the device refused the
+/// previous credentials. Returns an error if the Secret cannot be read, does not exist, or has no key `password` with
+/// text.
 pub(super) async fn with_account(
     client: &Client,
     namespace: &str,
@@ -49,7 +51,8 @@ pub(super) async fn with_account(
     Ok(spec)
 }
 
-/// The password in a file, which is read as often as a Secret.
+/// Returns the password in a file, which is read each time the connection to the device is opened. The error is
+/// [`Reason::NotFound`] if the file does not exist.
 pub(super) fn password_of(file: &Path) -> Result<Password, DriverError> {
     password(file).map_err(|error| {
         let missing =

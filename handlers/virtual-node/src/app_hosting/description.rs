@@ -1,4 +1,4 @@
-//! The specification of a node from the description of its device.
+//! Converts the specification of a device into that of its node.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,13 +9,13 @@ use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
 use crate::node::{NodeSpec, PROVIDER_TAINT};
 
-/// The name of the provider in the provider ids of these nodes.
+/// The value of the label and the taint `virtual-kubelet.io/provider` of these nodes.
 const PROVIDER: &str = "cisco";
 
-/// The label on the nodes of devices, which Cisco's own provider sets too.
+/// A label of the nodes of devices, as key and value. Cisco's provider writes the same label.
 pub(super) const PROVIDER_LABEL: (&str, &str) = ("provider", "cisco-apphosting");
 
-/// The node of a device.
+/// Returns the specification of the node `name` of a device.
 pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     let mut labels: BTreeMap<String, String> =
         [("platform", "cisco-ios-xe"), PROVIDER_LABEL, ("virtual-kubelet.io/provider", PROVIDER)]
@@ -49,7 +49,8 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     }
 }
 
-/// A digest of everything that the connection to a device depends on, which is all but the properties of its node.
+/// Returns a digest of all parts of the specification that affect the connection to a device: everything except the
+/// labels, taints, region, zone, maximum number of pods and log level.
 fn session(spec: &DeviceSpec) -> u64 {
     let connection = DeviceSpec {
         labels: BTreeMap::new(),
@@ -107,7 +108,7 @@ mod tests {
             json!({ "podCIDR": "10.0.0.0/24" }),
             json!({ "credentialSecretRef": { "name": "login" } }),
             json!({ "resourceLimits": { "maxCPU": "1" } }),
-            json!({ "tls": { "enabled": true } }),
+            json!({ "tls": { "enabled": false } }),
             json!({ "xe": {} }),
         ] {
             assert_ne!(before, session(&spec(&way)), "{way}");

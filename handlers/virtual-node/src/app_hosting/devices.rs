@@ -1,4 +1,4 @@
-//! An index of the described devices and the origins of their descriptions.
+//! An index of the device specifications from the configuration, files and `CiscoDevice` objects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -8,50 +8,50 @@ use staffetta_driver::app_hosting::DeviceSpec;
 use staffetta_handler::{Event, Identity, Index};
 use tokio::sync::Notify;
 
+use super::check::mistake;
 use super::cisco_device::CiscoDevice;
 use super::entry::DeviceEntry;
-use super::label::mistake;
 use super::name::is_name;
 use crate::lock::lock;
 
-/// The devices that are described, by the name of their node. If several descriptions claim a name, that of a file is in effect,
-/// else the oldest.
+/// The device specifications, by the name of the node. If several specifications have the same node name, only one is
+/// in effect: that from the configuration or a file, or else that of the oldest object.
 pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
-    /// Notified when a description is added, changed or removed.
+    /// Notified when a specification is added, changed or removed.
     pub(super) changed: Notify,
 }
 
-/// The precedence of descriptions that claim the same node name.
+/// The precedence of a device specification among those with the same node name. The lowest one is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     File,
     Resource { created: Option<jiff::Timestamp>, namespace: String, uid: String },
 }
 
-/// One description of a device.
+/// A device specification that claims a node name, with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The object that contains it; `None` for a file.
+    /// The `CiscoDevice` object with the specification; `None` if it comes from a file or the configuration.
     pub(super) object: Option<Arc<CiscoDevice>>,
-    /// The last valid description; `None` if there was none.
+    /// The last valid specification; `None` if none was valid yet.
     pub(super) spec: Option<Arc<DeviceSpec>>,
-    /// A file with the password, which overrides the one in the description.
+    /// A file with the password, which overrides the password in the specification.
     pub(super) password_file: Option<PathBuf>,
-    /// The reason why the current description is invalid. The previous one stays in effect meanwhile, so that a typing
-    /// error removes no node from the cluster.
+    /// The reason why the current specification is invalid; `None` if it is valid. While it is invalid, the last valid
+    /// one stays in effect, so that a typing error removes no node from the cluster.
     wrong: Option<String>,
-    /// `true` if the object is being deleted and nothing of the device remains: it claims no node name any more.
+    /// `true` if the object is being deleted and nothing of the device remains. It claims no node name any more.
     left: bool,
 }
 
 impl Claim {
-    /// Returns `true` if the description belongs to the object with this UID.
+    /// Returns `true` if the specification is that of the object with this UID.
     fn is_of(&self, uid: &str) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
     }
 
-    /// The origin of the description, for messages.
+    /// Returns the origin of the specification, for messages.
     fn origin(&self) -> String {
         let namespace = self.object.as_ref().and_then(|object| object.metadata.namespace.as_ref());
         namespace.map_or_else(
@@ -60,25 +60,26 @@ impl Claim {
         )
     }
 
-    /// Returns `true` if the object is being deleted.
+    /// Returns `true` if the specification is that of an object that is being deleted.
     pub(super) fn is_leaving(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
     }
 }
 
-/// The outcome of comparing a `CiscoDevice` with the other descriptions.
+/// The result of checking the specification of a `CiscoDevice`, and comparing it with the others for the same node
+/// name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Its description is in effect.
+    /// The specification is valid, and no other one with precedence has the same node name.
     Holds,
-    /// Its description is invalid.
+    /// The specification is invalid, for the reason in the text.
     Invalid(String),
-    /// A file or an older object has its name; the origin of that, for messages.
+    /// A file, the configuration or an older object already has the node name. The text is its origin, for messages.
     Taken(String),
 }
 
 impl Devices {
-    /// Creates the index with the devices that are described in files and in the configuration.
+    /// Creates the index with the devices from files and the configuration, by the name of their node.
     pub(super) fn new(devices: BTreeMap<String, DeviceEntry>) -> Self {
         let claims = devices.into_iter().map(|(name, DeviceEntry { device, password_file, .. })| {
             let spec = Some(Arc::new(device));
@@ -89,18 +90,18 @@ impl Devices {
         Self { claims: Mutex::new(claims), changed: Notify::new() }
     }
 
-    /// Returns the descriptions in effect, by the name of the node.
+    /// Returns the specifications in effect, by the name of the node.
     pub(super) fn in_effect(&self) -> BTreeMap<String, Claim> {
         let claims = lock(&self.claims);
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
-    /// Returns the description in effect for a node.
+    /// Returns the specification in effect for a node; `None` if there is none.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
         lock(&self.claims).get(name).and_then(holder).cloned()
     }
 
-    /// The names of nodes whose descriptions are all invalid. They exist, but their specification is unknown.
+    /// Returns the names of nodes without a valid specification. These nodes exist, and must not be deleted.
     pub(super) fn nodes_without_valid_description(&self) -> Vec<String> {
         let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
@@ -109,25 +110,25 @@ impl Devices {
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns `true` if the description of the object with this UID is in effect for the node.
+    /// Returns `true` if the specification of the object with this UID is in effect for the node.
     pub(super) fn is_held_by(&self, name: &str, uid: &str) -> bool {
         self.of(name).is_some_and(|claim| claim.is_of(uid))
     }
 
-    /// All objects.
+    /// Returns all `CiscoDevice` objects.
     pub(super) fn objects(&self) -> Vec<Arc<CiscoDevice>> {
         let claims = lock(&self.claims);
         claims.values().flat_map(BTreeMap::values).filter_map(|claim| claim.object.clone()).collect()
     }
 
-    /// The newest state of an object.
+    /// Returns the newest known state of a `CiscoDevice` object; `None` if it does not exist.
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
         let claims = lock(&self.claims);
         let claim = claims.get(&identity.name)?.values().find(|claim| claim.is_of(&identity.uid));
         claim?.object.clone()
     }
 
-    /// Compares an object with the other descriptions.
+    /// Checks the specification of an object, and compares it with the others for the same node name.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
         let claims = lock(&self.claims);
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
@@ -141,13 +142,14 @@ impl Devices {
         }
     }
 
-    /// Returns `true` if nothing of the object's device remains, so that its finalizer can be removed.
+    /// Returns `true` if the object with this UID is being deleted and nothing of its device remains, so that its
+    /// finalizer can be removed.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
         lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
-    /// Records that nothing of the object's device remains: its name is free for others.
+    /// Records that nothing remains of the device of the object with this UID: others may use the node name.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
@@ -156,7 +158,7 @@ impl Devices {
         self.changed.notify_one();
     }
 
-    /// Removes the claim of a deleted object.
+    /// Removes the specification of a deleted object.
     fn release(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         if let Some(of_name) = claims.get_mut(name) {
@@ -197,12 +199,12 @@ impl Devices {
     }
 }
 
-/// The description in force for a node, of those that claim its name.
+/// Returns the specification in effect among those that claim a node name.
 fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
     claims.values().find(|claim| claim.spec.is_some() && !claim.left)
 }
 
-/// Returns the description in an object, or the reason why it is invalid.
+/// Returns the decoded specification of an object, or the reason why it is invalid.
 fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
     if !is_name(name) {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());

@@ -5,19 +5,19 @@ use std::time::Duration;
 use staffetta_driver::DriverError;
 use staffetta_handler::{Failure, Pending};
 
-/// The step that failed for a `CiscoDevice`.
+/// An error of reconciling a `CiscoDevice`: the step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// Its description is invalid.
+    /// The specification of the device is invalid.
     #[error("the description of the device is invalid: {0}")]
     Invalid(String),
-    /// Another description has the name of its node.
+    /// Another device already uses the node name.
     #[error("the node name is already used by a device from {0}; rename one of them")]
     Taken(String),
-    /// It could not be written.
+    /// The API server did not accept a change of the object or its status.
     #[error("{step} of the device")]
     Write {
-        /// The step that failed.
+        /// The step that failed, as an imperative.
         step: &'static str,
         /// The cause.
         #[source]
@@ -26,13 +26,14 @@ pub enum DeviceError {
     /// Workloads on the device could not be removed.
     #[error("remove the applications from the device")]
     Remove(#[source] DriverError),
-    /// It is being removed from the cluster, and something is left.
+    /// The device is being removed from the cluster, which is not complete yet. The removal is retried each second.
     #[error("the device is being removed: {0}")]
     Leaving(&'static str),
 }
 
 impl DeviceError {
-    /// The properties of the failure: `true` if it is transient, the delay before the next attempt, and its reason.
+    /// Returns `true` if the failure is transient, the delay before the next attempt (`None` for the default back-off),
+    /// and the reason, one word in CamelCase.
     fn class(&self) -> (bool, Option<Duration>, &'static str) {
         match self {
             Self::Invalid(_) => (false, None, "DeviceInvalid"),

@@ -1,4 +1,4 @@
-//! Devices that are described by files and by the configuration.
+//! Reads and checks the devices in the configuration and in files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,70 +6,80 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::app_hosting::{AppHostingDriverTable, DeviceSpec, Password};
+use staffetta_handler::causes;
 
+use super::check::mistake;
 use super::entry::DeviceEntry;
-use super::label::mistake;
 use super::name::{is_name, node_name};
 
-/// The maximum size of such a file, in bytes.
+/// The maximum size of a file with devices or with a password, in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// Errors of reading the files that describe devices.
+/// Errors of reading the devices from the configuration and from files.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// A file cannot be read.
+    /// A file with devices or with a password cannot be read, or is larger than 4 MiB.
     #[error("read {file} ({purpose})")]
     Read {
         /// The file.
         file: PathBuf,
-        /// The purpose of the file.
+        /// The purpose of the file, for the message.
         purpose: &'static str,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file is malformed; a password in it is not shown.
+    /// A file is not a valid list of devices. The message never contains a password.
     #[error("{file} is not a valid list of devices: {reason}")]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The mistake, with line and column.
+        /// The cause, with line and column.
         reason: String,
     },
     /// The name of a node, a label or a taint is invalid or reserved.
     #[error("{origin}: device `{name}`: {mistake}")]
     Mistake {
-        /// The origin of the description.
+        /// The file with the device, or `the configuration`.
         origin: String,
         /// The name of the node.
         name: String,
-        /// The path of the field and what is wrong with it.
+        /// The path of the field, and the rule that its value violates.
         mistake: String,
     },
-    /// Two devices have nodes of the same name.
+    /// The driver of a device refuses its specification.
+    #[error("device `{name}`: {reason}")]
+    Refused {
+        /// The name of the node.
+        name: String,
+        /// The cause, with the path of the field.
+        reason: String,
+    },
+    /// Two devices have the same node name.
     #[error("two devices have the node name `{name}`: in {first} and in {second}")]
     Twice {
-        /// The name.
+        /// The name of the node.
         name: String,
-        /// The origin of the first description.
+        /// The file with the first device, or `the configuration`.
         first: String,
-        /// The origin of the second description.
+        /// The file with the second device, or `the configuration`.
         second: String,
     },
 }
 
-/// The content of a file: one device, as in Cisco's provider, or a list of named devices.
+/// The content of a file: one device under `device:`, as in Cisco's provider, or a list under `devices:`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
     #[serde(default)]
     device: Option<DeviceSpec>,
     #[serde(default)]
-    devices: Vec<DeviceEntry>,
+    devices: Option<Vec<DeviceEntry>>,
 }
 
-/// The devices of the configuration and those of `files`, by the names of their nodes.
+/// Returns the devices of the configuration (`entries`) and of `files`, by the name of their node. Returns an error if
+/// a file cannot be read or is malformed, if a device is invalid, or if two devices have the same node name.
 pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<String, DeviceEntry>, FileError> {
     let mut devices = BTreeMap::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
@@ -92,7 +102,29 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<Strin
     Ok(devices)
 }
 
-/// Checks an entry, and that its password can be read. Returns the name of its node.
+/// Checks that each device has a driver that accepts its specification, and that the files it names are readable. Sends
+/// nothing to the devices. Returns an error with the name of the device and the path of the field if one is refused.
+pub fn check(
+    devices: &BTreeMap<String, DeviceEntry>,
+    drivers: &AppHostingDriverTable,
+) -> Result<(), FileError> {
+    for (name, entry) in devices {
+        let mut spec = entry.device.clone();
+        // An account from a Secret or a file is not read here.
+        let in_secret = spec.credential_secret_ref.is_some();
+        if in_secret {
+            spec.username = "not-read".into();
+        }
+        if in_secret || entry.password_file.is_some() {
+            spec.password = Some(Password::new("not read"));
+        }
+        let refused = |error| FileError::Refused { name: name.clone(), reason: causes(&error) };
+        drivers.driver(&spec).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Checks the device, and reads its password file to prove that it is readable. Returns the name of its node.
 fn checked(origin: &str, entry: &DeviceEntry) -> Result<String, FileError> {
     let name = entry.name.clone().unwrap_or_else(|| node_name(&entry.device.address));
     let mistake =
@@ -104,7 +136,7 @@ fn checked(origin: &str, entry: &DeviceEntry) -> Result<String, FileError> {
     Ok(name)
 }
 
-/// The password in a file.
+/// Returns the password in a file, without a line break at the end.
 pub(super) fn password(file: &Path) -> Result<Password, FileError> {
     // An editor ends the last line of a file, and no password ends so.
     Ok(Password::new(text(file, "password")?.trim_end_matches(['\r', '\n'])))
@@ -122,13 +154,17 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
 }
 
 fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
+    let malformed = |reason: &str| FileError::Malformed { file: file.to_owned(), reason: reason.to_owned() };
     let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| {
         // After the first line there is an excerpt of the file, which may contain a password.
-        let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
-        FileError::Malformed { file: file.to_owned(), reason }
+        malformed(error.to_string().lines().next().unwrap_or_default())
     })?;
+    // Whoever runs without devices names no file: the nodes of those that were in it would be deleted.
+    if device.is_none() && devices.is_none() {
+        return Err(malformed("it has neither `device:` nor `devices:`"));
+    }
     let single = device.map(|device| DeviceEntry { name: None, password_file: None, device });
-    Ok(single.into_iter().chain(devices).collect())
+    Ok(single.into_iter().chain(devices.into_iter().flatten()).collect())
 }
 
 #[cfg(test)]
@@ -170,9 +206,19 @@ mod tests {
         assert!(matches!(name, FileError::Mistake { name, .. } if name == "East"));
         let label = devices("device: { driver: FAKE, address: r1, labels: { type: edge } }\n").unwrap_err();
         assert!(matches!(label, FileError::Mistake { mistake, .. } if mistake.contains("`type`")));
+        let port = devices("device: { driver: FAKE, address: r1, port: 0 }\n").unwrap_err().to_string();
+        assert!(port.contains("port: must be 1 to 65535"), "{port}");
         let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
         let taint = devices(taint).unwrap_err().to_string();
         assert!(taint.starts_with("devices.yaml: device `cisco-vk-r1`: taints[0].key: "), "{taint}");
+    }
+
+    #[test]
+    fn a_file_without_devices_is_no_list_of_devices_unless_it_says_so() {
+        for text in ["", "# nothing yet\n", "{}"] {
+            assert!(devices(text).is_err(), "{text:?}");
+        }
+        assert!(devices("devices: []\n").unwrap().is_empty());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Validation of labels and taints by the rules of the API server, which would refuse a node with an invalid one.
+//! Validates the labels and taints of devices by the rules of the API server, which would otherwise reject the Node
+//! object.
 
 use std::collections::HashSet;
 
@@ -8,10 +9,11 @@ use super::description::node;
 use super::name::is_subdomain;
 use crate::node::is_own_label;
 
-/// The longest name in a key, and the longest value.
+/// The maximum length of the name in a label or taint key, and of a value, in characters.
 const LONGEST: usize = 63;
 
-/// Returns the first label or taint of a description that is invalid or reserved, with the path of the field.
+/// Returns a message about the first label or taint of the specification that is invalid or reserved, with the path of
+/// the field; `None` if all are valid.
 pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     if let Some(key) = spec.labels.keys().find(|key| is_own_label(key)) {
         return Some(format!("labels: `{key}` is reserved: it identifies the owner of the node"));
@@ -44,13 +46,13 @@ pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     Some(format!("taints: the node has one `{}` with the effect {} already", twice.key, twice.effect))
 }
 
-/// Returns `true` if a label or taint may have this key.
+/// Returns `true` if the text is a valid key of a label or taint.
 fn is_key(key: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_value(name)
 }
 
-/// Returns `true` if a label or taint may have this value.
+/// Returns `true` if the text is a valid value of a label or taint.
 fn is_value(value: &str) -> bool {
     let ends = |letter: Option<char>| letter.is_none_or(|letter| letter.is_ascii_alphanumeric());
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');

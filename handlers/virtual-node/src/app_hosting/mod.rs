@@ -1,9 +1,11 @@
 //! The handler `app_hosting`: devices as virtual nodes, on which pods become applications.
 //!
-//! Devices come from the configuration, from files ([`AppHostingOptions::device_files`], in the form that users of Cisco's provider
-//! have) and from [`CiscoDevice`]s at run time. Each is a node of a [`VirtualNodes`]; the driver that its description names does the work.
+//! Devices come from the configuration, from files ([`AppHostingOptions::device_files`], in the format of Cisco's
+//! provider) and from [`CiscoDevice`] objects, which may change at run time. Each device is a node of [`VirtualNodes`].
+//! The driver that the device specification names runs the pods on the device.
 
 mod back_end;
+mod check;
 mod cisco_device;
 mod connecting;
 mod controller;
@@ -31,7 +33,7 @@ use self::connecting::DriverConnections;
 use self::controller::{Controller, StatusRounds};
 use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
-use self::source::Description;
+use self::source::DeviceSource;
 use crate::handler::VirtualNodes;
 use crate::kubelet::{KubeletError, Kubelets};
 use crate::metrics::VirtualNodeMetricsRegistry;
@@ -43,44 +45,46 @@ pub(crate) use self::back_end::DeviceBackEnd;
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 pub use self::entry::DeviceEntry;
 pub use self::error::DeviceError;
-pub use self::file::{FileError, read as read_devices};
+pub use self::file::{FileError, check as check_devices, read as read_devices};
 pub use self::name::node_name;
 pub use self::options::AppHostingOptions;
 
-/// The name of the handler.
+/// The name of the handler, as in `kubernetes.enabled_handlers`.
 pub const HANDLER: &str = "app_hosting";
 
-/// The dependencies and options of the handler.
+/// The dependencies and options of the handler `app_hosting`.
 pub struct AppHosting {
-    /// The name of the cluster (`kubernetes.cluster_id`), by which the nodes of several installations are told apart.
+    /// The name of this installation (`kubernetes.cluster_id`), which distinguishes its nodes and workloads from those
+    /// of other installations.
     pub cluster: String,
     /// The client of the Kubernetes API.
     pub client: Client,
     /// The options of the section `[app_hosting]`.
     pub options: AppHostingOptions,
-    /// The devices of its configuration and files, by the names of their nodes.
+    /// The devices of the configuration and of files, by the name of their node; see [`read_devices`].
     pub devices: BTreeMap<String, DeviceEntry>,
-    /// The kinds of devices.
+    /// The app-hosting drivers, by the name that device specifications use (`XE`).
     pub drivers: AppHostingDriverTable,
-    /// Publishes Kubernetes Events.
+    /// The recorder that publishes Kubernetes Events.
     pub recorder: Recorder,
     /// `true` if the API server serves `CiscoDevice`.
     pub custom_resources: bool,
-    /// Receives the handler's metrics.
+    /// The registry to which the handler's metrics are added.
     pub figures: VirtualNodeMetricsRegistry,
 }
 
 impl AppHosting {
-    /// Builds the registration.
+    /// Builds the registration of the handler, including the reconciler of `CiscoDevice` objects if `custom_resources`
+    /// is `true`.
     ///
     /// # Errors
     ///
-    /// When the certificates of the kubelet APIs cannot be used.
+    /// Returns an error if the certificates of the kubelet APIs cannot be read or generated.
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { cluster, client, options, devices, drivers, recorder, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
         let (devices, connecting) = (Arc::clone(&known), DriverConnections::default());
-        let source = Description { devices, drivers, client: client.clone(), connecting };
+        let source = DeviceSource { devices, drivers, client: client.clone(), connecting };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
         let dependencies = Dependencies {

@@ -1,10 +1,11 @@
-//! The names of nodes.
+//! The names of the nodes of devices.
 
-/// The longest name of a node: that of a label's value, which its name is too.
+/// The maximum length of a node name in characters: that of a label value, because the name is also the value of the
+/// label `kubernetes.io/hostname`.
 const LONGEST: usize = 63;
 
-/// The default name of the node of a device: `cisco-vk-` and the address, as Cisco's provider makes it, in
-/// lower case; what no name may contain becomes `-`.
+/// Returns the default name of the node of the device at `address`: `cisco-vk-` and the address in lower case, as
+/// Cisco's provider forms it. Characters other than letters and digits are replaced by `-`.
 pub fn node_name(address: &str) -> String {
     let letter = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
@@ -20,12 +21,12 @@ pub fn node_name(address: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// Returns `true` if a node may have this name (RFC 1123 subdomain, short enough for a label).
+/// Returns `true` if the text is a valid node name: an RFC 1123 subdomain of at most 63 characters.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= LONGEST && is_subdomain(name)
 }
 
-/// Returns `true` if the text is a subdomain (RFC 1123), as Kubernetes defines it.
+/// Returns `true` if the text is a subdomain (RFC 1123), as Kubernetes defines it: at most 253 characters.
 pub(super) fn is_subdomain(name: &str) -> bool {
     let label = |label: &str| {
         let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';

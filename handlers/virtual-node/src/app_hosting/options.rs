@@ -12,30 +12,32 @@ use crate::kubelet::{KubeletOptions, KubeletWords};
 
 /// The handler `app_hosting`: devices that host pods, each a node of the cluster.
 ///
-/// Devices are described here, in files, and, where the cluster has the kind, by `CiscoDevice`s.
+/// Devices are specified here, in files, and, if the API server serves the kind, by `CiscoDevice` objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AppHostingOptions {
-    /// Files that describe devices, in YAML: one under `device:`, as Cisco's provider has it, or a list under `devices:`, each
-    /// with a `name` for its node. They are read at the start.
+    /// YAML files that specify devices: one device under `device:`, as in Cisco's provider, or a list under `devices:`,
+    /// each with a `name` for its node. The files are read at the start.
     #[schemars(extend("uniqueItems" = true))]
     pub device_files: Vec<PathBuf>,
-    /// Devices that are described right here, in the form that an entry of `devices:` has in a file:
+    /// Devices that are specified here, in the form of an entry of `devices:` in a file:
     /// `devices = [{ name = "edge-1", passwordFile = "/run/edge-1", device = { address = "192.0.2.1", username = "admin" } }]`,
-    /// or a table `[[app_hosting.devices]]` for each. One may hold a password, so nobody is shown them.
+    /// or one table `[[app_hosting.devices]]` per device. `config show` never prints this list, because an entry may
+    /// contain a password.
     #[schemars(extend("x-secret" = true))]
     pub devices: Vec<DeviceEntry>,
-    /// The interval at which the workloads of a device are read, in milliseconds. One read serves all its pods.
+    /// The interval at which the workloads of a device are read, in milliseconds. One read returns the workloads of all
+    /// its pods.
     pub poll_interval_ms: NonZeroU64,
     /// The interval at which the health of a device (its information and resources) is read, in milliseconds.
     pub health_interval_ms: NonZeroU64,
     /// The time limit of a read of a device, in milliseconds.
     pub read_timeout_ms: NonZeroU64,
-    /// The time for which the reads of a device must fail before its node becomes not ready, in milliseconds. A
-    /// device that was never reached, or that refuses the credentials, is not ready at once.
+    /// The time since the last answer of a device after which its node becomes not ready, in milliseconds, if at least
+    /// two reads have failed. A device that was never reached, or that refuses the credentials, is not ready at once.
     pub unreachable_after_ms: u64,
     /// The time for which an application on a device must have had no pod before it is removed, in milliseconds. Only
-    /// applications with the mark of this cluster are removed.
+    /// applications with the ownership labels of this cluster are removed.
     pub orphan_grace_ms: u64,
     /// Serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation;
     /// authenticated clients get `/pods` and `/stats/summary`.
@@ -43,20 +45,22 @@ pub struct AppHostingOptions {
     /// The IP address on which the kubelet APIs listen, with one port per node.
     #[schemars(extend("format" = "ip"))]
     pub kubelet_listen: IpAddr,
-    /// The address at which the API server reaches them, which the nodes have as `InternalIP`. That of `kubelet_listen` if absent.
+    /// The IP address at which the API server reaches the kubelet APIs, which is the `InternalIP` of the nodes. If
+    /// absent, that of `kubelet_listen`.
     #[schemars(extend("format" = "ip"), example = "192.0.2.10")]
     pub kubelet_address: Option<IpAddr>,
-    /// The port of the first node; each further one has the next that is free. 0 lets the system choose.
+    /// The port of the first node; each further node gets the next free port. With 0, the operating system chooses each
+    /// port.
     pub kubelet_first_port: u16,
-    /// A PEM file with the certificate chain of the kubelet APIs. If absent, a self-signed certificate is generated at each start,
-    /// which only API servers without verification accept.
+    /// A PEM file with the certificate chain of the kubelet APIs. If absent, a self-signed certificate is generated at
+    /// each start, which API servers that verify kubelets reject.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.crt")]
     pub kubelet_certificate_file: Option<PathBuf>,
-    /// A PEM file with the key of that certificate.
+    /// A PEM file with the private key of `kubelet_certificate_file`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.key")]
     pub kubelet_key_file: Option<PathBuf>,
-    /// A PEM file with the CA of clients that may read `/pods` and `/stats/summary`, such as the API server's kubelet client.
-    /// Without it, no client may.
+    /// A PEM file with the CA of clients that may read `/pods` and `/stats/summary`, such as the API server's kubelet
+    /// client. Without it, no client may read them.
     #[schemars(length(min = 1), example = "/etc/kubernetes/pki/ca.crt")]
     pub kubelet_client_ca_file: Option<PathBuf>,
 }
@@ -84,7 +88,7 @@ impl Default for AppHostingOptions {
 }
 
 impl AppHostingOptions {
-    /// The options of the kubelet APIs; `None` if they are disabled.
+    /// Returns the options of the kubelet APIs; `None` if they are disabled.
     pub(super) fn kubelets(&self) -> Option<KubeletOptions> {
         let certificate = self.kubelet_certificate_file.clone().zip(self.kubelet_key_file.clone());
         self.kubelet.then(|| KubeletOptions {
@@ -97,7 +101,7 @@ impl AppHostingOptions {
         })
     }
 
-    /// Returns the first conflict between options.
+    /// Returns a message about the first conflict between options; `None` if there is none.
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.kubelet_certificate_file.is_some() != self.kubelet_key_file.is_some() {
             return Some(

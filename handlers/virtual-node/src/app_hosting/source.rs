@@ -1,4 +1,4 @@
-//! The devices as nodes: they come and go with their descriptions.
+//! The node source of `app_hosting`: each configured device is a node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,19 +21,23 @@ use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 use crate::source::NodeSource;
 
-/// The time limit of a name lookup.
+/// The time limit of the lookup of a device's host name.
 const RESOLVED: Duration = Duration::from_secs(5);
 
-/// The devices that are described, as nodes.
-pub(super) struct Description {
+/// The node source of `app_hosting`: lists each configured device as a node and opens connections to devices.
+pub(super) struct DeviceSource {
+    /// The specifications of the devices.
     pub(super) devices: Arc<Devices>,
+    /// The app-hosting drivers, by name.
     pub(super) drivers: AppHostingDriverTable,
+    /// The client with which Secrets are read.
     pub(super) client: Client,
+    /// The connections that are being opened.
     pub(super) connecting: DriverConnections,
 }
 
 #[async_trait]
-impl NodeSource for Description {
+impl NodeSource for DeviceSource {
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
         let mut reported: BTreeMap<String, NodeSpec> = BTreeMap::new();
         loop {
@@ -84,7 +88,8 @@ impl NodeSource for Description {
     }
 }
 
-/// Resolves a host name; `None` if that fails or takes too long, in which case the device is tried all the same.
+/// Resolves the host name or IP address of a device; `None` if that fails or exceeds its time limit. The connection to
+/// the device is opened in any case.
 async fn host_ip(address: &str) -> Option<IpAddr> {
     let found = tokio::time::timeout(RESOLVED, tokio::net::lookup_host((address, 0))).await.ok()?;
     Some(found.ok()?.next()?.ip())
@@ -105,7 +110,7 @@ mod tests {
     use super::super::entry::DeviceEntry;
     use super::*;
 
-    /// Drivers that read a file which is slow in coming, and tell when they begin to.
+    /// Drivers that wait for a slow file, and report when the wait begins.
     struct Slow(Mutex<Receiver<()>>, Sender<()>);
 
     impl AppHostingDrivers for Slow {
@@ -117,13 +122,13 @@ mod tests {
         }
     }
 
-    /// A device `r1` whose drivers these are.
-    fn description(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> Description {
+    /// Returns a node source with the device `r1` and these drivers.
+    fn source(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> DeviceSource {
         let drivers: Arc<dyn AppHostingDrivers> = Arc::new(drivers);
         let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
         let device = DeviceEntry { name: None, password_file, device: spec };
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        Description {
+        DeviceSource {
             devices: Arc::new(Devices::new([("r1".to_owned(), device)].into())),
             drivers: AppHostingDriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
@@ -135,9 +140,9 @@ mod tests {
     async fn a_file_that_is_slow_in_coming_holds_up_nobody_else() {
         let (file, slow) = channel();
         let (begins, _begun) = channel();
-        let description = description(Slow(Mutex::new(slow), begins), None);
+        let source = source(Slow(Mutex::new(slow), begins), None);
         let node = NodeSpec::bare("r1");
-        let (opened, ()) = tokio::join!(description.open(&node), async { file.send(()).unwrap() });
+        let (opened, ()) = tokio::join!(source.open(&node), async { file.send(()).unwrap() });
         assert!(opened.is_ok());
     }
 
@@ -145,20 +150,20 @@ mod tests {
     async fn a_file_that_does_not_come_takes_one_thread_however_often_the_device_is_tried() {
         let (file, slow) = channel();
         let (begins, begun) = channel();
-        let description = description(Slow(Mutex::new(slow), begins), None);
+        let source = source(Slow(Mutex::new(slow), begins), None);
         let node = NodeSpec::bare("r1");
         for _ in 0..3 {
-            assert!(description.open(&node).now_or_never().is_none());
+            assert!(source.open(&node).now_or_never().is_none());
         }
         file.send(()).unwrap();
-        assert!(description.open(&node).await.is_ok());
+        assert!(source.open(&node).await.is_ok());
         assert_eq!(begun.try_iter().count(), 1);
         file.send(()).unwrap();
-        assert!(description.open(&node).await.is_ok());
+        assert!(source.open(&node).await.is_ok());
         assert_eq!(begun.try_iter().count(), 1, "what came of it is not taken twice");
     }
 
-    /// Drivers that tell with which password they were made.
+    /// Drivers that report the password with which they are created.
     struct Telling(Sender<Option<Password>>);
 
     impl AppHostingDrivers for Telling {
@@ -173,14 +178,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
         let (reported, passwords) = channel();
-        let (description, node) = (description(Telling(reported), Some(file.clone())), NodeSpec::bare("r1"));
+        let (source, node) = (source(Telling(reported), Some(file.clone())), NodeSpec::bare("r1"));
         for password in ["first", "second"] {
             fs::write(&file, format!("{password}\n")).unwrap();
-            assert!(description.open(&node).await.is_ok());
+            assert!(source.open(&node).await.is_ok());
             assert_eq!(passwords.recv().unwrap().as_ref().map(Password::expose), Some(password));
         }
         fs::remove_file(&file).unwrap();
-        let missing = description.open(&node).await.err().unwrap();
+        let missing = source.open(&node).await.err().unwrap();
         assert_eq!(missing.reason(), Reason::NotFound);
         assert!(causes(&missing).contains(&format!("read {}", file.display())), "{missing}");
         assert!(passwords.try_recv().is_err(), "no device is asked without its password");

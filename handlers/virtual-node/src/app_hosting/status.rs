@@ -1,4 +1,4 @@
-//! The status of a `CiscoDevice`. Pure.
+//! Computes the status of a `CiscoDevice`, without I/O.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -7,7 +7,7 @@ use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
 use crate::node::{MachineView, NodeObject};
 
-/// The part of a status that is observed: the phase, and the reason and message of the condition `Ready`.
+/// The observed state of a device: the phase, and the reason and message of the condition `Ready`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DevicePhase {
     phase: &'static str,
@@ -16,16 +16,17 @@ pub(super) struct DevicePhase {
 }
 
 impl DevicePhase {
-    /// The phase and the reason. Another message alone, such as that of the same outage, is not a reason to write a status.
+    /// Returns the phase and the reason. A new message alone does not cause a write of the status.
     pub(super) fn class(&self) -> (&'static str, &'static str) {
         (self.phase, self.reason)
     }
 }
 
-/// The phase of a device that can be used.
+/// The phase of a device that accepts pods, and the type of the condition.
 const READY: &str = "Ready";
 
-/// The status of an object. The transition time is kept while the device stays ready, or stays not ready.
+/// Returns the status of an object with the phase `observed`. The transition time of the condition `Ready` is kept
+/// while its status (`True` or `False`) is the same. Conditions of other writers are kept.
 pub(super) fn status(object: &CiscoDevice, observed: DevicePhase, now: Timestamp) -> CiscoDeviceStatus {
     let before = object.status.clone().unwrap_or_default();
     let (others, known): (Vec<_>, Vec<_>) =
@@ -44,7 +45,8 @@ pub(super) fn status(object: &CiscoDevice, observed: DevicePhase, now: Timestamp
     CiscoDeviceStatus { phase: Some(observed.phase.to_owned()), conditions }
 }
 
-/// The observed state of a device, from its description and the machine of its node.
+/// Returns the observed state of a device, from the check of its specification (`verdict`) and the state of its node
+/// (`None` if there is no node).
 pub(super) fn phase(object: &CiscoDevice, verdict: &Verdict, machine: Option<&MachineView>) -> DevicePhase {
     let of = |phase, reason, message: &str| DevicePhase { phase, reason, message: message.to_owned() };
     if object.metadata.deletion_timestamp.is_some() {

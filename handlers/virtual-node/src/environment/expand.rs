@@ -1,8 +1,9 @@
-//! `$(NAME)` in the value of a variable.
+//! Expands `$(NAME)` in the value of an environment variable.
 
-/// Expands references to other variables: `$(NAME)` is replaced by the value of a variable that was defined before, and `$$` by a
-/// dollar sign; any other reference stays as it is (Kubernetes API, `EnvVar.value`). Returns `None` if the result exceeds `most`
-/// bytes: values may contain each other twice, so a short list could grow exponentially.
+/// Expands references to other variables: `$(NAME)` is replaced by the value of a variable that was set before, and
+/// `$$` by a dollar sign; a reference to an unknown variable stays as it is (Kubernetes API, `EnvVar.value`). Returns
+/// `None` if the result exceeds `most` bytes: a variable that references another one twice doubles its length, so a
+/// short list could grow exponentially.
 pub(super) fn expand<'a>(text: &str, most: usize, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut expanded = String::new();
     let mut rest = text;

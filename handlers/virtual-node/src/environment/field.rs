@@ -1,8 +1,9 @@
-//! Fields of a pod as values.
+//! The values of pod fields in environment variables (`fieldRef`).
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// The value of a field; `None` for a field that is not known before the pod runs, or that does not exist.
+/// Returns the value of the pod field at `path` (for example `metadata.labels['app']`); `None` if the field does not
+/// exist, or is not known before the pod runs.
 pub(super) fn field(pod: &Pod, path: &str) -> Option<String> {
     let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     let of = |map: &Option<std::collections::BTreeMap<String, String>>, key: &str| {

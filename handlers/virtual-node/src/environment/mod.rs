@@ -1,8 +1,10 @@
-//! The environment of containers: the variables that a kubelet would set, read when a pod is brought to its machine.
+//! The environment variables of containers: those that a kubelet would set, determined when a pod is deployed on its
+//! machine.
 //!
-//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and cached for about
-//! a minute, because a pod is brought to its machine in several steps. Service links are not set: a machine outside of the
-//! cluster's network cannot reach the Services. The `binaryData` of a `ConfigMap` is in no environment, as on any node.
+//! Each `ConfigMap` or Secret is read by a GET of that object, so that the handler needs no permission to list them.
+//! The result is cached for a minute, because the deployment of a pod takes several steps. Variables for Services
+//! (`enableServiceLinks`) are not set: a machine outside the cluster network cannot reach Services. As on any node,
+//! `binaryData` of a `ConfigMap` is not used for variables.
 
 mod expand;
 mod field;
@@ -22,49 +24,51 @@ use self::expand::expand;
 use self::field::field;
 use crate::pod::form;
 
-/// The time for which an environment is cached that was made from objects.
+/// The time for which the environment of a pod is cached, if it contains data of `ConfigMap`s or Secrets.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// The delay before an object that is missing or invalid is read again.
+/// The delay before the next read of an object that is missing or has invalid content.
 const ABSENT: Duration = Duration::from_secs(15);
 
-/// The maximum size of the environments of one pod in bytes, counting for each variable its name, its value and
-/// [`OVERHEAD`]: the size of a `ConfigMap`, and half of Linux's usual limit for one program.
+/// The maximum size of all environment variables of one pod in bytes, 1 MiB. A variable counts with its name, its value
+/// and [`OVERHEAD`]. 1 MiB is the maximum size of a `ConfigMap`, and half of the usual Linux limit for one program.
 const MAX_VARIABLES: usize = 1 << 20;
 
-/// The overhead of a variable beside its name and value, as Linux counts it: `=`, a terminator and a pointer.
+/// The size of a variable in bytes in addition to its name and value, as Linux counts it: `=`, a terminator and a
+/// pointer.
 const OVERHEAD: usize = 10;
 
-/// The maximum size in bytes of the `ConfigMap`s and Secrets held while the environments of one pod are built; each
-/// may have 1 MiB.
+/// The maximum size in bytes of all `ConfigMap`s and Secrets that are read for one pod, 16 MiB. One object has at most
+/// 1 MiB.
 const MAX_OBJECTS: usize = 16 << 20;
 
-/// Error of building an environment.
+/// An error of determining the environment variables of a pod. The message starts with the path of the field in the
+/// pod.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}")]
 pub struct EnvironmentError {
-    /// The path of the field in the pod.
+    /// The path of the field: `spec.containers[0].env[1].valueFrom`.
     path: String,
     #[source]
     problem: EnvironmentProblem,
 }
 
-/// Reason why a field of a pod gives no environment. It never contains a value.
+/// The reason why an environment variable cannot be determined. It never contains the value of a variable.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentProblem {
-    /// An object or key that is not optional does not exist.
+    /// A `ConfigMap`, a Secret or a key in one does not exist and is not optional. The text names it.
     #[error("there is no {0}")]
     Missing(String),
-    /// A value is not text, as a variable must be.
+    /// A value in a `ConfigMap` or Secret is not valid UTF-8. The text names the key.
     #[error("the {0} is not text")]
     NotText(String),
-    /// The field needs a value that is not known of a pod on a machine.
+    /// The source of the value is not supported, or is not known before the pod runs.
     #[error("{0}")]
     Unsupported(String),
-    /// The pod has more than the limit in the message.
+    /// The environment of the pod exceeds the limit in the message.
     #[error("{0}")]
     TooLarge(&'static str),
-    /// An object could not be read.
+    /// The API server did not return a `ConfigMap` or Secret. The text names the object.
     #[error("read the {0}")]
     Read(String, #[source] Box<kube::Error>),
 }
@@ -94,10 +98,10 @@ impl Failure for EnvironmentError {
     }
 }
 
-/// The environment of each container of a pod, by name.
+/// The environment variables of each container of a pod, by the name of the container.
 type Environment = BTreeMap<String, Vec<EnvironmentVariable>>;
 
-/// Builds and caches environments.
+/// Determines the environment variables of pods, and caches them.
 pub(crate) struct Environments {
     client: Client,
     kept: DashMap<String, Kept>,
@@ -109,10 +113,11 @@ struct Kept {
     environment: Environment,
 }
 
-/// The data of an object, in which a value that is not text is `None`; `None` if the object does not exist.
+/// The values of a `ConfigMap` or Secret by key, where a value that is not valid UTF-8 is `None`; `None` as a whole if
+/// the object does not exist.
 type Data = Option<Arc<BTreeMap<String, Option<String>>>>;
 
-/// A kind of objects that hold values.
+/// A kind of objects that contain values for environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     ConfigMap,
@@ -124,7 +129,8 @@ impl Environments {
         Self { client, kept: DashMap::new() }
     }
 
-    /// The environment of each container of `pod`.
+    /// Returns the environment variables of each container of `pod`, from the cache or by reading `ConfigMap`s and
+    /// Secrets.
     pub(crate) async fn of(&self, pod: &Pod) -> Result<Environment, EnvironmentError> {
         let (uid, form, now) = (pod.metadata.uid.clone().unwrap_or_default(), form(pod), Instant::now());
         let kept = self.kept.get(&uid).filter(|kept| kept.form == form && kept.until > now);
@@ -143,7 +149,7 @@ impl Environments {
         Ok(environment)
     }
 
-    /// Removes a pod from the cache.
+    /// Removes the pod with this UID from the cache.
     pub(crate) fn forget(&self, uid: &str) {
         self.kept.remove(uid);
     }
@@ -155,14 +161,14 @@ impl Environments {
     }
 }
 
-/// The objects read for one pod, each once.
+/// The determination of the environment variables of one pod. Each `ConfigMap` or Secret is read once.
 struct Reading<'a> {
     client: &'a Client,
     pod: &'a Pod,
     objects: HashMap<(Holder, String), Data>,
-    /// The bytes left for variables. Setting a variable again counts again.
+    /// The number of bytes left for variables. A variable that is set twice counts twice.
     left: usize,
-    /// The bytes left for objects.
+    /// The number of bytes left for `ConfigMap`s and Secrets.
     readable: usize,
 }
 
@@ -203,7 +209,7 @@ impl Reading<'_> {
         Ok(variables.in_order())
     }
 
-    /// Sets a variable, if the pod may have that much.
+    /// Sets a variable. Returns an error if the variables of the pod exceed their maximum size.
     fn set(
         &mut self,
         name: String,
@@ -216,7 +222,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Sets a variable for each value of an object.
+    /// Sets a variable for each key of a `ConfigMap` or Secret (`envFrom`).
     async fn all_of(
         &mut self,
         from: &EnvFromSource,
@@ -241,7 +247,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The value of a key of an object; `None` if it is optional and does not exist.
+    /// Returns the value of a key of a `ConfigMap` or Secret; `None` if the key or object is optional and does not
+    /// exist.
     async fn key(&mut self, from: &EnvVarSource) -> Result<Option<String>, EnvironmentProblem> {
         let (holder, name, key, optional) = match from {
             EnvVarSource { config_map_key_ref: Some(map), .. } => {
@@ -303,7 +310,7 @@ fn of_secret(secret: Secret) -> BTreeMap<String, Option<String>> {
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).ok())).collect()
 }
 
-/// `None` for something optional that does not exist; otherwise an error.
+/// Returns `None` if the missing `what` is optional, and an error otherwise.
 fn required(optional: Option<bool>, what: String) -> Result<Option<String>, EnvironmentProblem> {
     if optional == Some(true) { Ok(None) } else { Err(EnvironmentProblem::Missing(what)) }
 }
@@ -316,7 +323,8 @@ fn too_many_variables() -> EnvironmentProblem {
     EnvironmentProblem::TooLarge("the names and values of all variables of a pod may have at most 1 MiB")
 }
 
-/// Variables, each with its place in the order in which they were first set; the last value holds.
+/// Environment variables by name, each with its position: the order in which the variables were first set. The last
+/// value of a variable is used.
 #[derive(Default)]
 struct Variables(HashMap<String, (usize, String)>);
 

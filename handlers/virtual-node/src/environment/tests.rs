@@ -1,4 +1,4 @@
-//! Environments from an embedded API server.
+//! Tests of environment variables, with an embedded API server.
 
 use kube::api::PostParams;
 use secrecy::ExposeSecret;
@@ -15,7 +15,7 @@ impl Environments {
         self.kept.insert(uid.to_owned(), kept);
     }
 
-    /// The number of cached environments.
+    /// Returns the number of cached environments.
     pub(crate) fn kept(&self) -> usize {
         self.kept.len()
     }
@@ -163,7 +163,7 @@ async fn the_steps_of_one_pod_read_each_object_once() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// As many bytes of text.
+/// Returns a text of this length.
 fn text(bytes: usize) -> String {
     "x".repeat(bytes)
 }

@@ -1,4 +1,4 @@
-//! The kinds and triggers that the handler receives, with their ordering keys.
+//! The events and triggers that the handler accepts, with their ordering keys and concurrency groups.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use super::{VirtualNodes, node_of};
 use crate::error::VirtualNodeError;
 use crate::triggers::{NodeDue, PodDue};
 
-/// The queue of a node: its events, its signals.
+/// Returns the ordering key of a node: its watch events and triggers are handled one after the other.
 fn node_key(name: &str) -> OrderingKey {
     OrderingKey::of(("node", name))
 }
 
-/// The concurrency group of a node: work for one node shares a bound, so that a slow machine delays no other.
+/// Returns the concurrency group of a node, which limits the work for its pods, so that a slow machine does not delay
+/// other nodes. `None` for a pod without a node.
 fn node_group(name: &str) -> Option<OrderingKey> {
     (!name.is_empty()).then(|| OrderingKey::of(("machine", name)))
 }
@@ -98,7 +99,8 @@ impl TriggerHandler<NodeDue> for VirtualNodes {
         node_key(trigger.name())
     }
 
-    /// Puts a node into a group of its own, so that its pods do not delay the renewal of its lease.
+    /// Returns a concurrency group that is separate from the pods of the node, so that they do not delay the renewal of
+    /// its lease.
     fn group(&self, trigger: &NodeDue) -> Option<OrderingKey> {
         Some(node_key(trigger.name()))
     }

@@ -1,4 +1,4 @@
-//! Reconciles nodes and pods: the thin shell around the pure decisions of `node` and `pod`.
+//! Reconciles nodes and pods: reads and writes, with the pure functions of `node` and `pod` for all decisions.
 
 mod events;
 mod node;
@@ -17,16 +17,18 @@ use crate::reader::MachineReaders;
 use crate::shared::{Dependencies, Shared};
 use crate::triggers::{NodeDue, PodDue};
 
-/// Keeps the nodes of a [`NodeSource`](crate::NodeSource) and their pods.
+/// The handler of virtual nodes. It keeps the nodes of a [`NodeSource`](crate::NodeSource) in Kubernetes, and runs
+/// their pods on the machines.
 pub struct VirtualNodes(Arc<Shared>);
 
 impl VirtualNodes {
-    /// Creates the handler. It does nothing before it is registered.
+    /// Creates the handler. It does nothing before its [`registration`](Self::registration) is started.
     pub fn new(dependencies: Dependencies) -> Self {
         Self(Arc::new(Shared::new(dependencies)))
     }
 
-    /// Builds the registration: for pods and nodes, with the readers of the machines as its source.
+    /// Builds the registration of the handler: for events of pods and nodes, and for triggers from the tasks that read
+    /// the machines.
     pub fn registration(self) -> Registration<Self> {
         let shared = Arc::clone(&self.0);
         Registration::new(self)
@@ -41,6 +43,7 @@ impl VirtualNodes {
             .source(MachineReaders(shared))
     }
 
+    /// Returns the dependencies and state that the handler shares with its machine readers.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
     }
@@ -50,13 +53,13 @@ fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// Deletes this object and no other of its name.
+/// Returns delete parameters with `uid` as a precondition, so that a new object of the same name is not deleted.
 fn only(uid: Option<&String>) -> DeleteParams {
     let preconditions = Preconditions { uid: uid.cloned(), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// Treats a missing or replaced object as deleted.
+/// Converts the error of a delete request into success if the object does not exist (404) or has another UID (409).
 fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match deleted {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

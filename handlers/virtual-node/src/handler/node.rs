@@ -1,4 +1,4 @@
-//! Settles a node: its object and its lease.
+//! Reconciles a node: its Node object, its lease, and the completeness of its pods in the index.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -17,7 +17,7 @@ use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Corrects the Node object, renews its lease, and ensures that all its pods are known.
+    /// Corrects the Node object, renews its lease, and reads its pods if the node had a kubelet before.
     pub(super) async fn reconcile_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         self.reconcile_object(name).await?;
         self.read_overlooked(name).await
@@ -28,7 +28,7 @@ impl Shared {
         self.orphaned_nodes.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
         let missing = |error: VirtualNodeError| {
-            machine.has_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
+            machine.set_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
             Err(error)
         };
         if self.cluster.is_real(name) {
@@ -39,12 +39,12 @@ impl Shared {
             let node = created(&machine.view(), self.node_owner(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
                 Ok(node) => {
-                    machine.has_object(NodeObject::Ours);
+                    machine.set_object(NodeObject::Ours);
                     self.leases.renew(&node).await.map_err(fail("create the lease"))
                 }
                 // The event of its creation is still to come.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    machine.has_object(NodeObject::Coming);
+                    machine.set_object(NodeObject::Coming);
                     Ok(())
                 }
                 Err(error) => missing(fail("create the object")(error)),
@@ -53,7 +53,7 @@ impl Shared {
         if ownership(&node, self.node_owner()) != Ownership::Ours {
             return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
-        machine.has_object(NodeObject::Ours);
+        machine.set_object(NodeObject::Ours);
         if node.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -77,7 +77,8 @@ impl Shared {
         }
     }
 
-    /// Reads the pods of a node that had a kubelet before: as long as it had one, none of them was kept here.
+    /// Reads the pods of a node that had a kubelet before, because the index does not contain pods of nodes with a
+    /// kubelet.
     async fn read_overlooked(&self, name: &str) -> Result<(), VirtualNodeError> {
         let Some(machine) = self.node_store.get(name) else { return Ok(()) };
         if machine.view().object != NodeObject::Ours {
@@ -92,7 +93,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reports that a node is now backed by another machine, while workloads of its pods remain on the former one.
+    /// Publishes an Event if the node now has another machine and workloads of its pods remain on the former one.
     fn report_former_machine(&self, node: &Node, machine: &MachineView) {
         let (name, now) = (&machine.spec.name, &machine.spec.address);
         let Some(former) = former_address(node, &machine.spec) else { return };
@@ -106,7 +107,9 @@ impl Shared {
         }
     }
 
-    /// Handles a node without a machine: its object is deleted, if it is ours and no machine comes for it.
+    /// Handles a node that the source does not list. Its Node object is deleted if this handler owns it and the node
+    /// was removed, or its grace period is over; the lease is still renewed while the specification of the node cannot
+    /// be read.
     async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         let node = self.cluster.node(name).filter(|node| names_owner(node, self.node_owner()));
         let departed = self.node_store.has_departed(name);
@@ -137,7 +140,7 @@ impl Shared {
     }
 }
 
-/// Returns `true` if the machine has had a workload of the pod.
+/// Returns `true` if the status of the pod has a container with an id: the machine has had a workload of the pod.
 fn was_made(pod: &Pod) -> bool {
     let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     containers.into_iter().any(|container| container.container_id.is_some())

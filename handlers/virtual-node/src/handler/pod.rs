@@ -1,4 +1,4 @@
-//! Reconciles a pod: one step nearer to its desired state, and its status.
+//! Reconciles a pod of a virtual node: takes one step towards its desired state, and writes its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,31 @@ use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::PodDue;
 
-/// The number of consecutive unanswered steps for a pod, on a reachable machine, before the failure is reported.
+/// The number of consecutive steps for a pod that a reachable machine must leave unanswered before the failure is
+/// reported.
 const UNANSWERED: u8 = 3;
 
-/// The waiting reason of a container of which nothing is known yet.
+/// The waiting reason of a container about which the machine has reported nothing yet.
 const CREATING: &str = "ContainerCreating";
 
-/// The result of a step on a machine. If it is not complete, the pod is reconciled again later.
+/// The waiting reason of a container that is refused, as kubelets report it.
+const REFUSED: &str = "CreateContainerConfigError";
+
+/// The result of a step for a pod on its machine. After an incomplete step another reconciliation of the pod is
+/// scheduled.
 pub(super) enum Step {
     Complete,
-    /// The machine works on it, as it says in these words.
+    /// The machine has accepted the step. The text is its current state, for people.
     Working(String),
-    /// The machine did not answer.
+    /// The machine did not answer, which is not reported as a failure yet.
     Unanswered,
 }
 
 impl Shared {
-    /// Brings a pod one step nearer to its desired state.
+    /// Takes one step towards the desired state of the pod. Without a pod of this UID, its workload on `node` is
+    /// removed if necessary.
     pub(super) async fn reconcile_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
-        let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_stranger(owner, node).await };
+        let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_unowned(owner, node).await };
         // A machine may have had no room for the whole name.
         let owner = &Owner::of(&pod.metadata);
         let Some(machine) = self.node_store.get(node_of(&pod)) else { return Ok(()) };
@@ -87,7 +93,8 @@ impl Shared {
         }
     }
 
-    /// Takes one step to deploy the pod on its machine, and writes its status, with the reason of a refusal.
+    /// Takes one step to deploy the pod on its machine, then writes its status, including the reason of a failure.
+    /// `replaces` is `true` if the specification of the pod changed after it was deployed.
     async fn apply(
         &self,
         pod: &Arc<Pod>,
@@ -122,7 +129,12 @@ impl Shared {
                     self.note_pod(owner, EventReason::Deployed, text);
                 }
                 machine.wake_reader();
-                self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await
+                if !replaces {
+                    return self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await;
+                }
+                // The last read may still show the former workload.
+                self.wake(owner, machine, self.config.policy.poll_interval);
+                self.write_status(pod, machine, (CREATING, ""), Change::UnderWay).await
             }
             Ok(Step::Working(state)) => {
                 machine.wake_reader();
@@ -132,6 +144,9 @@ impl Shared {
             Err(error) => {
                 let (reason, why) = match &error {
                     VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
+                    VirtualNodeError::Environment(_) | VirtualNodeError::Apply(_) if !error.transient() => {
+                        (REFUSED, causes(&error))
+                    }
                     other => (other.reason(), causes(other)),
                 };
                 self.write_status(pod, machine, (reason, &why), change).await?;
@@ -140,8 +155,8 @@ impl Shared {
         }
     }
 
-    /// The result of a step for a pod, from the machine's answer. A machine that does not answer is not a failure yet, if
-    /// [`Self::is_tolerated`] says so.
+    /// Converts the result of a driver call into the result of a step, and schedules another reconciliation if the step
+    /// is incomplete. `fail` wraps an error, unless [`Self::is_tolerated`] allows ignoring it.
     pub(super) fn step(
         &self,
         owner: &Owner,
@@ -169,8 +184,8 @@ impl Shared {
         }
     }
 
-    /// The relation of the pod to its running workload. A workload that is replaced counts as new from the first step
-    /// that the machine completes.
+    /// Returns the relation of the pod to its workload on the machine. A changed pod counts as being replaced once the
+    /// machine has accepted the first step of the replacement, and as refused before.
     fn change(&self, owner: &Owner, replaces: bool) -> Change {
         let reported = self.records.get(&owner.uid).and_then(|record| record.reported);
         match reported {
@@ -180,7 +195,8 @@ impl Shared {
         }
     }
 
-    /// Records that the pod is on its machine in its current form. Returns `true` if that is worth an Event.
+    /// Records that the pod is deployed with its current specification. Returns `true` if an Event should be published:
+    /// the deployment is new, or another Event about it was published before.
     fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let mut record = self.records.entry(owner.uid.clone()).or_default();
@@ -188,9 +204,9 @@ impl Shared {
         record.reported.take().is_some() || !known
     }
 
-    /// Returns `true` if a failed step need not be reported yet because the machine did not answer. Only the reader
-    /// retries such a machine; it is read at once and the pod waits for the result. A machine that keeps answering
-    /// its reader but not the pod's requests is not an outage.
+    /// Returns `true` if the failure of a step is not reported yet, because the machine did not answer. The machine is
+    /// read at once, and the result of that read decides whether there is an outage. If the machine keeps answering
+    /// reads but not the steps for this pod, the third failure in a row is reported.
     pub(super) fn is_tolerated(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
         if error.reason() != Reason::Unavailable {
             return false;
@@ -204,14 +220,14 @@ impl Shared {
         record.unanswered < UNANSWERED
     }
 
-    /// Resets the count of unanswered steps: the machine answered, or its outage is reported by the reader instead.
+    /// Resets the number of unanswered steps: the machine answered, or it is unreachable, which its reader reports.
     pub(super) fn reset_unanswered(&self, owner: &Owner) {
         if let Some(mut record) = self.records.get_mut(&owner.uid) {
             record.unanswered = 0;
         }
     }
 
-    /// Schedules another reconciliation of the pod.
+    /// Schedules another reconciliation of the pod after `delay`.
     pub(super) fn wake(&self, owner: &Owner, machine: &Machine, delay: Duration) {
         self.delay_queue.wake(PodDue::new(owner, &machine.name), delay);
     }
@@ -231,7 +247,8 @@ impl Shared {
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }
 
-    /// Reports once an outage that a pod waits for its machine. A pod that is on its machine waits only for its deletion.
+    /// Publishes one Event per outage for a pod that waits for its unreachable machine. A deployed pod waits only if it
+    /// is being deleted.
     fn report_outage(&self, pod: &Pod, owner: &Owner, machine: &MachineView) {
         let Some(outage) = machine.outage() else { return };
         let leaves = pod.metadata.deletion_timestamp.is_some();
@@ -245,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Reports ephemeral containers, which no machine supports. The pod goes on without them.
+    /// Publishes an Event if the pod has got ephemeral containers, which no machine supports. They are ignored.
     fn report_ephemeral_containers(&self, pod: &Pod, owner: &Owner) {
         let added = pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_ref()).map_or(0, Vec::len);
         if added == 0 {
@@ -259,7 +276,7 @@ impl Shared {
         }
     }
 
-    /// Records an Event on a pod, unless it was the last one.
+    /// Publishes an Event on a pod, unless the last one for its deployment had the same reason.
     fn report(&self, owner: &Owner, reason: EventReason, text: impl Into<String>) {
         let before = self.records.entry(owner.uid.clone()).or_default().reported.replace(reason);
         if before != Some(reason) {
@@ -267,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// Forgets everything about a pod.
+    /// Removes all in-memory records of a pod.
     pub(crate) fn forget(&self, uid: &Uid) {
         self.records.remove(uid);
         self.environments.forget(uid.as_str());

@@ -1,4 +1,4 @@
-//! Removes pods from machines.
+//! Removes the workloads of pods from machines.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,8 @@ use crate::recorder::EventReason;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Removes a pod whose deletion was requested from its machine, and completes the deletion, as a kubelet does.
+    /// Takes one step to remove a pod with a deletion timestamp from its machine. When nothing is left there, the last
+    /// status is written and the pod object is deleted with a grace period of 0, as a kubelet does.
     pub(super) async fn remove(
         &self,
         pod: &Pod,
@@ -39,7 +40,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Handles the end of a pod. Nothing is left of one whose deletion was completed here.
+    /// Handles the watch event of a deleted pod: removes its workload, unless this process has completed the deletion
+    /// itself.
     pub(super) async fn pod_is_gone(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
             self.forget(&owner.uid);
@@ -48,15 +50,16 @@ impl Shared {
         self.clear_pod(owner, node).await
     }
 
-    /// Handles a workload without a pod: removes it if its pod was deleted in the life of this process, or if it
-    /// carries our mark and its grace period is over.
-    pub(super) async fn clear_stranger(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+    /// Handles a workload without a pod. The workload is removed if its pod was deleted while this process ran, or if
+    /// it carries the ownership mark of this cluster and its grace period is over.
+    pub(super) async fn clear_unowned(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         let clearing = self.records.get(&owner.uid).is_some_and(|record| record.clearing);
         let orphan = || self.node_store.get(node).is_some_and(|machine| machine.has_orphan(&owner.uid));
         if clearing || orphan() { self.clear_pod(owner, node).await } else { Ok(()) }
     }
 
-    /// Removes the workload of a deleted pod.
+    /// Takes one step to remove the workload of a deleted pod, after a check at the API server that the pod does not
+    /// exist.
     async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
         let Some(machine) = self.node_store.get(node).filter(|machine| machine.view().accepts_pods()) else {
@@ -78,8 +81,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns `true` if the pod exists. A pod that cannot be decoded is in no index but exists. If the machine
-    /// stores only a shortened name, the whole namespace is listed.
+    /// Checks at the API server whether the pod exists. (A pod that cannot be decoded exists, but is in no index.) If
+    /// the machine stores only a shortened name of the pod, all pods of the namespace are listed.
     async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
         let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());
@@ -92,8 +95,8 @@ impl Shared {
         Ok(all.iter().any(|there| is_it(&there.metadata)))
     }
 
-    /// Removes the owner's workload, one step at a time. Returns `true` if nothing is left; if not, the pod is
-    /// reconciled again later.
+    /// Takes one step to remove the owner's workload from the machine. Returns `true` if nothing is left; otherwise
+    /// another reconciliation is scheduled.
     pub(super) async fn is_removed(
         &self,
         owner: &Owner,

@@ -1,4 +1,4 @@
-//! Virtual nodes without a cluster, for what needs none.
+//! Tests of the handler without a cluster.
 
 use async_trait::async_trait;
 use kube::api::PostParams;
@@ -16,7 +16,7 @@ use crate::node_store::NodeStore;
 use crate::policy::Policy;
 use crate::source::NodeSource;
 
-/// There are no nodes.
+/// A node source without nodes.
 struct Nobody;
 
 #[async_trait]
@@ -30,12 +30,12 @@ impl NodeSource for Nobody {
     }
 }
 
-/// Virtual nodes of which there are none, on an API server that is not there.
+/// Returns a handler without nodes, whose API server cannot be reached.
 pub(crate) fn idle() -> VirtualNodes {
     VirtualNodes::new(dependencies())
 }
 
-/// The dependencies of the handler in these tests.
+/// Returns dependencies for a handler without nodes.
 pub(crate) fn dependencies() -> Dependencies {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     Dependencies {
@@ -86,7 +86,7 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
 }
 
 impl NodeSpec {
-    /// A node of which nothing is said but its name, with room for one pod.
+    /// Returns the specification of a node with this name, room for one pod, and nothing else.
     pub(crate) fn bare(name: &str) -> Self {
         Self {
             name: name.to_owned(),

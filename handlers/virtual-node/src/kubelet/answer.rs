@@ -1,4 +1,4 @@
-//! Responses of the kubelet API.
+//! The routes and responses of the kubelet API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::counters::{Counts, Request, RequestResult};
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
-/// The time for which resource usage is cached: the machine is read at most once in this time.
+/// The time for which resource usage is cached. The machine is not read again within this time.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The time limit of a read of resource usage.
+/// The time limit of a read of resource usage from the machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The data from which the kubelet API of one node answers.
+/// The data for the responses of the kubelet API of one node.
 pub(super) struct KubeletData {
     machine: Arc<Machine>,
     cluster: Arc<ClusterIndex>,
@@ -72,7 +72,8 @@ impl KubeletData {
     }
 }
 
-/// The routes of a kubelet that API servers and collectors of metrics use.
+/// Builds the router with the routes of a kubelet that API servers and metrics collectors use. The routes for logs,
+/// exec, attach and port forwarding respond with the status 501.
 pub(super) fn router(data: Arc<KubeletData>) -> Router {
     let mut router = Router::new().route("/healthz", get(async || "ok"));
     for (path, request, handler) in [

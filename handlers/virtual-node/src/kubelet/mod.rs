@@ -1,8 +1,10 @@
-//! The kubelet API of virtual nodes, which the API server calls for logs, shells and metrics.
+//! The kubelet API of virtual nodes, which the API server calls for `kubectl logs` and `exec`, and metrics collectors
+//! for resource usage.
 //!
-//! Each node has a port of its own, because the API server distinguishes nodes of one address by their ports. Operations that no
-//! such machine supports are answered with 501 and a sentence that `kubectl` shows, to any client. The data of pods is served
-//! only to clients with a certificate that the configured CA signed.
+//! Each node has its own port, because the API server distinguishes nodes with the same address by their ports.
+//! Operations that the machines do not support (logs, exec, attach, port forwarding) are answered with the status 501
+//! and a message that `kubectl` shows, for any client. The data of pods is served only to clients that present a
+//! certificate signed by the configured CA.
 
 mod answer;
 mod serve;
@@ -26,39 +28,43 @@ use crate::counters::Counts;
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
-/// The number of ports that are tried, from the first one on.
+/// The number of ports after the first one that are tried, until one is free.
 const TRIES: u16 = 4096;
 
-/// The delay before a free port is looked for again.
+/// The delay before the next attempt to listen, if no port was free.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The address and certificates of kubelet APIs.
+/// The addresses, ports and certificates of the kubelet APIs.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
-    /// The address on which they listen.
+    /// The address on which the kubelet APIs listen.
     pub listen: IpAddr,
-    /// The address at which the API server reaches them.
+    /// The address at which the API server reaches the kubelet APIs.
     pub address: IpAddr,
-    /// The port of the first node; 0 lets the system choose each.
+    /// The lowest port. Each node gets the lowest port from there on that is free; with 0, the operating system chooses
+    /// a port for each node.
     pub first_port: u16,
-    /// A certificate and its key, in PEM; one is generated if absent.
+    /// The files of the certificate chain and of its private key, in PEM. Without them, a self-signed certificate is
+    /// generated.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// A PEM file with the CA certificates that verify client certificates. Without it, no client is authorized.
+    /// A PEM file with the CA certificates that verify client certificates. Without it, no client may read the data of
+    /// pods.
     pub client_authority: Option<PathBuf>,
-    /// The wording of messages.
+    /// The words that depend on the kind of machine, for messages.
     pub words: KubeletWords,
 }
 
-/// The wording of messages about machines that are not kubelets.
+/// The words in messages of the kubelet API that depend on the kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletWords {
-    /// The noun for such a machine, for example `device`.
+    /// The noun for a machine, for example `device`.
     pub machine: &'static str,
-    /// The option with the CA of authorized clients.
+    /// The name of the configuration option with the CA of authorized clients, for example
+    /// `app_hosting.kubelet_client_ca_file`.
     pub client_authority: &'static str,
 }
 
-/// Errors of starting kubelet APIs.
+/// Errors of preparing the certificates of the kubelet APIs.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
     /// A file cannot be read.
@@ -70,36 +76,38 @@ pub enum KubeletError {
         #[source]
         source: io::Error,
     },
-    /// A file does not contain the required data.
+    /// A file contains no certificate or key, or is larger than 1 MiB.
     #[error("{file} contains no usable {what}")]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The required content.
+        /// The expected content: certificate, CA certificate or key.
         what: &'static str,
     },
-    /// No certificate could be generated.
+    /// The self-signed certificate could not be generated.
     #[error("generate a certificate")]
     Make(#[source] rcgen::Error),
-    /// The certificate, the key and the CA do not match.
+    /// The TLS library rejects the certificate, the key or the CA: they are invalid, or do not match.
     #[error("the certificate, the key and the CA do not match")]
     Tls(#[source] rustls::Error),
 }
 
-/// Serves the kubelet APIs of nodes.
+/// The servers of the nodes' kubelet APIs. All share the same certificates.
 pub struct Kubelets {
     options: KubeletOptions,
     certificates: Arc<KubeletCertificates>,
 }
 
 impl Kubelets {
-    /// Reads the certificates, or generates one. Nothing listens yet.
+    /// Reads the certificates from the configured files, or generates a self-signed one. No port is opened before the
+    /// handler runs. Returns an error if a file cannot be read, or if its content cannot be used.
     pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
         let certificates = Arc::new(KubeletCertificates::new(&options)?);
         Ok(Self { options, certificates })
     }
 
-    /// Serves the kubelet API of one node, until it is dropped.
+    /// Listens on a free port and serves the kubelet API of one node there, until the returned future is dropped. If no
+    /// port is free, another attempt is made after a minute.
     pub(crate) async fn serve(
         &self,
         machine: &Arc<Machine>,
@@ -123,7 +131,8 @@ impl Kubelets {
         }
     }
 
-    /// The endpoint that a Node object already names, or the one at which its kubelet API would be served.
+    /// Returns the endpoint in the status of the Node object, or else the first endpoint at which its kubelet API could
+    /// be served; `None` if the port is chosen by the operating system. For dry runs, which open no port.
     pub(crate) fn expected(&self, node: Option<&Node>) -> Option<SocketAddr> {
         let KubeletOptions { address, first_port, .. } = &self.options;
         let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
@@ -134,7 +143,7 @@ impl Kubelets {
         Some(SocketAddr::new(*address, port))
     }
 
-    /// The first port that is free.
+    /// Listens on the first free port. Returns the listener, and the endpoint for the API server.
     async fn listen(&self) -> io::Result<(TcpListener, SocketAddr)> {
         let KubeletOptions { listen, address, first_port, .. } = &self.options;
         let ports = if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(TRIES) };
@@ -153,7 +162,7 @@ impl Kubelets {
     }
 }
 
-/// Reasons for missing resource usage.
+/// The reason why the resource usage of pods is not available.
 #[derive(Debug, thiserror::Error)]
 enum UsageUnavailable {
     #[error("the machine behind this node cannot be reached")]

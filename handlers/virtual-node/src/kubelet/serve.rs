@@ -1,4 +1,4 @@
-//! Serves TLS connections within bounds.
+//! Serves TLS connections of the kubelet APIs, with limits for their number, size and duration.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,26 +14,27 @@ use tracing::{debug, warn};
 
 use super::tls::KubeletCertificates;
 
-/// The maximum number of concurrent connections per node; more wait to be accepted.
+/// The maximum number of concurrent connections per node. Further connections are accepted when one ends.
 const CONNECTIONS: usize = 16;
 
-/// The time limit of a TLS handshake, and then of reading a request head.
+/// The time limit of a TLS handshake, and then of reading the head of each request.
 const HEAD: Duration = Duration::from_secs(10);
 
 /// The maximum size of a request head, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// The maximum lifetime of a connection.
+/// The maximum lifetime of a connection, after which it is closed gracefully.
 const LIFE: Duration = Duration::from_secs(300);
 
-/// The pause after a failed `accept`.
+/// The delay after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// `true` if the client presented a certificate signed by the configured CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientVerified(pub(super) bool);
 
-/// Serves until it is dropped; connections under way end then too.
+/// Accepts connections on `listener` and serves them with `router`, until the returned future is dropped, which also
+/// closes open connections.
 pub(super) async fn serve(listener: TcpListener, certificates: &Arc<KubeletCertificates>, router: &Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();

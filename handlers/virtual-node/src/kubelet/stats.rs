@@ -1,4 +1,5 @@
-//! `/stats/summary`: what pods use, in the form of a kubelet (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`). Pure.
+//! Builds the response of `/stats/summary`: the resource usage of pods, in the format of a kubelet
+//! (`k8s.io/kubelet/pkg/apis/stats/v1alpha1`). No I/O.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use staffetta_driver::virtual_node::{ContainerUsage, PodUsage};
 
-/// The resource usage of a node and its pods. Values that the machine does not report are left out.
+/// Returns the resource usage of a node and its pods, in the JSON format of the type `Summary`. Values that the machine
+/// does not report are left out; the usage of the node is the sum over its pods.
 pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Timestamp) -> Value {
     let started = |uid: &str| {
         let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(uid));
@@ -51,7 +53,7 @@ fn container_stats(container: &ContainerUsage, start: Timestamp, now: Timestamp)
     stats
 }
 
-/// Adds a group of values, if any of it is known.
+/// Adds `group` (such as `cpu`) with its values to `stats`, unless all values are unknown.
 fn put<const N: usize>(stats: &mut Value, group: &str, now: Timestamp, amounts: [(&str, Option<u64>); N]) {
     if amounts.iter().any(|(_, amount)| amount.is_some()) {
         stats[group] = values(now, amounts);

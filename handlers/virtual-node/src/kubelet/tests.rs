@@ -1,4 +1,4 @@
-//! A kubelet API over TLS, as an API server meets it.
+//! Tests of a kubelet API over TLS, with a client like an API server.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn options() -> KubeletOptions {
     }
 }
 
-/// A machine that nobody has read, and the pods of its cluster.
+/// Returns a machine that was not read yet, and an index of its cluster.
 fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     let cluster = Arc::<ClusterIndex>::default();
     let node_store = NodeStore::new(Arc::clone(&cluster), Policy::default());
@@ -41,13 +41,13 @@ fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     (node_store.get("r1").unwrap(), cluster)
 }
 
-/// A node whose kubelet API is answered, and who answers it.
+/// Starts the kubelet API of a new node. Returns its address and its task.
 async fn answered(options: KubeletOptions) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let (machine, cluster) = machine();
     answered_for(options, &machine, cluster).await
 }
 
-/// The same for the node of that machine.
+/// Starts the kubelet API of the node of `machine`. Returns its address and its task.
 async fn answered_for(
     options: KubeletOptions,
     machine: &Arc<Machine>,
@@ -62,7 +62,7 @@ async fn answered_for(
     (machine.view().kubelet.unwrap(), task)
 }
 
-/// Trusts everybody: API servers verify no kubelet unless they are told to.
+/// Accepts any server certificate, as API servers do with kubelets by default.
 #[derive(Debug)]
 struct Trusting;
 
@@ -101,10 +101,10 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
     }
 }
 
-/// A certificate and its key.
+/// A certificate and its private key.
 type Identity = (Vec<u8>, Vec<u8>);
 
-/// The file of an authority, and the identity of somebody whose certificate it signed.
+/// Creates a CA. Returns its certificate file, and a client certificate that it signed.
 fn authority(folder: &Path) -> (PathBuf, Identity) {
     let (authority_key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -119,7 +119,7 @@ fn authority(folder: &Path) -> (PathBuf, Identity) {
     (file, (certificate.der().to_vec(), client_key.serialize_der()))
 }
 
-/// A connection of somebody who has that identity, or none.
+/// Connects to a kubelet API, with the client certificate `identity` if there is one.
 async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<TcpStream> {
     let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -138,7 +138,7 @@ async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
-/// The answer to a request, head and body.
+/// Returns the response to a GET request, head and body.
 async fn ask(endpoint: SocketAddr, path: &str, identity: Option<Identity>) -> String {
     let mut stream = connect(endpoint, identity).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");

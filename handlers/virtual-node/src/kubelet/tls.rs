@@ -1,4 +1,4 @@
-//! The certificates of the kubelet API.
+//! The certificates of the kubelet APIs.
 
 use std::fs;
 use std::path::Path;
@@ -18,38 +18,38 @@ use tracing::{info, warn};
 use super::{KubeletError, KubeletOptions};
 use crate::lock::lock;
 
-/// The maximum size of such a file, in bytes.
+/// The maximum size of a certificate or key file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The time for which the files are assumed to be unchanged.
+/// The interval between two reads of the certificate and key files.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// The time that a connection waits for files that are read again.
+/// The maximum time that a new connection waits for a read of the files.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A certificate chain and its key.
+/// A server certificate chain and its private key.
 type ServerIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The server certificate and the client CA of the kubelet APIs, read from the configured files. They are read
-/// again while connections arrive, because certificates are replaced before they expire.
+/// The server certificate and the client CA of the kubelet APIs. The configured files are read again when a connection
+/// arrives and the last read is a minute old, because certificates are replaced before they expire.
 pub(super) struct KubeletCertificates {
     options: KubeletOptions,
-    /// The generated certificate that is used without configured files.
+    /// The generated self-signed certificate, which is used without configured files.
     own: ServerIdentity,
     state: Mutex<State>,
 }
 
 struct State {
     config: Arc<ServerConfig>,
-    /// The time of the next read of the files; `None` during a read, so that a read that never ends occupies one
-    /// thread only.
+    /// The time of the next read of the files; `None` during a read, so that a read that never ends occupies only one
+    /// thread.
     due: Option<Instant>,
-    /// The error of the last read of the files.
+    /// The error of the last read of the files; `None` if it succeeded.
     problem: Option<String>,
 }
 
 impl KubeletCertificates {
-    /// Reads the files, or generates a certificate.
+    /// Reads the configured files, or generates a self-signed certificate. Returns an error if a file cannot be used.
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
@@ -57,7 +57,8 @@ impl KubeletCertificates {
         Ok(Self { options: options.clone(), own, state })
     }
 
-    /// The acceptor for a new connection. Reading the files again delays it by [`PATIENCE`] at most.
+    /// Returns the TLS acceptor for a new connection. If the files are read again, the connection waits for at most
+    /// [`PATIENCE`].
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
         if due {
@@ -68,8 +69,8 @@ impl KubeletCertificates {
         TlsAcceptor::from(Arc::clone(&lock(&self.state).config))
     }
 
-    /// Reads the files again. If that fails, the previous certificates stay in use, and each different reason is
-    /// logged once.
+    /// Reads the files again. If that fails, the previous certificates stay in use, and the error is logged, unless it
+    /// is the same as before.
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
         let mut state = lock(&self.state);
@@ -95,8 +96,8 @@ impl KubeletCertificates {
     }
 }
 
-/// The TLS configuration of the options. With a CA a client certificate is requested, but never required: clients
-/// without one may do less.
+/// Builds the TLS configuration. With a configured CA, clients are requested to present a certificate, but not required
+/// to: clients without one may use fewer routes.
 fn config(options: &KubeletOptions, (chain, key): &ServerIdentity) -> Result<ServerConfig, KubeletError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -145,7 +146,7 @@ fn malformed(file: &Path, what: &'static str) -> KubeletError {
     KubeletError::Malformed { file: file.to_owned(), what }
 }
 
-/// A self-signed certificate, for as long as the process lives.
+/// Generates a self-signed certificate for the addresses of the kubelet APIs. It is used until the process ends.
 fn own(options: &KubeletOptions) -> Result<ServerIdentity, KubeletError> {
     let mut params = CertificateParams::default();
     let mut name = DistinguishedName::new();

@@ -9,17 +9,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::spec::Room;
 use super::view::MachineView;
 
-/// The age of a condition's heartbeat at which the status is written although nothing changed, as kubelets do.
+/// The age of a condition's heartbeat at which the status is written although nothing changed: 5 minutes, as in
+/// kubelets.
 const HEARTBEAT: Duration = Duration::from_secs(300);
 
-/// The reason of a condition that the machine does not report.
+/// The reason of a condition whose value the machine does not report.
 const NOT_REPORTED: &str = "NotReported";
 
-/// A condition without its times: type, status, reason and message.
+/// A condition without its timestamps: type, status, reason and message.
 type Untimed = (&'static str, &'static str, &'static str, String);
 
-/// The conditions of a node. `Ready` is `False` while its machine cannot be reached; conditions that it cannot report then
-/// are left out, and stay as they were. The transition time of one in `before` is kept while its status is the same.
+/// Returns the conditions of a node. While the machine is unreachable, only `Ready` (`False`) is returned; the other
+/// conditions of the object stay as they are. The transition time of a condition in `before` is kept while its status
+/// is the same.
 pub(super) fn conditions(
     machine: &MachineView,
     before: &[NodeCondition],
@@ -57,7 +59,8 @@ pub(super) fn conditions(
     conditions.into_iter().map(timed).collect()
 }
 
-/// The pressure condition of a resource; `reasons` are those of a free and of a short one.
+/// Returns a pressure condition (`True` if less than a twentieth of the resource is free). `reasons` are the reasons
+/// for enough and for too little.
 fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Option<Room>) -> Untimed {
     let [free, short] = reasons;
     match room {
@@ -86,7 +89,7 @@ fn ready(machine: &MachineView) -> Untimed {
     ("Ready", status, reason, message)
 }
 
-/// Returns `true` if the condition is unchanged and its heartbeat recent.
+/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent.
 pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
     let heartbeat = |condition: &NodeCondition| condition.last_heartbeat_time.as_ref().map(|time| time.0);
     let ages = heartbeat(before).zip(heartbeat(wanted));

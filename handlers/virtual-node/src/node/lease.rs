@@ -1,8 +1,8 @@
-//! The lease of a node, by which the cluster knows that its controller is alive.
+//! The lease of a node, by which the node controller of the cluster knows that the controller of the node is alive.
 //!
-//! It is renewed while this process leads, even if the machine cannot be reached: the lease stands for this process, and the
-//! condition `Ready` for the machine. Without a lease the node controller would replace that condition, with its reason, by
-//! `Unknown`.
+//! The lease is renewed while this process is the leader, even if the machine is unreachable: the lease stands for this
+//! process, and the condition `Ready` for the machine. Without a renewed lease the node controller would set the
+//! condition to `Unknown` and replace its reason.
 
 use dashmap::DashMap;
 use jiff::Timestamp;
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 /// The namespace of node leases.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// The lease duration in seconds, after which the cluster considers the node lost.
+/// The duration of a lease in seconds, after which the node controller considers the node lost.
 const SECONDS: i32 = 40;
 
 /// Renews the leases of nodes.
 pub(crate) struct NodeLeases {
     api: Api<Lease>,
-    /// The last renewal of each lease by node, with the UID of the Node that owns it.
+    /// The time of the last renewal and the UID of the Node object, by node name.
     renewed: DashMap<String, (Instant, String)>,
     interval: std::time::Duration,
 }
@@ -33,7 +33,8 @@ impl NodeLeases {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }
 
-    /// Renews the lease of a node, unless it is fresh. A missing lease is created.
+    /// Renews the lease of a node, unless it was renewed less than three quarters of the interval ago. A missing lease
+    /// is created. Fails if the API server rejects the request or does not answer.
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
@@ -60,13 +61,13 @@ impl NodeLeases {
         Ok(())
     }
 
-    /// Forgets a node that is gone.
+    /// Forgets the last renewal of a removed node.
     pub(crate) fn forget(&self, name: &str) {
         self.renewed.remove(name);
     }
 }
 
-/// Builds the lease, which the Node owns.
+/// Builds a lease, with the Node object as its owner, that is renewed at `now`.
 pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
     let name = node.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {

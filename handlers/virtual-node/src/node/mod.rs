@@ -1,16 +1,16 @@
-//! The node: its object, conditions and lease.
+//! The Node object of a virtual node: content, status conditions, ownership and lease.
 
+mod applied_spec;
 mod conditions;
 mod lease;
-mod marks;
 mod object;
 mod ownership;
 mod quantity;
 mod spec;
 mod view;
 
+pub(crate) use applied_spec::former_address;
 pub(crate) use lease::NodeLeases;
-pub(crate) use marks::former_address;
 pub(crate) use object::{created, metadata_patch, status_patch};
 pub(crate) use ownership::{Label, NodeOwner, Ownership, is_own_label, is_real, names_owner, ownership};
 pub use spec::{MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};

@@ -1,4 +1,4 @@
-//! Builds the Node object and its corrections. Pure.
+//! Builds the Node object and the patches that correct it, without I/O.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,14 +12,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use super::applied_spec::AppliedNodeSpec;
 use super::conditions::{conditions, holds};
-use super::marks::NodeMarks;
 use super::ownership::{NodeOwner, own_labels};
 use super::quantity;
 use super::spec::{MachineInfo, NodeSpec};
 use super::view::MachineView;
 
-/// The wanted labels of a node. Descriptions cannot override those that identify its owner.
+/// Returns the labels that the node should have. The labels of a device specification do not override those that
+/// identify the owner of the node.
 fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, String> {
     let spec = &machine.spec;
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
@@ -35,14 +36,14 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
     labels
 }
 
-/// Builds the Node object.
+/// Builds the Node object to create.
 pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
     let spec = &machine.spec;
     Node {
         metadata: ObjectMeta {
             name: Some(spec.name.clone()),
             labels: Some(labels(machine, node_owner)),
-            annotations: Some(BTreeMap::from([NodeMarks::of(spec).written()])),
+            annotations: Some(BTreeMap::from([AppliedNodeSpec::of(spec).written()])),
             ..ObjectMeta::default()
         },
         spec: Some(ObjectSpec { taints: Some(spec.taints.clone()), ..ObjectSpec::default() }),
@@ -50,12 +51,14 @@ pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Tim
     }
 }
 
-/// Returns the patch that corrects labels and taints; those of others are not touched. Ours that are no longer wanted
-/// are removed. It carries the resourceVersion, because taints are one list that others write too.
+/// Returns the patch that corrects the labels and taints of a Node object; `None` if they are correct. Labels and
+/// taints that this program wrote before ([`AppliedNodeSpec`]) and that are not wanted any more are removed; those of
+/// other writers stay. The patch contains the `resourceVersion`, because taints are one list that other controllers
+/// write too.
 pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: NodeOwner<'_>) -> Option<Value> {
     let spec = &machine.spec;
     let present = node.metadata.labels.clone().unwrap_or_default();
-    let (marks, before) = (NodeMarks::of(spec), NodeMarks::read(node));
+    let (applied, before) = (AppliedNodeSpec::of(spec), AppliedNodeSpec::read(node));
     let wanted = labels(machine, node_owner);
     let past = before.labels.iter().filter(|key| !wanted.contains_key(*key) && present.contains_key(*key));
     let past = past.map(|key| (key.clone(), Value::Null));
@@ -63,12 +66,12 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     let labels: serde_json::Map<_, _> =
         missing.map(|(key, value)| (key.clone(), json!(value))).chain(past).collect();
     let taints = taints(node, spec, &before);
-    if labels.is_empty() && taints.is_none() && marks == before {
+    if labels.is_empty() && taints.is_none() && applied == before {
         return None;
     }
     let mut metadata = json!({ "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "labels": labels });
-    if marks != before {
-        metadata["annotations"] = json!(BTreeMap::from([marks.written()]));
+    if applied != before {
+        metadata["annotations"] = json!(BTreeMap::from([applied.written()]));
     }
     Some(match taints {
         Some(taints) => json!({ "metadata": metadata, "spec": { "taints": taints } }),
@@ -76,9 +79,9 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     })
 }
 
-/// Returns the corrected taints: the missing ones added, those that we set `before` and no longer want removed; `None` if nothing
-/// changes.
-fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>> {
+/// Returns the corrected list of taints: missing taints are added, and those that this program wrote `before` and that
+/// are not wanted any more are removed. `None` if the list is correct.
+fn taints(node: &Node, spec: &NodeSpec, before: &AppliedNodeSpec) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;
     let is_wanted = |taint: &Taint| spec.taints.iter().any(|wanted| same(taint, wanted));
@@ -97,7 +100,7 @@ fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>
     Some(taints)
 }
 
-/// The whole status of a node. Values that its machine has not reported yet stay as the object has them.
+/// Returns the status that the node should have. Values that the machine has not reported yet stay as in `before`.
 fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeStatus {
     let pods = ("pods".to_owned(), Quantity(machine.spec.max_pods.to_string()));
     let health = machine.health.as_deref();
@@ -118,7 +121,8 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
     }
 }
 
-/// The addresses of the node. Its name is not one of them: an API server that prefers names would try to resolve it.
+/// Returns the addresses of the node: the `InternalIP` only. There is no `Hostname`, because an API server that prefers
+/// host names would try to resolve it.
 fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
     let internal = machine.kubelet.map(|kubelet| kubelet.ip()).or(machine.host_ip());
     let address =
@@ -126,7 +130,8 @@ fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
     internal.map(address).into_iter().collect()
 }
 
-/// The operating system of what a machine runs.
+/// Returns the operating system for the label `kubernetes.io/os` and for `nodeInfo`; `linux` if the machine does not
+/// report one.
 fn system(info: &MachineInfo) -> String {
     if info.operating_system.is_empty() { "linux".to_owned() } else { info.operating_system.clone() }
 }
@@ -146,8 +151,8 @@ fn info(machine: &MachineView) -> NodeSystemInfo {
     }
 }
 
-/// Returns the patch that corrects the status; `None` if it is right and its heartbeat recent. Conditions of others are
-/// left out.
+/// Returns the patch that corrects the status; `None` if the status is correct and its heartbeat less than five minutes
+/// old. The patch does not contain the conditions of other writers.
 pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -> Option<Value> {
     let before = node.status.clone().unwrap_or_default();
     let wanted = status(machine, &before, now);

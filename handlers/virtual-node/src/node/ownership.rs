@@ -1,43 +1,44 @@
-//! Ownership of Node objects.
+//! Ownership of Node objects: this handler, another handler or installation, or a kubelet.
 
 use k8s_openapi::api::core::v1::Node;
 use staffetta_handler::HANDLER_LABEL;
 
-/// A label on all virtual nodes and on no other node.
+/// A label of all virtual nodes, as key and value. No other node has it.
 const TYPE: (&str, &str) = ("type", "virtual-kubelet");
 
-/// The annotation of nodes that an agent keeps which is built on the library of the virtual kubelet; some such agents set no label.
+/// An annotation that providers built on the virtual-kubelet library write on their nodes; some of these providers
+/// write no label.
 const AGENT: &str = "virtual-kubelet.io/last-applied-node-status";
 
-/// The label of the installation that keeps a node: several may keep nodes in one cluster.
+/// The label with the name of the installation that owns a node: several installations may have nodes in one cluster.
 const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
 
-/// A label, as key and value.
+/// The key and value of a label.
 pub(crate) type Label = (&'static str, &'static str);
 
-/// The owner of nodes: a handler of one installation.
+/// The owner of a virtual node: a handler of one installation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeOwner<'a> {
-    /// The handler.
+    /// The name of the handler.
     pub(crate) handler: &'a str,
-    /// The name by which the installation marks what it makes.
+    /// The name of the installation.
     pub(crate) cluster: &'a str,
-    /// A label that identifies the nodes of a previous agent, which this handler takes over.
+    /// A label of the nodes of a previous controller, which this handler takes over.
     pub(crate) predecessor: Option<Label>,
 }
 
-/// The ownership of a Node object.
+/// The ownership of a Node object, from the view of one handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// Owned by this handler, or by a predecessor of the same machine.
+    /// The handler owns the object, or may take it over.
     Ours,
-    /// Owned by another handler or installation.
+    /// Another handler or installation owns the object.
     Others,
-    /// Owned by a kubelet.
+    /// A kubelet owns the object.
     Real,
 }
 
-/// The labels by which a node is known to be ours. A description of a machine cannot change them.
+/// Returns the labels that identify the owner of a virtual node. A device specification cannot change these labels.
 pub(crate) fn own_labels<'a>(name: &'a str, node_owner: NodeOwner<'a>) -> [(&'static str, &'a str); 4] {
     [
         TYPE,
@@ -47,14 +48,14 @@ pub(crate) fn own_labels<'a>(name: &'a str, node_owner: NodeOwner<'a>) -> [(&'st
     ]
 }
 
-/// Returns `true` if the key is one of the labels that we manage.
+/// Returns `true` if the key is that of a label that identifies the owner of a virtual node.
 pub(crate) fn is_own_label(key: &str) -> bool {
     let none = NodeOwner { handler: "", cluster: "", predecessor: None };
     own_labels("", none).iter().any(|(own, _)| *own == key)
 }
 
-/// Returns `true` if the node has a kubelet. A node marked by an installation has none, whatever its other labels
-/// are.
+/// Returns `true` if the node has a kubelet: it carries neither the labels of an owner, nor the label or annotation of
+/// a virtual kubelet, nor the label of the `predecessor`.
 pub(crate) fn is_real(node: &Node, predecessor: Option<Label>) -> bool {
     let has = |(key, value): Label| label(node, key) == Some(value);
     let marked = [HANDLER_LABEL, CLUSTER_LABEL].iter().all(|key| label(node, key).is_some());
@@ -62,7 +63,8 @@ pub(crate) fn is_real(node: &Node, predecessor: Option<Label>) -> bool {
     !(marked || agent || has(TYPE) || predecessor.is_some_and(has))
 }
 
-/// Determines the ownership of a Node object. One that names no installation may belong to any.
+/// Determines who owns a Node object. This handler owns a virtual node without labels of another handler or
+/// installation.
 pub(crate) fn ownership(node: &Node, node_owner: NodeOwner<'_>) -> Ownership {
     let is_or_none = |key, ours| label(node, key).is_none_or(|found| found == ours);
     if is_real(node, node_owner.predecessor) {
@@ -74,7 +76,8 @@ pub(crate) fn ownership(node: &Node, node_owner: NodeOwner<'_>) -> Ownership {
     }
 }
 
-/// Returns `true` if the node names this owner explicitly.
+/// Returns `true` if the labels of the node name this handler and this installation. Unlike [`ownership`], a missing
+/// label does not match.
 pub(crate) fn names_owner(node: &Node, node_owner: NodeOwner<'_>) -> bool {
     let says = |key, ours| label(node, key) == Some(ours);
     says(HANDLER_LABEL, node_owner.handler) && says(CLUSTER_LABEL, node_owner.cluster)

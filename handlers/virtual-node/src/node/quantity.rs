@@ -1,11 +1,11 @@
-//! Amounts of resources, compared by what they say: an API server writes `2` for a received `2000m`.
+//! Compares resource quantities by amount: the API server may store `2` for a written `2000m`.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use staffetta_driver::ExactQuantity;
 
-/// Returns `true` if both contain the same resources and amounts.
+/// Returns `true` if both maps contain the same resources with the same amounts. `None` counts as an empty map.
 pub(super) fn same(
     one: Option<&BTreeMap<String, Quantity>>,
     other: Option<&BTreeMap<String, Quantity>>,

@@ -1,4 +1,4 @@
-//! The specification of a virtual node, supplied by its `NodeSource`, and the health of its machine.
+//! The specification of a virtual node, supplied by its `NodeSource`, and the health of the machine behind it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,78 +6,80 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The key of the taint that keeps away pods that do not tolerate a virtual node.
+/// The key of the taint of virtual nodes. Pods without a toleration for it are not scheduled there.
 pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
 
 /// The specification of a virtual node, supplied by its [`NodeSource`](crate::NodeSource).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSpec {
-    /// The name: a DNS subdomain.
+    /// The name of the node, a DNS subdomain (RFC 1123).
     pub name: String,
-    /// Labels beside those that every virtual node has.
+    /// Labels in addition to those that every virtual node has.
     pub labels: BTreeMap<String, String>,
-    /// Taints; others that the object has are left alone.
+    /// Taints. Other taints of the Node object stay as they are.
     pub taints: Vec<Taint>,
-    /// The maximum number of pods.
+    /// The maximum number of pods on the node.
     pub max_pods: u32,
-    /// The machine's own address, which its pods have as `hostIP`; none where it must be found out ([`NodeHealth::host_ip`]).
+    /// The IP address of the machine, which its pods have as `hostIP`; `None` if only [`NodeHealth::host_ip`] has it.
     pub host_ip: Option<IpAddr>,
-    /// The address of the machine. A changed address means another machine, of which nothing is known.
+    /// The address of the machine, as text. Another address means another machine: everything that was read of the
+    /// former one is dropped.
     pub address: String,
-    /// Identifies the connection to the machine: when it changes, the connection is opened again.
+    /// A number that identifies the parameters of the connection to the machine. When it changes, the connection is
+    /// opened again.
     pub session: u64,
-    /// `true` if the node is being removed from the cluster: nothing is done for its pods any more.
+    /// `true` if the node is being removed from the cluster. No step for its pods is taken any more.
     pub retired: bool,
 }
 
-/// The capacity and information of a machine.
+/// The resources and properties that a machine reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeHealth {
-    /// The total capacity by resource; `pods` comes from the [`NodeSpec`].
+    /// The total amount of each resource. The maximum number of pods is in the [`NodeSpec`].
     pub capacity: BTreeMap<String, Quantity>,
-    /// The part of the capacity that pods may use.
+    /// The amount of each resource that pods of the cluster may use.
     pub allocatable: BTreeMap<String, Quantity>,
-    /// The free memory; `None` if not reported.
+    /// The free and total memory; `None` if the machine does not report it.
     pub memory: Option<Room>,
-    /// The free storage; `None` if not reported.
+    /// The free and total storage; `None` if the machine does not report it.
     pub storage: Option<Room>,
-    /// Its own address, if only the machine itself reports it.
+    /// The IP address of the machine, used if [`NodeSpec::host_ip`] is `None`.
     pub host_ip: Option<IpAddr>,
     /// Versions and identifiers of the machine.
     pub info: MachineInfo,
-    /// The reason (in CamelCase) and message if the machine is reachable but takes no pods.
+    /// The reason (in CamelCase) and the message, if the machine is reachable but does not accept pods.
     pub problem: Option<(&'static str, String)>,
 }
 
-/// Free and total amounts of a resource.
+/// The free and total amount of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The free amount, in bytes.
     pub free: u64,
-    /// All of it, in bytes.
+    /// The total amount, in bytes.
     pub all: u64,
 }
 
 impl Room {
-    /// Returns `true` if less than a twentieth is free.
+    /// Returns `true` if less than a twentieth of the total amount is free.
     pub fn is_short(self) -> bool {
         u128::from(self.free) * 20 < u128::from(self.all)
     }
 }
 
-/// Versions and identifiers of a machine, as in `nodeInfo`. Empty fields are unknown.
+/// Versions and identifiers of a machine, as in the field `nodeInfo` of a node's status. Unknown values are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineInfo {
-    /// Its serial number.
+    /// The serial number of the machine, reported as `machineID` and `systemUUID`.
     pub machine_id: String,
-    /// The version of its system.
+    /// The version of the machine's operating system, reported as `kernelVersion`.
     pub kernel_version: String,
-    /// The name of its system.
+    /// The name of the machine's operating system, reported as `osImage`.
     pub os_image: String,
-    /// The container runtime, with a scheme.
+    /// The container runtime, with a scheme: `cisco://`. Reported as `containerRuntimeVersion`.
     pub container_runtime: String,
-    /// The architecture of what it runs, as `kubernetes.io/arch` names it.
+    /// The processor architecture of its containers, as in the label `kubernetes.io/arch`: `amd64`.
     pub architecture: String,
-    /// The operating system of what it runs, as `kubernetes.io/os` names it.
+    /// The operating system of its containers, as in the label `kubernetes.io/os`: `linux`.
     pub operating_system: String,
 }

@@ -1,64 +1,66 @@
-//! The state of a node and of its machine, of which everything that is written for the node is a function.
+//! The state of a virtual node and its machine: the input of every write for the node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::spec::{NodeHealth, NodeSpec};
 use crate::counters::STATES;
-use crate::reach::{Outage, Reachability};
+use crate::reach::{MachineOutage, Reachability};
 
-/// A node and what is known of its machine, at one moment.
+/// The state of a virtual node and its machine at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineView {
-    /// The specification of the node, supplied by its `NodeSource`.
+    /// The specification of the node, from its `NodeSource`.
     pub(crate) spec: Arc<NodeSpec>,
     /// The reachability of the machine.
     pub(crate) reach: Reachability,
     /// The state of the Node object.
     pub(crate) object: NodeObject,
-    /// The health of the machine, once it was read.
+    /// The last reported health of the machine; `None` before the first report.
     pub(crate) health: Option<Arc<NodeHealth>>,
-    /// The address of the node's kubelet API, once this process serves it. The node has it as `InternalIP`.
+    /// The address and port of the node's kubelet API; `None` while this process does not serve it. The node has the
+    /// address as `InternalIP`.
     pub(crate) kubelet: Option<SocketAddr>,
 }
 
-/// The state of a machine's Node object.
+/// The state of the Node object of a virtual node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeObject {
-    /// It is about to be created, or was not looked up yet.
+    /// The object was not read yet, or is about to be created.
     #[default]
     Coming,
-    /// It exists, and is ours.
+    /// The object exists and is owned by this handler.
     Ours,
-    /// None that is ours exists.
+    /// No object that this handler owns exists: another owner has the name, or the creation failed.
     Missing {
-        /// The reason, in CamelCase.
+        /// The reason, one word in CamelCase.
         reason: &'static str,
-        /// The message.
+        /// The error message.
         message: String,
     },
 }
 
 impl MachineView {
-    /// The machine's own address, as far as it is known.
+    /// Returns the machine's own address: that of the specification, else the reported one; `None` if neither is known.
     pub(crate) fn host_ip(&self) -> Option<IpAddr> {
         self.spec.host_ip.or_else(|| self.health.as_ref()?.host_ip)
     }
 
-    /// The current outage; `None` while the machine is reachable or was never read.
-    pub(crate) fn outage(&self) -> Option<&Outage> {
+    /// Returns the current outage of the machine; `None` while it is reachable or was not read yet.
+    pub(crate) fn outage(&self) -> Option<&MachineOutage> {
         match &self.reach {
             Reachability::Down(outage) => Some(outage),
             Reachability::Untried | Reachability::Up { .. } => None,
         }
     }
 
-    /// The reason and message of a machine that is reachable but takes no pods.
+    /// Returns the reason (in CamelCase) and the message if the machine is reachable but does not accept pods; `None`
+    /// otherwise.
     pub(crate) fn problem(&self) -> Option<&(&'static str, String)> {
         self.health.as_ref()?.problem.as_ref()
     }
 
-    /// The state of the machine as a label value.
+    /// Returns the state of the machine as a label value, one of [`STATES`].
     pub(crate) fn condition(&self) -> &'static str {
         let [ready, degraded, untried, unreachable] = STATES;
         match &self.reach {
@@ -69,7 +71,8 @@ impl MachineView {
         }
     }
 
-    /// Returns `true` if the machine may be called to run pods.
+    /// Returns `true` if steps for pods may be sent to the machine: it is reachable, and its Node object is owned by
+    /// this handler and not being removed.
     pub(crate) fn accepts_pods(&self) -> bool {
         self.reach.is_up() && !self.spec.retired && self.object == NodeObject::Ours
     }

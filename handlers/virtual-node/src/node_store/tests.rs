@@ -1,4 +1,4 @@
-//! Nodes that come, change and go.
+//! Tests of adding, changing and removing nodes.
 
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner};
@@ -8,7 +8,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::inventory::tests::workload;
 use crate::node::NodeHealth;
 
-/// A way to nowhere.
+/// A back end without a machine: the result of each read comes later, and each step is done at once.
 struct Nowhere;
 
 #[async_trait::async_trait]
@@ -54,9 +54,11 @@ fn nothing_is_known_of_a_machine_at_another_place_and_all_of_one_with_another_ac
     before.reported_inventory(&[workload("a", true)].into());
     node_store.exists(spec("one", 2));
     assert!(
-        node_store.get("r1").is_some_and(|machine| machine.view().reach.is_up() && machine.ours().len() == 1)
+        node_store
+            .get("r1")
+            .is_some_and(|machine| machine.view().reach.is_up() && machine.marked_owners().len() == 1)
     );
     node_store.exists(spec("two", 2));
     let after = node_store.get("r1").unwrap();
-    assert!(!after.view().reach.is_up() && after.ours().is_empty() && !Arc::ptr_eq(&before, &after));
+    assert!(!after.view().reach.is_up() && after.marked_owners().is_empty() && !Arc::ptr_eq(&before, &after));
 }

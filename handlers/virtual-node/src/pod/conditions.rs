@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// The conditions that a kubelet keeps; those of others are left alone.
+/// Returns the conditions of a pod that a kubelet writes; those of other writers are not included. `made` is `true` if
+/// the machine has a workload of the pod.
 pub(super) fn conditions(
     pod: &Pod,
     containers: &[ContainerStatus],

@@ -1,4 +1,4 @@
-//! The status of containers: the observed state, merged with the previous status.
+//! The status of containers, computed from the observed state and the previous status.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -6,15 +6,15 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
+use staffetta_driver::app_hosting::{DeploymentStage, HostedContainer, HostedContainerState};
 
 use super::observation::{Change, PodObservation};
 
-/// The exit code of a container that disappeared: as if it had been killed, as kubelets report it.
+/// The exit code of a container that disappeared: that of a killed process, which kubelets report in this case.
 const LOST: i32 = 137;
 
-/// The status of a container. While the change of its pod is not complete, its image is the former one: by that a later process
-/// knows what is still to be done.
+/// Returns the status of a container. While a changed pod is being replaced or its change is refused, `image` stays
+/// that of the previous specification, so that a process that starts later detects the change.
 pub(super) fn container_status(
     container: &Container,
     observed: Option<&HostedContainer>,
@@ -29,7 +29,22 @@ pub(super) fn container_status(
         status.image = container.image.clone().unwrap_or_default();
         status.image_id.clone_from(&status.image);
     }
-    let state = match observed.map(|observed| &observed.state) {
+    let seen = observed.map(|observed| &observed.state);
+    let is_unknown =
+        matches!(seen, Some(HostedContainerState::Waiting { stage: DeploymentStage::Unknown, .. }));
+    let state = match seen {
+        // A state that nobody knows says nothing about the end of the container.
+        _ if is_unknown && was.waiting.is_none() && was != ContainerState::default() => was,
+        // What ends while it is replaced was stopped for that.
+        Some(HostedContainerState::Ended { .. } | HostedContainerState::Failed { .. })
+            if observation.change == Change::UnderWay =>
+        {
+            if was.terminated.is_some() {
+                was
+            } else {
+                waiting(&mut status, was, observation.why, observation.change, now)
+            }
+        }
         Some(HostedContainerState::Running) => running(&mut status, was, now),
         Some(HostedContainerState::Ended { message }) => ended_as(was, 0, "Completed", message, now),
         Some(HostedContainerState::Failed { reason, message }) => ended_as(was, 1, reason, message, now),
@@ -38,14 +53,14 @@ pub(super) fn container_status(
         }
         None => waiting(&mut status, was, observation.why, observation.change, now),
     };
-    status.ready = state.running.is_some();
+    status.ready = state.running.is_some() && !is_unknown;
     status.started = Some(status.ready);
     status.container_id = observed.map(|observed| observed.id.clone()).or(status.container_id);
     status.state = Some(state);
     status
 }
 
-/// The status of a container that was removed from its machine, whatever it did there.
+/// Returns the last status of a container that was removed from its machine: terminated, whatever its state was.
 pub(super) fn removed(
     container: &Container,
     before: Option<&ContainerStatus>,
@@ -66,7 +81,7 @@ pub(super) fn removed(
     status
 }
 
-/// A container that ended; the time at which that was first seen is kept.
+/// Returns the state of a container that ended. The time at which this state was first observed is kept.
 fn ended_as(
     was: ContainerState,
     exit_code: i32,
@@ -83,7 +98,7 @@ fn ended_as(
     ended(was.running.and_then(|running| running.started_at), now, exit_code, reason, message)
 }
 
-/// A container that runs. It counts as restarted if it had ended.
+/// Returns the state of a running container. The restart count is increased if the container had ended before.
 fn running(status: &mut ContainerStatus, was: ContainerState, now: Timestamp) -> ContainerState {
     let ended_before = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
     let again = was.terminated.is_some() || (was.waiting.is_some() && ended_before);
@@ -95,7 +110,8 @@ fn running(status: &mut ContainerStatus, was: ContainerState, now: Timestamp) ->
     ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
 }
 
-/// A container that waits. One that ran before has ended meanwhile, for whatever reason.
+/// Returns the state of a waiting container. If the container was running before, that run is recorded as ended in
+/// `last_state`.
 fn waiting(
     status: &mut ContainerStatus,
     was: ContainerState,
@@ -133,6 +149,7 @@ fn filled(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+/// Returns the exit code of a terminated container; `None` in any other state.
 pub(super) fn exit_code(container: &ContainerStatus) -> Option<i32> {
     Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
 }

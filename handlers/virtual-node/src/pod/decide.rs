@@ -1,4 +1,4 @@
-//! Decides what to do for a pod: a function of the pod, its workload and earlier steps.
+//! Decides the next step for a pod, from the pod, its workload and the earlier steps of this process.
 
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState, HostedPod};
@@ -6,42 +6,42 @@ use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState, Hoste
 use super::form::form;
 use super::observation::container_of;
 
-/// The next thing to do for a pod.
+/// The next step for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodTask {
-    /// Nothing: it is over, or not ours.
+    /// No step: the pod has finished and its workload is removed, or must not be removed.
     Leave,
-    /// Wait until its machine can be reached.
+    /// Wait until the machine can be reached.
     Wait,
-    /// Write its status: the machine is as the pod wants it.
+    /// Write the status only: the workload runs as the pod specifies.
     Report,
-    /// Apply the pod to its machine: one step towards the desired state.
+    /// Take one step to deploy the pod on its machine, and write the status.
     Apply {
-        /// `true` if the pod's specification differs from the one that was applied.
+        /// `true` if the specification of the pod differs from the deployed one.
         replaces: bool,
-        /// `true` if the machine lost the pod's workload.
+        /// `true` if the machine had the workload of the pod and has it no more.
         lost: bool,
     },
-    /// Remove it from the machine: it is over, and its resources there are for others.
+    /// Remove the workload of a finished pod from the machine, to free its resources.
     Clear,
-    /// Remove it from the machine, then delete it.
+    /// Remove the workload from the machine, then delete the pod object.
     Remove,
 }
 
-/// The inputs of a decision beside the pod itself.
+/// The inputs of a decision in addition to the pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodFacts<'a> {
-    /// `true` if the machine may be called to act.
+    /// `true` if steps for the pod may be sent to the machine.
     pub(crate) reachable: bool,
-    /// The pod's workload on the machine.
+    /// The workload of the pod on the machine; `None` if there is none.
     pub(crate) workload: Option<&'a HostedPod>,
-    /// The form in which this process brought it there, if it is.
+    /// The digest ([`form`]) of the specification that this process has deployed; `None` if it has deployed none.
     pub(crate) applied: Option<u64>,
-    /// `true` if the machine has had the workload in the life of this process.
+    /// `true` if this process has seen the workload on the machine.
     pub(crate) was_there: bool,
 }
 
-/// Decides what to do for a pod on a virtual node.
+/// Decides the next step for a pod on a virtual node.
 pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let finished = matches!(phase, "Succeeded" | "Failed");
@@ -68,7 +68,8 @@ pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
     }
 }
 
-/// Returns `true` if the status names an image that the pod no longer has: it changed while no process was running.
+/// Returns `true` if the status contains an image that the pod no longer has: the image was changed while no controller
+/// was running.
 fn shows_other(pod: &Pod) -> bool {
     let known = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let image = |name: &str| {
@@ -80,13 +81,13 @@ fn shows_other(pod: &Pod) -> bool {
         .any(|known| !known.image.is_empty() && image(&known.name).is_some_and(|image| image != known.image))
 }
 
-/// Returns `true` if the workload of a finished pod is to be removed. The machine may have restarted one of ours. A
-/// predecessor may have marked a running pod as finished.
+/// Returns `true` if the workload of a finished pod should be removed. A running workload without the ownership mark of
+/// this cluster stays, because a previous controller may have wrongly reported the pod as finished.
 fn is_waste(workload: &HostedPod) -> bool {
     workload.marked || !workload.containers.iter().any(is_running)
 }
 
-/// Returns `true` if each container runs.
+/// Returns `true` if all containers of the pod are running.
 fn runs(pod: &Pod, workload: &HostedPod) -> bool {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     containers.iter().all(|container| container_of(workload, &container.name).is_some_and(is_running))

@@ -1,11 +1,12 @@
-//! The form of a pod: a digest of the parts of a pod that affect its containers.
+//! A digest of the parts of a pod that affect its containers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Returns a digest of the containers of a pod (images, commands, resources and all other fields) and of its deadline, which its
-/// machine enforces too. Labels, annotations and tolerations are not part of it: they do not affect the containers.
+/// Returns a digest of all fields of the pod's containers (image, command, resources and so on) and of
+/// `activeDeadlineSeconds`. Labels, annotations and tolerations are not included, because they do not affect the
+/// containers. The digest is compared only within one process.
 pub(crate) fn form(pod: &Pod) -> u64 {
     let mut digest = DefaultHasher::new();
     let spec = pod.spec.as_ref();

@@ -1,4 +1,4 @@
-//! The pods and nodes of the cluster, as far as virtual nodes are concerned.
+//! An index of the pods and nodes of the cluster that are relevant to virtual nodes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::node::{Label, NodeOwner, is_real, names_owner};
 
-/// The time for which a node with a kubelet is remembered, while no other one has its name. The cluster removes its
-/// pods long before.
+/// The time for which a former node with a kubelet is remembered, while no other node has its name. The cluster deletes
+/// the pods of a removed node long before that.
 const OVERLOOKED: Duration = Duration::from_secs(3600);
 
-/// Index of the pods on virtual nodes, or on nodes that are not known yet, and of the virtual nodes.
+/// An index of the virtual nodes, and of the pods on nodes that are virtual or not known yet.
 ///
-/// Pods on nodes that have a kubelet are not kept, however many there are.
+/// Pods on nodes with a kubelet are not stored, to save memory.
 #[derive(Default)]
 pub(crate) struct ClusterIndex(Mutex<Cluster>);
 
@@ -28,43 +28,44 @@ struct Cluster {
     on_node: HashMap<String, HashSet<String>>,
     virtual_nodes: HashMap<String, Arc<Node>>,
     real_nodes: HashSet<String>,
-    /// The names of nodes that had a kubelet and have none any more, and since when: their pods were not kept.
+    /// The names of nodes that had a kubelet before, with the time at which they lost it. Their pods are not in the
+    /// index.
     overlooked: HashMap<String, Instant>,
-    /// Of those whose pods are being read: the UIDs of pods that went meanwhile.
+    /// The UIDs of pods that were deleted during a read of the pods of a node, by the name of that node.
     gone: HashMap<String, HashSet<String>>,
-    /// A label that identifies the nodes of a previous agent, which this handler takes over.
+    /// A label of the nodes of a previous controller, which the handler takes over.
     predecessor: Option<Label>,
 }
 
 impl ClusterIndex {
-    /// Creates an index for which the nodes of a predecessor are virtual nodes too.
+    /// Creates an index that treats nodes with the label `predecessor` as virtual nodes.
     pub(crate) fn after(predecessor: Option<Label>) -> Self {
         Self(Mutex::new(Cluster { predecessor, ..Cluster::default() }))
     }
 
-    /// The pod of that UID.
+    /// Returns the pod with this UID.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
         lock(&self.0).pods.get(uid.as_str()).map(Arc::clone)
     }
 
-    /// Returns `true` if there is a pod with that UID.
+    /// Returns `true` if the index contains a pod with this UID.
     pub(crate) fn knows(&self, uid: &str) -> bool {
         lock(&self.0).pods.contains_key(uid)
     }
 
-    /// The pods on a node.
+    /// Returns the pods on a node.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
         let cluster = lock(&self.0);
         let uids = cluster.on_node.get(node).into_iter().flatten();
         uids.filter_map(|uid| cluster.pods.get(uid).map(Arc::clone)).collect()
     }
 
-    /// The owners of the pods on a node.
+    /// Returns the namespace, name and UID of each pod on a node.
     pub(crate) fn owners_on(&self, node: &str) -> Vec<Owner> {
         self.pods_on(node).iter().map(|pod| Owner::of(&pod.metadata)).collect()
     }
 
-    /// The object of a virtual node.
+    /// Returns the Node object of a virtual node; `None` if it does not exist, or the node has a kubelet.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         lock(&self.0).virtual_nodes.get(name).map(Arc::clone)
     }
@@ -74,7 +75,7 @@ impl ClusterIndex {
         lock(&self.0).real_nodes.contains(name)
     }
 
-    /// Begins to read the pods of a node that had a kubelet before, if that has to be done.
+    /// Begins to read the pods of a node that had a kubelet before; `None` if its pods are in the index already.
     pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<Reading<'a>> {
         let mut cluster = lock(&self.0);
         cluster.overlooked.contains_key(node).then(|| {
@@ -83,7 +84,8 @@ impl ClusterIndex {
         })
     }
 
-    /// Forgets the nodes that had a kubelet long ago, unless there is a node of that name, or is to be one as `expected` says.
+    /// Forgets nodes that lost their kubelet more than an hour ago, except virtual nodes and nodes for which `expected`
+    /// returns `true`.
     pub(crate) fn expire(&self, expected: impl Fn(&str) -> bool) {
         let mut cluster = lock(&self.0);
         let Cluster { overlooked, virtual_nodes, .. } = &mut *cluster;
@@ -92,7 +94,7 @@ impl ClusterIndex {
         });
     }
 
-    /// The names of the virtual nodes of this owner.
+    /// Returns the names of the virtual nodes that `node_owner` owns.
     pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>) -> Vec<String> {
         let cluster = lock(&self.0);
         let nodes = cluster.virtual_nodes.iter().filter(|(_, node)| names_owner(node, node_owner));
@@ -100,14 +102,16 @@ impl ClusterIndex {
     }
 }
 
-/// A read of the pods of a node. If it does not complete, it has to be repeated.
+/// A read of the pods of a node that had a kubelet before. If it is dropped before [`ends`](Self::ends), the pods must
+/// be read again.
 pub(crate) struct Reading<'a> {
     index: &'a ClusterIndex,
     node: &'a str,
 }
 
 impl Reading<'_> {
-    /// Takes in the pods of the node, as they were read. Events that came meanwhile are newer.
+    /// Adds the pods that were read to the index. A pod with a watch event since the start of the read keeps the newer
+    /// state of that event.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
         let mut cluster = lock(&self.index.0);
         // A node that has had a kubelet meanwhile has other pods.

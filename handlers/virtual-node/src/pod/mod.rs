@@ -1,4 +1,4 @@
-//! The pods of virtual nodes: an index of them, the next task for one, and its status.
+//! The pods of virtual nodes: an index, the decision about the next step of a pod, and the computation of its status.
 
 mod conditions;
 mod containers;

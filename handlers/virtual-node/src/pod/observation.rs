@@ -1,34 +1,34 @@
-//! The observed state of a pod.
+//! The observed state of a pod: the input for its status.
 
 use std::net::IpAddr;
 
 use staffetta_driver::app_hosting::{HostedContainer, HostedPod};
 
-/// The observed state of a pod.
+/// The observed state of a pod: the input for its status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodObservation<'a> {
-    /// Its workload on the machine.
+    /// The workload of the pod on the machine; `None` if there is none.
     pub(crate) workload: Option<&'a HostedPod>,
-    /// The waiting reason (in CamelCase) and message while there is no workload.
+    /// The waiting reason (in CamelCase) and message of the containers while there is no workload.
     pub(crate) why: (&'a str, &'a str),
-    /// The relation of the pod to its running workload.
+    /// The relation of the pod to its workload.
     pub(crate) change: Change,
-    /// The machine's own address.
+    /// The IP address of the machine; `None` if it is not known.
     pub(crate) host_ip: Option<IpAddr>,
 }
 
-/// The relation of a pod to its running workload.
+/// The relation of a pod to its workload, after a change of the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The pod has the form of the workload, as far as is known.
+    /// The workload has the specification of the pod, as far as is known.
     Nothing,
-    /// The pod has changed, and its machine refuses the change: the workload stays.
+    /// The pod has changed and the machine refuses the change: the old workload stays.
     Refused,
-    /// The pod has changed: the workload is removed and created again.
+    /// The pod has changed: the old workload is being removed, and a new one is created.
     UnderWay,
 }
 
-/// The container of that name.
+/// Returns the container with this name of a workload.
 pub(super) fn container_of<'a>(workload: &'a HostedPod, name: &str) -> Option<&'a HostedContainer> {
     workload.containers.iter().find(|container| container.name == name)
 }

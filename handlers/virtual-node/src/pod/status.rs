@@ -1,4 +1,4 @@
-//! The status of a pod: a function of the pod, of what was observed of it, and of the time.
+//! Computes the status of a pod, from the pod, its observed state and the time.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ use super::conditions::conditions;
 use super::containers::{container_status, exit_code, removed};
 use super::observation::{PodObservation, container_of};
 
-/// The status of a pod. Values that the machine does not report stay as they were: the start of the pod, counts of restarts,
-/// addresses.
+/// Returns the status of a pod. Values that the machine does not report are taken from the previous status: the start
+/// time of the pod, restart counts, addresses.
 pub(crate) fn status(pod: &Pod, observation: &PodObservation<'_>, now: Timestamp) -> PodStatus {
     let containers = containers(pod, |container, known| {
         let observed = observation.workload.and_then(|workload| container_of(workload, &container.name));
@@ -25,8 +25,8 @@ pub(crate) fn status(pod: &Pod, observation: &PodObservation<'_>, now: Timestamp
     assembled(pod, phase, containers, observation.workload, observation.host_ip, now)
 }
 
-/// Returns the patch with the last status of a pod, which was removed from its machine: each container and the pod have
-/// terminated for good. `None` if the status says so already.
+/// Returns the patch with the final status of a deleted pod whose workload was removed: all containers have terminated,
+/// and the phase is `Succeeded` or `Failed`. `None` if the pod has such a phase already.
 pub(crate) fn over(pod: &Pod, now: Timestamp) -> Option<Value> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
@@ -38,7 +38,8 @@ pub(crate) fn over(pod: &Pod, now: Timestamp) -> Option<Value> {
     patch(pod, &assembled(pod, phase, containers, None, None, now))
 }
 
-/// The status of each container, by its specification and its status before.
+/// Returns the status of each container. `status` computes one from the specification and the previous status of the
+/// container.
 fn containers(
     pod: &Pod,
     status: impl Fn(&Container, Option<&ContainerStatus>) -> ContainerStatus,
@@ -75,8 +76,8 @@ fn assembled(
     }
 }
 
-/// The phase of a pod, from its containers as a kubelet does it. A pod that runs never goes back to `Pending`, and only its
-/// containers can end it.
+/// Returns the phase of a pod, computed from its containers as in a kubelet. The phase `Running` never changes back to
+/// `Pending`.
 fn phase(containers: &[ContainerStatus], restart_policy: &str, before: &str) -> &'static str {
     let codes: Option<Vec<i32>> = containers.iter().map(exit_code).collect();
     let ended = codes.filter(|codes| !codes.is_empty() && restart_policy != "Always");
@@ -96,8 +97,8 @@ fn phase(containers: &[ContainerStatus], restart_policy: &str, before: &str) -> 
     if before == "Running" || (!waits && (runs || ended)) { "Running" } else { "Pending" }
 }
 
-/// Returns the patch that brings the status to `wanted`; `None` if nothing changes. Conditions of others are left
-/// out.
+/// Returns the patch that changes the status to `wanted`; `None` if the status is the same already. The patch does not
+/// contain the conditions of other writers.
 pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
     let before = pod.status.clone().unwrap_or_default();
     let ours = PodStatus {
@@ -137,7 +138,7 @@ pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
     Some(patch)
 }
 
-/// The condition of the same kind as it is, as far as we write it.
+/// Returns the present condition of the same type as `wanted`, with only the fields that this controller writes.
 fn same_kind(known: &[PodCondition], wanted: &PodCondition) -> Option<PodCondition> {
     let known = known.iter().find(|known| known.type_ == wanted.type_)?;
     Some(PodCondition { last_probe_time: None, observed_generation: None, ..known.clone() })

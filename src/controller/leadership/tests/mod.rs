@@ -19,7 +19,7 @@ fn at(seconds: f64) -> BootTime {
     BootTime::default() + Duration::from_secs_f64(seconds)
 }
 
-/// A lease of `holder` with this resourceVersion.
+/// Returns a lease of `holder` with this resourceVersion.
 fn lease(holder: &str, version: u32) -> ObservedLease {
     ObservedLease {
         version: version.to_string(),
@@ -30,10 +30,10 @@ fn lease(holder: &str, version: u32) -> ObservedLease {
 }
 
 fn candidate() -> Elector {
-    Elector::new("us".into(), TIMING)
+    Elector::new("us".into(), None, TIMING)
 }
 
-/// A leader that took the lease at 100 s, as version 1.
+/// Returns a leader that took the lease at 100 s, as version 1.
 fn leader() -> Elector {
     let mut elector = candidate();
     elector.observe(at(100.0), Some(lease("", 0)));
@@ -81,6 +81,18 @@ fn a_held_lease_expires_from_the_time_at_which_it_was_observed() {
     elector.observe(at(114.0), Some(lease("them", 7)));
     assert!((until(&elector.next_action(at(114.9))) - 115.0).abs() < 1e-9);
     assert_eq!(written(elector.next_action(at(115.0))).version.as_deref(), Some("7"));
+}
+
+#[test]
+fn the_lease_of_ones_own_previous_term_is_taken_at_once_and_that_of_another_process_is_not() {
+    let mut elector = Elector::new("us-2".into(), Some("us".into()), TIMING);
+    elector.observe(at(100.0), Some(lease("us", 7)));
+    let draft = written(elector.next_action(at(100.0)));
+    assert_eq!((draft.version.as_deref(), &*draft.holder, draft.transitions), (Some("7"), "us-2", Some(5)));
+    elector.write_completed(at(100.0), at(100.1), LeaseOutcome::Conflict);
+    elector.observe(at(100.2), Some(lease("them", 8)));
+    assert!(!matches!(elector.next_action(at(115.1)), ElectorAction::Write(_)), "a standby was faster");
+    written(elector.next_action(at(115.2)));
 }
 
 #[test]
@@ -256,7 +268,7 @@ fn only_the_holder_releases_a_lease() {
 #[test]
 fn a_fractional_duration_is_rounded_up_to_seconds() {
     let timing = Timing { lease_duration: Duration::from_millis(1500), ..TIMING };
-    let mut elector = Elector::new("us".into(), timing);
+    let mut elector = Elector::new("us".into(), None, timing);
     elector.observe(at(100.0), None);
     assert_eq!(written(elector.next_action(at(100.0))).duration_seconds, 2);
 }

@@ -1,5 +1,6 @@
-//! Simulates several participants and one server, joined by a network that delays, loses and reorders messages. Each participant has
-//! its own clock and may be stopped or killed. Two participants never act at the same time, and in the end one does.
+//! Simulates several participants and one server, connected by a network that delays, loses and reorders messages. Each participant has
+//! its own clock and may be stopped or killed. Two participants never act as the leader at the same time, and in the end one of them
+//! does.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub(super) const TIMING: Timing = Timing {
     retry_period: Duration::from_secs(2),
 };
 
-/// The simulated time by which `time` has passed on every clock.
+/// Returns the simulated time by which `time` has passed on every clock.
 fn within(time: Duration) -> Time {
     // Clocks may be slow by 5 %.
     Time::try_from(time.mul_f64(1.06).as_millis()).unwrap()

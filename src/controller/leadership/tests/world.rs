@@ -38,7 +38,8 @@ pub(super) enum Event {
     Killed,
 }
 
-/// An event for one participant. `life` counts its restarts, `turn` its requests and timers; events of an earlier one are ignored.
+/// An event for one participant. `life` counts the restarts of the participant, `turn` its requests and timers. Events of an earlier
+/// life or turn are ignored.
 struct ScheduledEvent {
     node: usize,
     life: u32,
@@ -48,17 +49,19 @@ struct ScheduledEvent {
 
 struct Node {
     election: Option<Elector>,
+    /// The identity of the last term, if this process ended it itself.
+    previous: Option<String>,
     life: u32,
     turn: u32,
     is_waiting: bool,
     sent: BootTime,
-    /// The deadline until which it acts.
+    /// The deadline until which the participant acts as the leader.
     term: BootTime,
-    /// The changes that were reported while it waited for a response.
+    /// The changes that were reported while the participant waited for a response.
     backlog: Vec<Option<ObservedLease>>,
     watches: bool,
     stopped_until: Time,
-    /// Its boot clock: the time at the start, and its speed.
+    /// The boot clock of the participant: the time at the start, and the speed.
     offset: Duration,
     rate: f64,
 }
@@ -87,7 +90,7 @@ impl Node {
         self.clock(now) < self.term
     }
 
-    /// The simulated time at which its clock shows `time`.
+    /// Returns the simulated time at which the clock of the participant shows `time`.
     fn when(&self, time: BootTime) -> Time {
         let shown = (time - BootTime::default()).saturating_sub(self.offset);
         Time::try_from(shown.div_f64(self.rate).as_millis()).unwrap() + 1
@@ -99,6 +102,7 @@ impl World {
         let mut jitter = Jitter(seed);
         let node = |jitter: &mut Jitter| Node {
             election: None,
+            previous: None,
             life: 0,
             turn: 0,
             is_waiting: false,
@@ -139,7 +143,7 @@ impl World {
         self.now < self.faults_end && self.jitter.next() * one_in < 1.0
     }
 
-    /// The delay of a message; `None` if it is lost.
+    /// Returns the delay of a message; `None` if the message is lost.
     fn delay(&mut self) -> Option<Time> {
         if self.fault(8.0) {
             return None;
@@ -203,7 +207,9 @@ impl World {
         match (event, &mut this.election) {
             (Event::Starts, election) => {
                 let identity = format!("{node}-{life}");
-                *election = Some(Elector::new(identity, TIMING));
+                // A process whose previous term has ended takes part again; one that was killed has no previous term.
+                let previous = this.previous.take();
+                *election = Some(Elector::new(identity, previous, TIMING));
                 this.is_waiting = false;
             }
             (Event::Killed, _) => return self.end_process(node),
@@ -263,7 +269,10 @@ impl World {
                 let left = left.map_or(REQUEST_TIMEOUT, |left| Time::try_from(left.as_millis()).unwrap());
                 self.send(node, Request::Write(draft), REQUEST_TIMEOUT.min(left));
             }
-            ElectorAction::Stop(_) => self.end_process(node),
+            ElectorAction::Stop(_) => {
+                this.previous = Some(format!("{node}-{}", this.life));
+                self.end_process(node);
+            }
         }
     }
 
@@ -346,7 +355,7 @@ impl World {
 struct Jitter(u64);
 
 impl Jitter {
-    /// The next number, from 0 to less than 1.
+    /// Returns the next number, from 0 to less than 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float")]
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,91 +1,93 @@
-//! The interface by which pods on an IOS-XE device reach the network.
+//! The network interface of pods on an IOS-XE device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Options of devices of the kind `XE`.
+/// Options of IOS-XE devices, whose driver is `XE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct XeSpec {
-    /// The network of pods.
+    /// The network of the pods on the device.
     pub networking: Networking,
 }
 
-/// The network of pods.
+/// The network of the pods on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Networking {
-    /// The interface; `VirtualPortGroup` 0 with DHCP if absent.
+    /// The interface of the pods; if absent, `VirtualPortGroup` 0 with DHCP.
     pub interface: Option<InterfaceSpec>,
 }
 
-/// An interface: its type, and the section of that type and no other.
+/// The interface that connects pods to the network. Only the section of its type may be present, and it must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InterfaceSpec {
-    /// The type, which names the section that applies.
+    /// The type of the interface.
     #[serde(rename = "type")]
     pub kind: InterfaceType,
-    /// A port group inside the device, which routes.
+    /// The section of the type `VirtualPortGroup`.
     pub virtual_port_group: Option<VirtualPortGroup>,
-    /// An internal port of a switch, which bridges.
+    /// The section of the type `AppGigabitEthernet`.
     pub app_gigabit_ethernet: Option<AppGigabitEthernet>,
-    /// The management port.
+    /// The section of the type `Management`.
     pub management: Option<ManagementSpec>,
 }
 
-/// The types of interfaces.
+/// The type of the interface that connects pods to the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum InterfaceType {
-    /// A port group inside the device, which routes.
+    /// A virtual port group inside the device, which routes the traffic of pods.
     #[default]
     VirtualPortGroup,
-    /// An internal port of a switch, which bridges.
+    /// An internal port of a switch, which bridges the traffic of pods.
     AppGigabitEthernet,
-    /// The management port.
+    /// The management port of the device.
     Management,
 }
 
-/// A port group inside the device.
+/// The connection of pods to a virtual port group inside the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct VirtualPortGroup {
-    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
+    /// `true` if the pods use DHCP; otherwise they get addresses from `podCIDR`.
     #[serde(alias = "dhcpEnabled")]
     pub dhcp: bool,
-    /// The number of the port group, `0` to `3`; `0` if absent.
+    /// The number of the virtual port group, `0` to `3`; if absent, `0`.
     #[schemars(length(min = 1, max = 1))]
     pub interface: Option<String>,
-    /// The number of the interface in the container.
+    /// The number of the network interface in the container, 0 to 3.
     #[schemars(range(max = 3))]
     pub guest_interface: u8,
 }
 
-/// An internal port of a switch.
+/// The connection of pods to an internal port of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AppGigabitEthernet {
-    /// The mode: one VLAN or many.
+    /// The mode of the port: access or trunk.
     pub mode: PortMode,
-    /// `true` if the pods use DHCP. It applies to an access port without a VLAN; others have their own in `vlanIf`.
+    /// `true` if the pods use DHCP. It applies to an access port without a VLAN, where it must be `true`. With a VLAN, the `dhcp`
+    /// of `vlanIf` applies.
     #[serde(default)]
     pub dhcp: bool,
-    /// The number of the interface in the container, where `vlanIf` does not tell.
+    /// The number of the network interface in the container: 0 to 63, or 0 to 3 without DHCP. The number in `vlanIf` takes
+    /// precedence.
     #[serde(default)]
     #[schemars(range(max = 63))]
     pub guest_interface: u8,
-    /// The VLAN of the pods. A trunk needs one.
+    /// The VLAN of the pods. A trunk port requires one.
     pub vlan_if: Option<VlanInterface>,
 }
 
-/// The mode of a port: one VLAN or many.
+/// The mode of a switch port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PortMode {
-    /// One, without tags.
+    /// An access port: it carries one VLAN, and its frames have no VLAN tag.
     #[default]
     Access,
-    /// Many, with tags.
+    /// A trunk port: it carries several VLANs, and its frames have VLAN tags.
     Trunk,
 }
 
@@ -97,29 +99,30 @@ pub enum PortMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct VlanInterface {
-    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
+    /// `true` if the pods use DHCP; otherwise they get addresses from `podCIDR`.
     pub dhcp: bool,
-    /// The number of the VLAN; 0 is none.
+    /// The VLAN id, 1 to 4094; 0 for no VLAN.
     #[schemars(range(max = 4094))]
     pub vlan: u16,
-    /// The number of the interface in the container; that of the port if absent.
+    /// The number of the network interface in the container: 0 to 63, or 0 to 3 without DHCP. If absent, the number that the port
+    /// specifies applies.
     #[schemars(range(max = 63))]
     pub guest_interface: Option<u8>,
-    /// `true` if frames with other source addresses are forwarded.
+    /// `true` if frames with other source MAC addresses than the pod's are forwarded (`mac-forward-enable`).
     pub mac_forwarding_enabled: bool,
-    /// `true` if multicast is forwarded.
+    /// `true` if multicast traffic is forwarded (`mcast-enable`).
     pub multicast_enabled: bool,
-    /// `true` if the traffic of the port is mirrored to the pods.
+    /// `true` if the traffic of the port is mirrored to the pods (`mirror-enable`).
     pub mirror_enabled: bool,
 }
 
-/// The management port.
+/// The connection of pods to the management port of the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ManagementSpec {
-    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
+    /// `true` if the pods use DHCP; otherwise they get addresses from `podCIDR`.
     pub dhcp: bool,
-    /// The number of the interface in the container.
+    /// The number of the network interface in the container: 0 to 3, or 0 and 1 without DHCP.
     #[schemars(range(max = 3))]
     pub guest_interface: u8,
 }

@@ -1,4 +1,4 @@
-//! A device as people describe it: in a file, or as a `CiscoDevice`.
+//! The specification of a device by its administrator: in a file, or in a `CiscoDevice` object.
 
 mod interface;
 mod password;
@@ -20,59 +20,61 @@ pub use tls::TlsSpec;
 /// The default maximum number of pods of a device.
 const MAX_PODS: u32 = 16;
 
-/// A device that hosts pods. The keys are those of the existing provider's `device:` file, with additions.
+/// The specification of a device that hosts pods. The keys are those of the `device:` file of Cisco's Virtual Kubelet provider,
+/// with additions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeviceSpec {
-    /// The kind of the device, which chooses its driver: `XE` or `FAKE`; that of `kubernetes.app_hosting_driver` if absent.
+    /// The name of the driver for this kind of device, such as `XE` or `FAKE`. If absent or empty, the option
+    /// `kubernetes.app_hosting_driver` applies.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub driver: String,
-    /// The name or address at which it is managed.
+    /// The host name or IP address of the device's management API.
     #[schemars(length(min = 1))]
     pub address: String,
-    /// The port at which it is managed; 443 with TLS and 80 without if absent.
+    /// The port of the device's management API. If absent, 443, or 80 without TLS.
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// The name of the account.
+    /// The name of the account on the device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub username: String,
-    /// The password of the account. It is never written anywhere.
+    /// The password of the account. It is never written or logged.
     #[serde(skip_serializing)]
     pub password: Option<Password>,
-    /// A Secret with the keys `username` and `password`, which are taken instead of those here.
+    /// The Secret with the keys `username` and `password`, which replace those in this specification.
     pub credential_secret_ref: Option<CredentialSecretRef>,
     /// The TLS options of the connection to the device.
     #[serde(default)]
     pub tls: TlsSpec,
-    /// The subnet from which pods get addresses where there is no DHCP. Its first address is the gateway.
+    /// The subnet from which pods get addresses if they do not use DHCP. Its first address is the gateway.
     #[serde(rename = "podCIDR")]
     pub pod_cidr: Option<Ipv4Net>,
-    /// Labels that the node gets too.
+    /// Additional labels of the device's node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Taints that the node gets too.
+    /// Additional taints of the device's node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<TaintSpec>,
-    /// The region in which it stands.
+    /// The region of the device, for the node label `topology.kubernetes.io/region`.
     pub region: Option<String>,
-    /// The zone in which it stands.
+    /// The zone of the device, for the node label `topology.kubernetes.io/zone`.
     pub zone: Option<String>,
-    /// The maximum number of pods.
+    /// The maximum number of pods on the device, 1 or more; 16 if absent.
     #[serde(default = "max_pods")]
     #[schemars(range(min = 1))]
     pub max_pods: u32,
-    /// From the existing provider, where each device had a process with a log of its own. It is accepted and ignored here,
-    /// with a warning.
+    /// The log level of the device's own process in Cisco's provider. It is accepted, but ignored with a warning: devices have no
+    /// process and no log of their own here.
     pub log_level: Option<LogLevel>,
-    /// The default and the maximum resources of a pod.
+    /// The default and the maximum resources of containers.
     #[serde(default)]
     pub resource_limits: ResourceLimits,
-    /// Options of devices of the kind `XE`.
+    /// Options of IOS-XE devices, whose driver is `XE`.
     pub xe: Option<XeSpec>,
 }
 
 impl DeviceSpec {
-    /// The port at which it is managed.
+    /// Returns the port of the device's management API: `port`, or the default of the protocol.
     pub fn management_port(&self) -> u16 {
         self.port.unwrap_or(if self.tls.enabled { 443 } else { 80 })
     }
@@ -105,7 +107,7 @@ fn max_pods() -> u32 {
     MAX_PODS
 }
 
-/// Names a Secret in the namespace of the device.
+/// A reference to a Secret in the same namespace as the `CiscoDevice`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSecretRef {
@@ -131,40 +133,39 @@ pub struct TaintSpec {
 /// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TaintEffect {
-    /// They are not scheduled there.
+    /// Such pods are not scheduled on the node.
     NoSchedule,
-    /// They are scheduled there only if there is no other place.
+    /// Such pods are scheduled on the node only if no other node is suitable.
     PreferNoSchedule,
-    /// They are evicted from there too.
+    /// Such pods are not scheduled on the node, and running ones are evicted.
     NoExecute,
 }
 
-/// The log level.
+/// A log level of Cisco's provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Everything.
+    /// Messages of all kinds.
     Debug,
-    /// Normal operation.
+    /// Messages about normal operation.
     Info,
-    /// Possible problems.
+    /// Warnings.
     #[serde(alias = "warning")]
     Warn,
     /// Errors.
     Error,
 }
 
-/// The default and the maximum resources of a pod: quantities as Kubernetes writes them, each
-/// for one container.
+/// The default and the maximum resources of each container of a pod, as quantities in the form of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ResourceLimits {
-    /// The CPU of a container that requests none.
+    /// The CPU of a container that neither requests nor limits it.
     #[serde(rename = "defaultCPU")]
     pub default_cpu: Option<String>,
-    /// The memory of a container that requests none.
+    /// The memory of a container that neither requests nor limits it.
     pub default_memory: Option<String>,
-    /// The storage of a container that requests none.
+    /// The storage of a container that neither requests nor limits it.
     pub default_storage: Option<String>,
     /// The maximum CPU of a container.
     #[serde(rename = "maxCPU")]
@@ -173,8 +174,8 @@ pub struct ResourceLimits {
     pub max_memory: Option<String>,
     /// The maximum storage of a container.
     pub max_storage: Option<String>,
-    /// From the existing provider: the maximum of any other resource, by its name. It is accepted and ignored here, with a
-    /// warning: no device has other resources, and a container that asks for one is refused.
+    /// The maximum of any other resource, by name, in Cisco's provider. It is accepted, but ignored with a warning: devices have
+    /// no other resources, and a container that requests one is rejected.
     pub others: BTreeMap<String, String>,
 }
 
@@ -213,6 +214,21 @@ mod tests {
     }
 
     #[test]
+    fn the_connection_to_a_device_uses_tls_unless_that_is_switched_off() {
+        for (tls, enabled, port) in [
+            (None, true, 443),
+            (Some(json!({})), true, 443),
+            (Some(json!({ "certificateSha256": "00" })), true, 443),
+            (Some(json!({ "enabled": false })), false, 80),
+        ] {
+            let mut spec = json!({ "address": "r1" });
+            spec.as_object_mut().unwrap().extend(tls.map(|tls| ("tls".to_owned(), tls)));
+            let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!((spec.tls.enabled, spec.management_port()), (enabled, port));
+        }
+    }
+
+    #[test]
     fn every_key_of_the_existing_provider_is_read() {
         let spec: DeviceSpec = serde_json::from_value(everything()).unwrap();
         assert_eq!((spec.management_port(), spec.max_pods, spec.log_level), (8443, 4, Some(LogLevel::Warn)));
@@ -227,9 +243,8 @@ mod tests {
         let spec: DeviceSpec = serde_json::from_value(json!({ "driver": "FAKE", "address": "r1" })).unwrap();
         let expected = DeviceSpec { driver: "FAKE".into(), address: "r1".into(), ..DeviceSpec::default() };
         assert_eq!(spec, expected);
-        assert_eq!((spec.management_port(), spec.max_pods), (80, 16));
-        let tls = DeviceSpec { tls: TlsSpec { enabled: true, ..TlsSpec::default() }, ..spec };
-        assert_eq!(tls.management_port(), 443);
+        assert_eq!((spec.management_port(), spec.max_pods), (443, 16));
+        assert_eq!(DeviceSpec { tls: TlsSpec::off(), ..spec }.management_port(), 80);
     }
 
     #[test]

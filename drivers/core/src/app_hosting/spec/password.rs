@@ -1,4 +1,4 @@
-//! A password.
+//! A password that is never shown.
 
 use std::fmt;
 
@@ -6,17 +6,18 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
 
-/// A password. It is wiped when it is dropped, and nothing shows it but [`expose`](Self::expose).
+/// A password. Its memory is overwritten when it is dropped, and its `Debug` form does not contain it: only
+/// [`expose`](Self::expose) returns it.
 #[derive(Clone)]
 pub struct Password(SecretString);
 
 impl Password {
-    /// A password.
+    /// Creates a password.
     pub fn new(text: impl Into<String>) -> Self {
         Self(SecretString::from(text.into()))
     }
 
-    /// The password itself, for whoever sends it to the device.
+    /// Returns the password in clear text, to send it to the device.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }

@@ -1,4 +1,4 @@
-//! Single cases that people ask about.
+//! Tests of individual cases.
 
 use std::sync::Arc;
 use std::time::Duration;

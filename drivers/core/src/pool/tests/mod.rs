@@ -1,4 +1,4 @@
-//! The laws of the pool, for any order of what may happen.
+//! Property tests: the invariants of a pool, for any order of events.
 
 mod cases;
 mod world;

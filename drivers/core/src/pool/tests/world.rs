@@ -1,4 +1,4 @@
-//! A pool with a world behind it, and what must hold after each step.
+//! A pool with a model of its external system, and the invariants that must hold after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

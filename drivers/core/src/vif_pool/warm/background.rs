@@ -1,4 +1,5 @@
-//! The background task: ends cool-downs, repeats refills, removes pools of deleted nodes, and lists VIFs when needed.
+//! The background task. It ends cool-downs, repeats failed refills, empties the pools of deleted nodes, and lists the existing
+//! VIFs if they may differ from the pool.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,11 +14,12 @@ use crate::id::NetworkId;
 
 /// The delay before a failed listing is repeated.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
-/// The time between two checks for deleted nodes. The VIFs of a node that is missing in two checks are deleted.
+/// The time between two checks for deleted nodes.
 const CHECK: Duration = Duration::from_secs(60);
+/// The number of consecutive checks in which a node must be missing before its VIFs are deleted.
 const CHECKS: u8 = 2;
 
-/// Runs until the pool is dropped, which `wake` reports.
+/// Runs the background task until the pool is dropped, which `wake` notifies.
 async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
@@ -63,7 +65,8 @@ impl Inner {
         tokio::spawn(run(Arc::downgrade(self), Arc::clone(&self.wake)));
     }
 
-    /// Reconciles each key whose pool is due. Returns the time of the next work that is due.
+    /// Reconciles the pool of each key that is due. Returns the time of the next due work, counted from the creation of the pool;
+    /// `None` if there is none.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();
         let mut state = self.state();
@@ -78,7 +81,7 @@ impl Inner {
         state.due
     }
 
-    /// Drains the pools of nodes that are gone.
+    /// Drains the pools of nodes that no longer exist.
     fn check_nodes(self: &Arc<Self>) {
         let Some(hosts) = self.nodes.hosts() else { return };
         let mut state = self.state();
@@ -96,7 +99,8 @@ impl Inner {
         }
     }
 
-    /// Drains the pools in `network` at once, without a cool-down.
+    /// Deletes the VIFs in `network` that no pod uses, without a cool-down. Fails with [`Reason::Conflict`] if other VIFs remain
+    /// there, and with [`Reason::Unavailable`] between the first listing and the start of the pool.
     pub(super) async fn drain_network(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         const STEP: &str = "empty the pool of a network";
         let mut deletions = Vec::new();
@@ -127,7 +131,7 @@ impl Inner {
     }
 }
 
-/// Returns the keys of a network.
+/// Returns the keys of the pools in a network.
 fn in_network(state: &State, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
     state.pools.keys().filter(|key| key.network == *network).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Exhausted resources that several pools share: the quota of a project, the addresses of subnets.
+//! Exhausted resources that the pools of several keys share: the quota of a project, and the addresses of subnets.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,16 @@ use crate::id::{ProjectId, SubnetId};
 use crate::pool::{Fault, Pressure};
 use crate::vif_pool::VifPoolKey;
 
-/// The delay before pools check again whether the one that tries is done.
+/// The delay before a pool checks again, while another pool is trying to create VIFs from the same exhausted resource.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The exhausted resources. Of all pools that need one, a single pool tries at a time, for its waiting requests or for one VIF, so
-/// that the cloud gets no more requests for many nodes than for one. When one succeeds, all others may try again.
+/// The resources that are exhausted at this time. Of all pools that need the same exhausted resource, only one at a time tries to
+/// create VIFs: as many as its waiting requests need, or just one. So the cloud gets no more requests for many nodes than for
+/// one. After a pool succeeded, all others may try again.
 #[derive(Default)]
 pub(super) struct Exhaustion(HashMap<Scope, Exhausted>);
 
-/// A resource that pools share.
+/// A resource that the pools of several keys share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     /// The quota of a project.
@@ -26,21 +27,23 @@ enum Scope {
 }
 
 struct Exhausted {
+    /// The back-off after the failures so far.
     pressure: Pressure,
     /// The last error.
     failure: DriverError,
-    /// The pool that tries at this moment, and the number of VIFs that it needs.
+    /// The pool that is trying to create VIFs at this time, and the number of VIFs that it needs.
     attempt: Option<(VifPoolKey, usize)>,
-    /// The maximum number that may be requested ahead of demand.
+    /// The maximum number of VIFs that a pool may try to create, unless it has more waiting requests.
     room: usize,
 }
 
 impl Scope {
+    /// Returns the shared resources that the pool of `key` needs.
     fn of(key: &VifPoolKey) -> [Self; 2] {
         [Self::Project(key.project.clone()), Self::Subnets(key.subnets.clone())]
     }
 
-    /// Returns the resource that the failure reports as exhausted.
+    /// Returns the shared resource that `failure` reports as exhausted; `None` if it reports none.
     fn exhausted(key: &VifPoolKey, failure: &DriverError) -> Option<Self> {
         let [project, subnets] = Self::of(key);
         match failure.reason() {
@@ -53,7 +56,7 @@ impl Scope {
 }
 
 impl Exhaustion {
-    /// Returns the time until which this pool must not try, and the reason.
+    /// Returns the time before which the pool `key` must not create VIFs, and the last error; `None` if it may create them now.
     pub(super) fn blocked(&self, key: &VifPoolKey, now: Duration) -> Option<(Duration, &DriverError)> {
         let exhausted = Scope::of(key).into_iter().filter_map(|scope| self.0.get(&scope));
         let blocked = exhausted.filter_map(|exhausted| {
@@ -64,7 +67,8 @@ impl Exhaustion {
         blocked.max_by_key(|(until, _)| *until)
     }
 
-    /// Records that the pool tries to create `count` VIFs, `waiting` of them for requests. Returns the number that it may create.
+    /// Records that the pool `key` starts to create `count` VIFs, `waiting` of them for waiting requests. Returns the number that
+    /// it may create.
     pub(super) fn begin(&mut self, key: &VifPoolKey, count: usize, waiting: usize) -> usize {
         let mut allowed = count;
         for scope in Scope::of(key) {
@@ -76,7 +80,8 @@ impl Exhaustion {
         allowed
     }
 
-    /// Records the end of an attempt. Returns `true` if other pools may try again.
+    /// Records that the pool `key` has finished creating VIFs: the number `created`, and the `failure` if there was one. Returns
+    /// `true` if an exhausted resource is available again, so that other pools may create VIFs too.
     pub(super) fn end(
         &mut self,
         key: &VifPoolKey,
@@ -116,12 +121,12 @@ impl Exhaustion {
     }
 }
 
-/// Returns `true` if two pools need the same resource.
+/// Returns `true` if the pools of two keys need the same quota or the same subnets.
 pub(super) fn is_shared(one: &VifPoolKey, other: &VifPoolKey) -> bool {
     one.project == other.project || one.subnets == other.subnets
 }
 
-/// Returns `true` if the failure reports an exhausted resource that pools share.
+/// Returns `true` if the failure means that a resource is exhausted that pools share.
 pub(super) fn is_exhaustion(key: &VifPoolKey, failure: &DriverError) -> bool {
     Scope::exhausted(key, failure).is_some()
 }

@@ -1,41 +1,39 @@
-//! Reconciles the pool with the VIFs that exist and with the pods that use them.
+//! Compares the pool with the VIFs that exist and with the pods that use them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::state::{KeyPool, Phase, Place, State, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::DriverError;
-use crate::id::{Uid, VifId};
-use crate::owner::Owner;
+use crate::id::VifId;
+use crate::owner::{Owned, Owner};
 use crate::pool::{Adopted, Epoch, Existing};
 use crate::vif::Vif;
 use crate::vif_pool::{NodeInfo, PooledVif, PooledVifList, VifPoolKey, VifPoolObserver};
 
 #[async_trait]
 impl VifPoolObserver for WarmVifPool {
-    async fn resync(&self) -> Result<(), DriverError> {
+    async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
         resync(&Arc::downgrade(&self.inner)).await
     }
 
-    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
+    fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]) {
         let mut state = self.inner.state();
-        for id in vifs.iter().map(|vif| &vif.id) {
-            if state.show(id, owner)
-                && let Some(Place { key, .. }) = state.places.get(id).cloned()
+        for vif in vifs {
+            if state.show(pod, vif)
+                && let Some(Place { key, .. }) = state.places.get(&vif.id).cloned()
             {
-                self.inner.adopt(&mut state, &key, id);
+                self.inner.adopt(&mut state, &key, &vif.id);
             }
         }
     }
 
-    fn has_conflict(&self, uid: &Uid) -> bool {
-        self.inner.state().is_contested(uid)
-    }
-
-    /// Opens the pool: all pods that use VIFs are known. Does nothing if it is open, or the VIFs are not listed yet.
+    /// Starts to hand out VIFs, because all pods that use VIFs are known now. Does nothing if the pool was started before, or if
+    /// the existing VIFs have not been listed yet.
     fn start(&self) {
         let mut state = self.inner.state();
         if let Phase::Listed(found) = &mut state.phase {
@@ -51,40 +49,47 @@ impl VifPoolObserver for WarmVifPool {
     }
 }
 
-/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) they are kept for it, afterwards they are compared at
-/// once. The listing does not keep the pool alive.
-pub(super) async fn resync(pool: &Weak<Inner>) -> Result<(), DriverError> {
-    let Some(inner) = pool.upgrade() else { return Ok(()) };
+/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) the list is stored for it; afterwards the pool is compared
+/// with it at once. Returns the VIFs that have an owner according to their ownership mark or, after the start, to the pool. The
+/// call does not keep the pool alive.
+pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, DriverError> {
+    let Some(inner) = pool.upgrade() else { return Ok(Vec::new()) };
     let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
     let epochs = inner.state().pools.iter().map(epoch).collect();
     let bulk = Arc::clone(&inner.bulk);
     drop(inner);
-    let found = bulk.list_vifs().await?;
-    let Some(inner) = pool.upgrade() else { return Ok(()) };
+    let mut found = bulk.list_vifs().await?;
+    let mut owned = std::mem::take(&mut found.owned);
+    let Some(inner) = pool.upgrade() else { return Ok(owned) };
     let mut state = inner.state();
     if matches!(state.phase, Phase::Open) {
+        let pooled = found.usable.iter().chain(&found.incomplete);
+        owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
+            let owner = Some(state.holder(&vif.id)?.clone());
+            Some(Owned { owner, thing: vif.clone() })
+        }));
         inner.compare_all(&mut state, found, &epochs);
     } else {
         state.phase = Phase::Listed(found);
     }
-    Ok(())
+    Ok(owned)
 }
 
 impl Inner {
-    /// Lists the existing VIFs soon: they may differ from those of the pool.
+    /// Requests a listing of the existing VIFs by the background task, because they may differ from those of the pool.
     pub(super) fn suspect(&self) {
         self.state().stale = true;
         self.wake.notify_one();
     }
 
-    /// Compares all keys with a listing that began when the pools were in these epochs.
+    /// Compares the pools of all keys with a listing. `epochs` are the states of the pools at the beginning of the listing.
     fn compare_all(
         self: &Arc<Self>,
         state: &mut State,
         found: PooledVifList,
         epochs: &BTreeMap<Arc<VifPoolKey>, Epoch>,
     ) {
-        let PooledVifList { mut usable, incomplete } = found;
+        let PooledVifList { mut usable, incomplete, .. } = found;
         usable.extend(self.sort_out(state, incomplete));
         let mut by_key: BTreeMap<Arc<VifPoolKey>, Vec<PooledVif>> =
             epochs.keys().map(|key| (Arc::clone(key), Vec::new())).collect();
@@ -101,6 +106,8 @@ impl Inner {
         }
     }
 
+    /// Compares the pool of one key with the VIFs of a listing. `epoch` is the state of the pool at the beginning of the listing;
+    /// `None` stands for its current state.
     fn compare(
         self: &Arc<Self>,
         state: &mut State,
@@ -142,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// Records in the pool which pods hold the VIF.
+    /// Records in the pool that the pods that hold the VIF use it.
     fn adopt(&self, state: &mut State, key: &Arc<VifPoolKey>, id: &VifId) {
         let Some(pool) = state.pools.get_mut(key) else { return };
         for holder in state.holders.get(id).into_iter().flatten() {
@@ -155,9 +162,9 @@ impl Inner {
         }
     }
 
-    /// Sorts incomplete VIFs, and returns those that pods hold, which are treated as usable. An incomplete VIF of the pool is
-    /// removed, so that it is not handed out; if it is usable at the next listing, it is found again. Other ones were left
-    /// behind, and are deleted.
+    /// Separates incomplete VIFs. Returns those that pods hold, which are treated as usable. Incomplete VIFs that belong to the
+    /// pool are omitted, so that they are removed from it; if such a VIF is usable in the next listing, it is added again. All
+    /// others were left behind by interrupted calls, and are deleted.
     fn sort_out(self: &Arc<Self>, state: &State, incomplete: Vec<PooledVif>) -> Vec<PooledVif> {
         let (held, mut left): (Vec<_>, Vec<_>) =
             incomplete.into_iter().partition(|pooled| state.holders.contains_key(&pooled.vif.id));

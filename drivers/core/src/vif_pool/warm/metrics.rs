@@ -1,34 +1,34 @@
-//! Metrics of a pool.
+//! Metrics of a VIF pool.
 
-/// Metrics of a pool: gauges, and counters since its start.
+/// Metrics of a VIF pool. The fields up to `waiting` are gauges; the others are counters since the creation of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VifPoolMetrics {
-    /// VIFs that are ready to be handed out.
+    /// The number of free VIFs, which can be handed out at once.
     pub free: usize,
-    /// VIFs that were returned and cool down.
+    /// The number of VIFs that were returned and are still in their cool-down.
     pub cooling: usize,
-    /// VIFs that pods use.
+    /// The number of VIFs that pods use.
     pub used: usize,
-    /// VIFs that are being created.
+    /// The number of VIFs that are being created.
     pub creating: usize,
-    /// VIFs that are to be deleted.
+    /// The number of VIFs that are being deleted, or will be.
     pub deleting: usize,
-    /// Pods that wait for a VIF.
+    /// The number of pods that wait for a VIF.
     pub waiting: usize,
-    /// VIFs that were handed out at once.
+    /// The number of requests that got a VIF at once.
     pub warm: u64,
-    /// VIFs that were handed out to waiting pods.
+    /// The number of requests that got a VIF after they had waited for it.
     pub waited: u64,
-    /// Calls that created VIFs without a failure.
+    /// The number of calls that created VIFs without a failure.
     pub refills: u64,
-    /// Calls that failed to create VIFs, all or some of them.
+    /// The number of calls that failed to create some or all of the VIFs.
     pub short_refills: u64,
-    /// VIFs that two pods list, or that a pod lists and that do not exist.
+    /// The number of conflicts that were found: VIFs that two pods list, and VIFs that a pod uses and that do not exist.
     pub conflicts: u64,
 }
 
 impl VifPoolMetrics {
-    /// Adds the counters of an earlier pool, and none of its gauges.
+    /// Adds the counters of a previous pool; its gauges are ignored.
     #[must_use]
     pub fn after(self, earlier: &Self) -> Self {
         Self {

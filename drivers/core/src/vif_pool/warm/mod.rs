@@ -1,13 +1,13 @@
-//! The pool that keeps VIFs ready: the async shell around [`pool`](crate::pool).
+//! The VIF pool that keeps VIFs ready: it executes the decisions of the state machine [`pool`](crate::pool).
 //!
 //! | file | contents |
 //! |---|---|
-//! | `state` | the VIFs by key, their holders, and the waiting requests |
-//! | `request` | the [`PodVifDriver`]: hands VIFs out, and takes them back |
-//! | `work` | creates and deletes VIFs, as the pool decides |
-//! | `exhaustion` | exhausted resources that several keys share |
-//! | `background` | the task that acts when time has passed, and draining |
-//! | `existing` | the [`VifPoolObserver`]: compares the pool with the VIFs that exist and the pods that use them |
+//! | `state` | the VIFs by key, the pods that hold them, and the waiting requests |
+//! | `request` | the implementation of [`PodVifDriver`]: hands VIFs out and takes them back |
+//! | `work` | creates and deletes VIFs, as the state machine decides |
+//! | `exhaustion` | exhausted resources that the pools of several keys share |
+//! | `background` | the background task for work that is due at a time, and draining |
+//! | `existing` | the implementation of [`VifPoolObserver`]: compares the pool with the existing VIFs and the pods that use them |
 
 mod background;
 mod exhaustion;
@@ -27,41 +27,44 @@ use tokio::time::Instant;
 use self::state::{Place, State, sorted};
 use crate::error::DriverError;
 use crate::id::{NetworkId, SecurityGroupId, VifId};
+use crate::owner::Owner;
 use crate::pod::PodVifDriver;
-use crate::vif_pool::{BulkVifDriver, NodeIndex, VifPoolDriver, VifPoolKey, VifPoolObserver};
+use crate::vif::Vif;
+use crate::vif_pool::{BulkVifDriver, NodeIndex, PoolClaim, VifPoolDriver, VifPoolKey, VifPoolObserver};
 
 pub use self::metrics::VifPoolMetrics;
 
-/// The size of a pool for each node, project, network and set of subnets.
+/// The size of a warm pool. It applies to each combination of node, project, network and set of subnets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VifPoolPolicy {
-    /// The minimum number of free VIFs, after the first request.
+    /// The minimum number of free VIFs. VIFs are created ahead of demand only after the first request.
     pub min: usize,
-    /// The maximum number of free VIFs, 0 for no limit. Not less than `min`.
+    /// The maximum number of free VIFs; 0 for no limit. Not less than `min`.
     pub max: usize,
-    /// The minimum number of VIFs that are created at a time.
+    /// The minimum number of VIFs in one request for creation, as far as `max` allows.
     pub batch: usize,
-    /// The time before a returned VIF is reused.
+    /// The time for which a returned VIF is not handed out again.
     pub cool_down: Duration,
 }
 
-/// Returns `true` while this process is the leader. Only the leader changes anything.
+/// A function that returns `true` while this process is the leader. A process that is not changes nothing in the cloud.
 pub type IsLeader = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A pool that keeps VIFs ready in front of a VIF driver.
+/// A VIF pool that keeps free VIFs ready in front of a VIF driver.
 ///
-/// * A pod gets a free VIF with its security groups without a call, and any other free one with the call that changes the
-///   groups. Otherwise it waits until one is created, together with the other pods that wait for a VIF of the same key: they
-///   share one call, which refills the pool too.
-/// * Returning a VIF takes no call. It cools down, and the next pod gets it; beyond the maximum it is deleted.
-/// * When a quota or a subnet is exhausted or the cloud fails, waiting requests end with the error and the time to repeat them. The
-///   cloud gets no more calls for many of them than for one.
-/// * No VIF is handed out before it is known which pods use VIFs; see [`VifPoolObserver`]. The existing VIFs are listed again
-///   on request, and at once when a VIF turns out to have been deleted from outside.
-/// * The VIFs of a node that is missing in two checks, a minute apart, are deleted.
+/// * A pod gets a free VIF that has its security groups without any call to the cloud. If no free VIF has them, one call changes
+///   the groups of another free VIF. If no VIF is free, the request waits for a new VIF. All requests that wait for VIFs of the
+///   same key share one call, which refills the pool too.
+/// * Returning a VIF takes no call to the cloud. The VIF is free again after a cool-down. VIFs beyond the maximum are deleted.
+/// * If a quota or a subnet is exhausted, or the cloud fails, waiting requests end with the error and the delay before they may
+///   be repeated. The cloud gets as many calls for many waiting requests as for one.
+/// * No VIF is handed out until all pods that use VIFs are known; see [`VifPoolObserver`]. The existing VIFs are listed again on
+///   request, and at once if a VIF of the pool does not exist any more.
+/// * The VIFs of a node that is missing in two checks, a minute apart, are deleted, used ones after their return.
 ///
-/// A pod is handed a VIF as the driver returned it, whatever another pod's annotation says; a VIF that a pod returns changed is
-/// deleted. A VIF that is not of the pool is passed on to the VIF driver, so that pools can be switched on and off.
+/// A pod gets a VIF as the driver returned it, whatever annotations of pods contain. If a pod returns a VIF with other
+/// properties, the VIF is deleted. Calls for VIFs that do not belong to the pool are passed to the VIF driver, so that a pool can
+/// be enabled and disabled at any time.
 pub struct WarmVifPool {
     inner: Arc<Inner>,
 }
@@ -73,15 +76,16 @@ struct Inner {
     is_leader: IsLeader,
     nodes: NodeIndex,
     state: Mutex<State>,
-    /// The counters; the gauges are 0.
+    /// The counters of the metrics. The gauges in this value are always 0.
     counters: Arc<Mutex<VifPoolMetrics>>,
-    /// Wakes the background task before its next work is due.
+    /// Wakes the background task before its next work is due, or when the pool is dropped.
     wake: Arc<Notify>,
+    /// The time at which the pool was created.
     began: Instant,
 }
 
 impl WarmVifPool {
-    /// Creates a pool in front of `vifs`, whose VIFs `bulk` creates and deletes.
+    /// Creates a pool in front of the VIF driver `vifs`. The pool creates and deletes its VIFs by `bulk`.
     pub fn new(
         bulk: Arc<dyn BulkVifDriver>,
         vifs: Arc<dyn PodVifDriver>,
@@ -102,8 +106,8 @@ impl WarmVifPool {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns a function that reads the metrics. It does not keep the pool alive: after the pool was dropped, it returns the last
-    /// counters, with all gauges 0.
+    /// Returns a function that reads the current metrics. The function does not keep the pool alive: after the pool was dropped,
+    /// it returns the last counters, with all gauges 0.
     pub fn metrics(&self) -> impl Fn() -> VifPoolMetrics + Send + Sync + use<> {
         let (inner, counters) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.counters));
         move || {
@@ -151,7 +155,12 @@ impl VifPoolDriver for WarmVifPool {
         self.inner.state().places.contains_key(vif)
     }
 
-    /// A VIF without security groups is requested by no pod: a pod that names none gets those of the project.
+    fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
+        self.inner.state().claim(owner, vif)
+    }
+
+    /// Treats an empty list of groups as unknown. No pod requests a VIF without security groups: a pod that names none gets those
+    /// of the project.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         let mut state = self.inner.state();
         let Some(Place { key, .. }) = state.places.get(vif).cloned() else { return };
@@ -165,7 +174,7 @@ impl VifPoolDriver for WarmVifPool {
         Some(self)
     }
 
-    /// The deleted VIFs need not cool down, since no pod gets them.
+    /// Deletes the VIFs without a cool-down, since no pod will get them.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
         self.inner.drain_network(network).await
     }

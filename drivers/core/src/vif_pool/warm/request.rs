@@ -1,11 +1,11 @@
-//! Hands VIFs out, and takes them back.
+//! Hands VIFs out to pods and takes them back.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::state::{Hold, KeyPool, Phase, Place, State, sorted};
+use super::state::{Hold, HolderClaim, KeyPool, Phase, Place, State, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -13,7 +13,7 @@ use crate::owner::{Owned, Owner};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::pool::{Take, Wait};
 use crate::vif::Vif;
-use crate::vif_pool::VifPoolKey;
+use crate::vif_pool::{PoolClaim, VifPoolDriver, VifPoolKey};
 
 const STEP: &str = "take a VIF from the pool";
 
@@ -46,11 +46,20 @@ impl PodVifDriver for WarmVifPool {
         if pooled { Ok(()) } else { self.inner.vifs.release_vif(owner, vif).await }
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.inner.activate(vif).await
+    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        if self.claim(owner, vif) == PoolClaim::Refused {
+            let detail = format!("the pool did not hand out VIF {} to this pod", vif.id);
+            return Err(DriverError::new(Reason::Refused, "activate a VIF").detail(detail));
+        }
+        self.inner.activate(owner, vif).await
     }
 
-    /// The VIFs of the pool are those of its last listing; all of them have their owners once it is open.
+    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        self.inner.vifs.unmarked_vifs().await
+    }
+
+    /// Includes the VIFs of the pool, as they were listed last. Without an `owner`, pooled VIFs have their owners only after the
+    /// pool was started.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let mut marked = self.inner.vifs.vifs(owner).await?;
         let mut state = self.inner.state();
@@ -64,33 +73,33 @@ impl PodVifDriver for WarmVifPool {
             }
         } else if matches!(state.phase, Phase::Open) {
             for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
-                let holder = state.holders.get(&thing.id).and_then(|holders| holders.first());
-                *owner = holder.map(|holder| Owner::clone(&holder.owner));
+                *owner = state.holder(&thing.id).cloned();
             }
         }
         Ok(marked)
     }
 }
 
-/// A request in progress. If it ends early, its VIF is free again at once, and it waits no longer.
+/// A request in progress. If it is dropped before its end, its VIF is free again at once, and it no longer waits.
 struct VifClaim<'r> {
     inner: &'r Arc<Inner>,
     key: Arc<VifPoolKey>,
     request: &'r VifRequest,
-    /// 0 at its end.
+    /// The number of the hand-out; 0 after the request succeeded.
     hold: Hold,
-    /// The VIF that the pod holds by now.
+    /// The VIF that was taken for the pod.
     vif: Option<VifId>,
     /// `true` while the security groups of the VIF are being changed.
     adapting: bool,
+    /// `true` if the request had to wait for a VIF.
     waited: bool,
 }
 
-/// The result of taking a VIF.
+/// The result of an attempt to take a VIF.
 enum Taken {
-    /// The VIF, and whether its security groups must be changed first.
+    /// The VIF was taken. The flag is `true` if its security groups must be changed first.
     Vif(Arc<Vif>, bool),
-    /// Wait, and take again.
+    /// No VIF is free. The caller waits for the message on the channel, and tries again unless it is an error.
     Wait(oneshot::Receiver<Result<(), DriverError>>),
 }
 
@@ -119,7 +128,8 @@ impl Drop for VifClaim<'_> {
 }
 
 impl VifClaim<'_> {
-    /// Takes a VIF, or waits for one.
+    /// Takes a free VIF, or registers the request as waiting for a VIF that is being created. Fails if neither is possible, or if
+    /// the pool is not started.
     fn take(&mut self, want: &Vec<SecurityGroupId>) -> Result<Taken, DriverError> {
         let (inner, now) = (self.inner, self.inner.now());
         let mut state = inner.state();
@@ -150,7 +160,7 @@ impl VifClaim<'_> {
         answer
     }
 
-    /// Records that the pod holds the VIF.
+    /// Records that the pod holds the VIF `id`. Fails if the VIF was deleted meanwhile.
     fn hold(&mut self, state: &mut State, id: VifId, adapt: bool) -> Result<Taken, DriverError> {
         let Some(Place { vif, .. }) = state.places.get(&id).cloned() else {
             state.lose(&self.key, &id);
@@ -159,12 +169,13 @@ impl VifClaim<'_> {
         self.adapting = adapt;
         self.inner
             .count(|counters| *if self.waited { &mut counters.waited } else { &mut counters.warm } += 1);
-        state.hold(&id, self.hold, &self.request.owner, None);
+        state.hold(&id, self.hold, &self.request.owner, HolderClaim::HandedOut);
         self.vif = Some(id);
         Ok(Taken::Vif(vif, adapt))
     }
 
-    /// Changes the security groups of the VIF. Returns `false` if it was deleted from outside, and is no longer taken.
+    /// Changes the security groups of the VIF. Returns `false` if the VIF does not exist any more; it is then removed from the
+    /// pool.
     async fn adapt(&mut self, vif: &Vif, want: &Vec<SecurityGroupId>) -> Result<bool, DriverError> {
         if !(self.inner.is_leader)() {
             self.adapting = false;
@@ -193,7 +204,7 @@ impl VifClaim<'_> {
 }
 
 impl Inner {
-    /// Gives the waiting requests their VIFs, or the reason why there is none.
+    /// Wakes the waiting requests that need not wait any longer. Each gets a VIF, or the error that explains why there is none.
     pub(super) fn serve(&self, pool: &mut KeyPool) {
         let now = self.now();
         for (hold, want) in pool.warm.tick(now) {
@@ -211,7 +222,8 @@ impl Inner {
         }
     }
 
-    /// Takes a VIF back. Returns `false` if it is not of the pool. If `owner` does not hold it, it is left alone.
+    /// Takes a VIF back from the pod `owner`. Returns `false` if the VIF does not belong to the pool. Does nothing if `owner`
+    /// does not hold it.
     fn give_back(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> bool {
         let now = self.now();
         let mut state = self.state();
@@ -235,7 +247,7 @@ impl Inner {
     }
 }
 
-/// Returns the error of a request that gets no VIF, with the delay before it is repeated.
+/// Returns the error of a request that gets no VIF, with the delay before it may be repeated if that is known.
 fn refusal(pool: &KeyPool, wait: Wait) -> DriverError {
     let unavailable = || DriverError::new(Reason::Unavailable, STEP);
     match wait {
@@ -250,7 +262,7 @@ fn refusal(pool: &KeyPool, wait: Wait) -> DriverError {
     }
 }
 
-/// Returns the error of a process that is no longer the leader.
+/// Returns the error of a request to a process that is no longer the leader.
 pub(super) fn not_leading() -> DriverError {
     DriverError::new(Reason::Unavailable, STEP).detail("this process is no longer the leader")
 }

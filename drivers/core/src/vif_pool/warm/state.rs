@@ -1,9 +1,12 @@
-//! The state of the pool: VIFs by key, their holders, and the waiting requests.
+//! The state of the VIF pool: the VIFs by key, the pods that hold them, and the waiting requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::oneshot;
 
 use super::VifPoolPolicy;
@@ -14,13 +17,14 @@ use crate::network::Subnet;
 use crate::owner::Owner;
 use crate::pool::{Candidate, Kind, MinMaxBatch, WarmPool};
 use crate::vif::Vif;
-use crate::vif_pool::{PooledVifList, VifPoolKey};
+use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 
-/// VIFs, which are created one by one. Those with the required security groups are handed out first, then those that are
-/// active; of the others the one that has been free the longest.
+/// The contents of a pool of VIFs, which are created and deleted one by one. VIFs with the required security groups are handed
+/// out first, then those that are active, then the one that has been free the longest.
 pub(super) enum Vifs {}
 
-/// The number of a hand-out: a pod that requests a second VIF gets another one.
+/// The number of a hand-out of a VIF. It stands for the owner in the pool, so that a pod that requests a second VIF gets another
+/// one.
 pub(super) type Hold = u64;
 
 impl Kind for Vifs {
@@ -44,61 +48,62 @@ impl Kind for Vifs {
     }
 }
 
-/// Returns security groups as they are compared.
+/// Returns the security groups sorted and without duplicates, so that they can be compared.
 pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId> {
     security_groups.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The state of the pool, behind one lock that is never held across an await.
+/// The state of the VIF pool, protected by one lock that is never held across an await.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
-    /// The VIFs of all keys, free or in use.
+    /// The VIFs of all keys, free or in use, by id.
     pub(super) places: HashMap<VifId, Place>,
-    /// The pods that hold a VIF: one, except after a fault.
+    /// The pods that hold a VIF. More than one pod is a fault.
     pub(super) holders: HashMap<VifId, Vec<Holder>>,
-    /// The VIFs that a pod holds.
+    /// The VIFs that a pod holds, by the UID of the pod.
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
-    /// Exhausted resources that several keys share.
+    /// The exhausted resources that several keys share.
     pub(super) exhaustion: Exhaustion,
-    /// The time of the next work that is due.
+    /// The time of the next due work of all pools, counted from the creation of the pool; `None` if there is none.
     pub(super) due: Option<Duration>,
     /// `true` if the existing VIFs may differ from the known ones and must be listed.
     pub(super) stale: bool,
+    /// The last number that [`Self::next_number`] returned.
     last: u64,
 }
 
 /// The startup phase of the pool.
 #[derive(Default)]
 pub(super) enum Phase {
-    /// The existing VIFs are not known.
+    /// The existing VIFs have not been listed.
     #[default]
     Unlisted,
-    /// These VIFs exist; the pods that use them are not all known.
+    /// The existing VIFs were listed; the pods that use them are not all known.
     Listed(PooledVifList),
-    /// All is known.
+    /// The existing VIFs and the pods that use them are known: VIFs are handed out.
     Open,
 }
 
 /// The pool of one key.
 pub(super) struct KeyPool {
     pub(super) warm: WarmPool<Vifs>,
-    /// The waiting requests. Each is woken when it may take its VIF, or gets the reason why there is none.
+    /// The waiting requests. Each is woken when it may take its VIF, or gets the error that explains why there is none.
     pub(super) waiters: HashMap<Hold, oneshot::Sender<Result<(), DriverError>>>,
     /// The subnets for new VIFs; empty until the first request.
     pub(super) subnets: Vec<Subnet>,
     /// The error of the last failed refill.
     pub(super) failure: Option<DriverError>,
-    /// The number of consecutive checks that found its node missing.
+    /// The number of consecutive checks in which the node of the key was missing.
     pub(super) absent: u8,
-    /// The time of the next work that is due.
+    /// The time of the next due work of this pool, counted from the creation of the VIF pool; `None` if there is none.
     pub(super) due: Option<Duration>,
-    /// The number of its last refill that met an exhausted resource; 0 for none.
+    /// A number that orders the failed refills of all pools that found a resource exhausted; 0 if no refill of this pool did.
     pub(super) exhausted: u64,
 }
 
-/// A VIF of the pool.
+/// A VIF that belongs to the pool.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) key: Arc<VifPoolKey>,
@@ -107,11 +112,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns `true` if a pod returns the VIF that it was given. Otherwise its annotation was changed, and must not affect the
-    /// next pod. The properties of its subnets and its network may change in the cloud, and are not compared.
+    /// Returns `true` if `vif`, which a pod returned, is the VIF that was handed out. Otherwise the annotation of the pod was
+    /// changed, which must not affect the next pod.
     pub(super) fn is_of(&self, vif: &Vif) -> bool {
-        let Vif { id, address, class, .. } = &*self.vif;
-        (id, address, class) == (&vif.id, &vif.address, &vif.class) && self.vif.ips().eq(vif.ips())
+        self.vif.binding() == vif.binding()
     }
 }
 
@@ -120,18 +124,42 @@ impl Place {
 pub(super) struct Holder {
     pub(super) hold: Hold,
     pub(super) owner: Arc<Owner>,
-    /// The number of the first event in which the pod lists the VIF; `None` before that.
-    pub(super) shown: Option<u64>,
+    pub(super) claim: HolderClaim,
+}
+
+/// The claim of a pod to a VIF, the best first. Of several pods with the same VIF, the one with the best claim keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum HolderClaim {
+    /// The pool handed the VIF out to the pod.
+    HandedOut,
+    /// The annotation of the pod contains the VIF.
+    Shown {
+        /// `true` if it contains the VIF only since the start of the pool.
+        is_late: bool,
+        /// `true` unless `status.podIP` is an address of the VIF.
+        is_unused: bool,
+        /// The creation time of the pod.
+        created: Option<Time>,
+    },
+}
+
+impl HolderClaim {
+    /// Returns the claim of a pod whose annotation contains the VIF.
+    fn shown(pod: &Pod, vif: &Vif, is_late: bool) -> Self {
+        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
+        let is_unused = ip.is_none_or(|ip: IpAddr| vif.ips().all(|address| address != ip));
+        Self::Shown { is_late, is_unused, created: pod.metadata.creation_timestamp.clone() }
+    }
 }
 
 impl State {
-    /// Returns a number that is larger than all before.
+    /// Returns a number that is larger than all numbers returned before.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Returns the pool of the key, which is created if there is none.
+    /// Returns the pool of the key, and creates it if it does not exist.
     pub(super) fn pool(&mut self, key: &Arc<VifPoolKey>, policy: &VifPoolPolicy) -> &mut KeyPool {
         self.pools.entry(Arc::clone(key)).or_insert_with(|| {
             let VifPoolPolicy { min, max, batch, cool_down } = *policy;
@@ -147,38 +175,52 @@ impl State {
         })
     }
 
-    /// Records that `owner` holds the VIF, and the event in which it listed it first.
-    pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner, shown: Option<u64>) {
-        let holder = Holder { hold, owner: Arc::new(owner.clone()), shown };
+    /// Returns the first holder of the VIF.
+    pub(super) fn holder(&self, id: &VifId) -> Option<&Owner> {
+        self.holders.get(id)?.first().map(|holder| &*holder.owner)
+    }
+
+    /// Records that `owner` holds the VIF.
+    pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner, claim: HolderClaim) {
+        let holder = Holder { hold, owner: Arc::new(owner.clone()), claim };
         self.holders.entry(id.clone()).or_default().push(holder);
         self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
     }
 
-    /// Records that the pod lists the VIF. Returns `true` if it did not hold it before.
-    pub(super) fn show(&mut self, id: &VifId, owner: &Owner) -> bool {
-        let number = self.next_number();
-        let mut holders = self.holders.get_mut(id).into_iter().flatten();
-        let known = holders.find(|holder| holder.owner.uid == owner.uid);
-        if let Some(holder) = known {
-            holder.shown.get_or_insert(number);
+    /// Records an event in which the annotation of the pod contains the VIF. Returns `true` if the pod did not hold the VIF
+    /// before.
+    pub(super) fn show(&mut self, pod: &Pod, vif: &Vif) -> bool {
+        let owner = Owner::of(&pod.metadata);
+        let mut holders = self.holders.get_mut(&vif.id).into_iter().flatten();
+        if let Some(holder) = holders.find(|holder| holder.owner.uid == owner.uid) {
+            if let HolderClaim::Shown { is_late, .. } = holder.claim {
+                holder.claim = HolderClaim::shown(pod, vif, is_late);
+            }
             return false;
         }
-        self.hold(id, number, owner, Some(number));
+        let claim = HolderClaim::shown(pod, vif, matches!(self.phase, Phase::Open));
+        let number = self.next_number();
+        self.hold(&vif.id, number, &owner, claim);
         true
     }
 
-    /// Returns `true` if the pod of that UID lists a VIF that another one listed first.
-    pub(super) fn is_contested(&self, uid: &Uid) -> bool {
-        self.by_owner.get(uid).into_iter().flatten().any(|id| {
-            let holders = self.holders.get(id).into_iter().flatten();
-            let shown: Vec<_> =
-                holders.filter_map(|holder| Some((holder.shown?, &holder.owner.uid))).collect();
-            let first = shown.iter().min().map(|(_, first)| *first);
-            first != Some(uid) && shown.iter().any(|(_, other)| *other == uid)
-        })
+    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains.
+    pub(super) fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
+        let Some(place) = self.places.get(&vif.id) else { return PoolClaim::NotPooled };
+        let holders = self.holders.get(&vif.id).into_iter().flatten();
+        let first =
+            holders.min_by(|one, other| (&one.claim, &one.owner.uid).cmp(&(&other.claim, &other.owner.uid)));
+        match first.filter(|first| first.owner.uid == owner.uid && place.is_of(vif)) {
+            Some(Holder { claim: HolderClaim::Shown { is_late: true, .. }, .. }) => {
+                PoolClaim::Late(VifPoolKey::clone(&place.key))
+            }
+            Some(_) => PoolClaim::Held,
+            None => PoolClaim::Refused,
+        }
     }
 
-    /// Ends the hold of the pod of that UID, and returns it if there was one.
+    /// Records that the pod with this UID no longer holds the VIF. Returns the number of the hand-out; `None` if the pod did not
+    /// hold the VIF.
     pub(super) fn let_go(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
         let holders = self.holders.get_mut(id)?;
         let position = holders.iter().position(|holder| holder.owner.uid == *uid)?;

@@ -1,4 +1,4 @@
-//! Creates and deletes VIFs, as the warm pools decide.
+//! Creates and deletes VIFs, as the state machines of the pools decide.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,16 +12,18 @@ use super::request::not_leading;
 use super::state::{KeyPool, Place, State};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
+use crate::owner::Owner;
 use crate::pod::Activation;
 use crate::pool::{Action, Fault, Grown};
 use crate::vif::Vif;
 use crate::vif_pool::{BulkVifRequest, BulkVifResult, VifPoolKey};
 
-/// The timeout of one call of the driver, whose own timeouts are shorter.
+/// The timeout of one call of the driver. The driver's own timeouts are shorter.
 const CALL_TIMEOUT: Duration = Duration::from_secs(420);
 
 impl Inner {
-    /// Serves the requests that wait for VIFs of `key` and starts the actions that its pool plans. Returns the deletion, if any.
+    /// Serves the requests that wait for VIFs of `key`, and starts the actions that its pool requests. Returns the task that
+    /// deletes VIFs, if one was started.
     pub(super) fn reconcile(
         self: &Arc<Self>,
         state: &mut State,
@@ -63,7 +65,8 @@ impl Inner {
         deletion
     }
 
-    /// Creates the VIFs of an order. The waiting requests get the first part of them before the rest is created.
+    /// Creates the VIFs of an order by one or more calls. The waiting requests get the VIFs of each call at once, before the next
+    /// call.
     async fn create(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, mut order: BulkVifRequest) {
         let mut created = 0;
         loop {
@@ -127,7 +130,8 @@ impl Inner {
             .unwrap_or_else(failed)
     }
 
-    /// Records the end of an attempt that created so many VIFs. Returns the keys that may try again.
+    /// Records that the pool `key` has finished an attempt and created `created` VIFs. Returns the keys of the other pools that
+    /// may try again.
     fn end_attempt(&self, state: &mut State, key: &Arc<VifPoolKey>, created: usize) -> Vec<Arc<VifPoolKey>> {
         let number = state.next_number();
         let Some(pool) = state.pools.get_mut(key) else { return Vec::new() };
@@ -143,6 +147,7 @@ impl Inner {
         state.pools.keys().filter(|other| *other != key && is_shared(other, key)).cloned().collect()
     }
 
+    /// Deletes VIFs and records the result in the pool of `key`.
     async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {
         let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
         let left = self.delete_once(vifs).await;
@@ -155,7 +160,7 @@ impl Inner {
         self.reconcile(&mut state, &key);
     }
 
-    /// Deletes incomplete VIFs of interrupted calls. Those that still exist are found by the next listing.
+    /// Deletes incomplete VIFs that interrupted calls left behind. The next listing finds those that still exist.
     pub(super) async fn clear(self: Arc<Self>, mut vifs: Vec<Vif>) {
         // A pod may list one of them by now.
         vifs.retain(|vif| !self.state().holders.contains_key(&vif.id));
@@ -165,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// Deletes VIFs, unless this process is no longer the leader. Returns those that still exist, or may.
+    /// Deletes VIFs, unless this process is no longer the leader. Returns the ids of the VIFs that still exist, or may.
     async fn delete_once(&self, vifs: Vec<Vif>) -> Vec<VifId> {
         let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
         if !(self.is_leader)() {
@@ -181,9 +186,10 @@ impl Inner {
         left.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Activates a VIF. If one of the pool was deleted from outside, others may have been.
-    pub(super) async fn activate(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        let result = self.vifs.activate_vif(vif).await;
+    /// Activates a VIF by the VIF driver. If a VIF of the pool does not exist any more, all existing VIFs are listed again,
+    /// because others may be missing too.
+    pub(super) async fn activate(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
+        let result = self.vifs.activate_vif(owner, vif).await;
         let mut state = self.state();
         if let Some(place) = state.places.get_mut(&vif.id) {
             match &result {
@@ -198,7 +204,7 @@ impl Inner {
         result
     }
 
-    /// Prepares a VIF that no pod uses: if it becomes active without a pod, it is activated.
+    /// Prepares a VIF that no pod uses: records whether it is active, and starts its activation if it needs no pod for that.
     pub(super) fn prepare(self: &Arc<Self>, pool: &mut KeyPool, place: &Place) {
         let vif = self.unbound(&place.vif);
         pool.warm.ready(&vif.id, vif.active);
@@ -207,13 +213,13 @@ impl Inner {
         }
     }
 
-    /// Returns the VIF as it is while no pod uses it.
+    /// Returns the VIF in the state that it has while no pod uses it: it is active only if it does not need a node to bind it.
     pub(super) fn unbound(&self, vif: &Vif) -> Vif {
         Vif { active: vif.active && self.bulk.is_active_unbound(vif), ..vif.clone() }
     }
 }
 
-/// Activates a VIF that no pod uses, as often as the driver says.
+/// Activates a VIF that no pod uses, and polls after the delays that the driver returns. Ends early if a pod gets the VIF.
 async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
     loop {
         let Some(inner) = pool.upgrade() else { return };
@@ -224,7 +230,7 @@ async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
         if !(inner.is_leader)() || !unused(&inner.state()) {
             return;
         }
-        let wait = match inner.activate(&vif).await {
+        let wait = match inner.activate(&Owner::default(), &vif).await {
             Ok(Activation::NotYet { poll_after }) => poll_after,
             Ok(Activation::Active(_)) => {
                 if let Some(pool) = inner.state().pools.get_mut(&key) {
@@ -240,7 +246,7 @@ async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
     }
 }
 
-/// Runs a call of the driver for at most [`CALL_TIMEOUT`]; a panic is a failure too.
+/// Runs a call of the driver for at most [`CALL_TIMEOUT`]. A timeout or a panic is returned as an ambiguous error.
 async fn bounded<T: Send + 'static>(
     step: &'static str,
     call: impl Future<Output = T> + Send + 'static,
@@ -254,7 +260,7 @@ async fn bounded<T: Send + 'static>(
     Err(failed().detail(format!("there was no answer for {} s", CALL_TIMEOUT.as_secs())))
 }
 
-/// Classifies a failure to create VIFs.
+/// Converts the error of a failed creation of VIFs to a [`Fault`] of the state machine.
 fn fault(error: &DriverError) -> Fault {
     match (error.retry_after(), error.reason()) {
         (Some(hint), _) => Fault::Throttled(hint),

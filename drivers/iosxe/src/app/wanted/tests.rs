@@ -1,4 +1,4 @@
-//! Compares the translation of pods with golden files. `GOLDEN=overwrite` rewrites the files.
+//! Compares translated pods with golden files. `GOLDEN=overwrite` rewrites the files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn simple() -> PodRequest {
     pod("web", &json!([{ "name": "app", "image": "flash:/hello.tar" }]))
 }
 
-/// Holds a body against the file of that name.
+/// Compares a request body with the golden file of this name.
 fn golden(name: &str, body: &Value) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.json"));
     let text = format!("{}\n", serde_json::to_string_pretty(body).unwrap());
@@ -50,7 +50,7 @@ fn golden(name: &str, body: &Value) {
     assert_eq!(kept, text, "{name}: run with GOLDEN=overwrite when this is meant");
 }
 
-/// The configuration as the whole container, which is what a YANG validator takes.
+/// Returns the configuration in the complete container, as a YANG validator needs it.
 fn config(app: &Value) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": { "app": [app] } } })
 }

@@ -1,4 +1,4 @@
-//! A device of a few lines, with the clock of the test.
+//! A simulated device, which follows the clock of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::model::operation::Operation;
 use crate::model::resource::{self, Resource};
 use crate::restconf::{Fault, NetworkClient};
 
-/// The duration of each state change.
+/// The duration of each state change of an application.
 pub(super) const DELAY: Duration = Duration::from_millis(700);
 
 #[derive(Default)]
@@ -30,28 +30,34 @@ pub(super) struct Inner {
     pub(super) requests: usize,
     pub(super) unreachable: bool,
     pub(super) malformed: bool,
-    /// The next steps are refused with these words.
+    /// The messages with which the device refuses the next steps.
     pub(super) refusals: Vec<&'static str>,
-    /// The next change is done, and its answer gets lost.
+    /// `true` if the next change is executed, but its response is lost.
     pub(super) loses_answer: bool,
-    /// Installs are accepted, and this is told of them later instead.
+    /// The notification with which accepted installs fail; `None` if they succeed.
     pub(super) fails_installs: Option<&'static str>,
-    /// Activations are accepted, and this is told of them later instead.
+    /// The notification with which accepted activations fail; `None` if they succeed.
     pub(super) fails_activations: Option<&'static str>,
-    /// Configurations are taken, and never answered.
+    /// `true` if configurations are written, but never get a response.
     pub(super) swallows_answers: bool,
     pub(super) notifications: Vec<Value>,
     pub(super) disabled: bool,
+    /// The operation that the device never answers.
+    pub(super) hangs: Option<&'static str>,
+    /// The delays after which the device activates and starts an installed application by itself.
+    pub(super) starts_apps_after: Option<Duration>,
+    /// The operational data that the device returns instead of its own; empty for none.
+    pub(super) hides: Option<&'static str>,
     pub(super) arp: Option<Value>,
-    /// The most installs that were under way at a time.
+    /// The largest number of simultaneous installs so far.
     pub(super) parallel: usize,
     /// The outcome of an install from a URL.
     pub(super) urls: Urls,
     /// The files on the flash.
     pub(super) files: BTreeSet<String>,
-    /// The copies that are being made, and when each is there, whoever waits for it.
+    /// The running copies, with the time at which each is complete. They continue without a client.
     copies: Vec<(String, Instant)>,
-    /// Files are not deleted, whether they are there or not.
+    /// `true` if the device refuses to delete any file.
     pub(super) keeps_files: bool,
     pub(super) refuses_copies: bool,
 }
@@ -61,15 +67,15 @@ pub(super) struct Inner {
 pub(super) enum Urls {
     #[default]
     Work,
-    /// It is refused.
+    /// The device refuses the install.
     Refused,
-    /// It is accepted, and nothing comes of it.
+    /// The device accepts the install, but the application never appears.
     Silent,
-    /// It never ends, until the application is uninstalled.
+    /// The install does not end before the application is uninstalled.
     Hang,
 }
 
-/// The duration of a copy.
+/// The duration of a copy to the flash.
 pub(super) const COPY: Duration = Duration::from_secs(90);
 
 #[derive(Clone)]
@@ -88,10 +94,16 @@ impl Oper {
 impl Device {
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
+        let (now, starts_apps_after) = (Instant::now(), inner.starts_apps_after);
         for oper in inner.oper.values_mut() {
-            if let Some((_, state)) = oper.next.filter(|(at, _)| *at <= now) {
-                (oper.state, oper.next) = (state.into(), None);
+            while let Some((at, state)) = oper.next.filter(|(at, _)| *at <= now) {
+                let then = match state {
+                    "DEPLOYED" => Some("ACTIVATED"),
+                    "ACTIVATED" => Some("RUNNING"),
+                    _ => None,
+                };
+                let next = |pause| then.map(|then| (at + pause, then));
+                (oper.state, oper.next) = (state.into(), starts_apps_after.and_then(next));
             }
         }
         inner.oper.retain(|_, oper| oper.state != "gone");
@@ -106,7 +118,7 @@ impl Device {
         inner
     }
 
-    /// Takes the operations accepted since the last call.
+    /// Returns the operations that were accepted since the last call.
     pub(super) fn accepted(&self) -> Vec<String> {
         std::mem::take(&mut self.inner().accepted)
     }
@@ -149,6 +161,7 @@ fn refused(said: &str) -> Fault {
     Fault {
         error: Box::new(DriverError::new(Reason::Conflict, "step").detail(said)),
         said: Some(said.into()),
+        timed_out: false,
     }
 }
 
@@ -158,6 +171,9 @@ impl NetworkClient for Device {
         let inner = self.reached()?;
         if inner.malformed {
             return Ok(Some(b"{\"data\":{\"app\":[".to_vec()));
+        }
+        if let (resource::STATES | resource::EVENTS, Some(body)) = (resource, inner.hides) {
+            return Ok((!body.is_empty()).then(|| body.into()));
         }
         let apps = || {
             let app = |(name, oper): (&String, &Oper)| {
@@ -222,6 +238,12 @@ impl NetworkClient for Device {
     async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
         if let Operation::Copy { .. } | Operation::Delete { .. } = operation {
             return self.handle_file(operation, limit).await;
+        }
+        let word = json!(operation).as_object().and_then(|it| it.keys().next().cloned()).unwrap_or_default();
+        if self.inner().hangs == Some(&*word) {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let error = DriverError::new(Reason::Unavailable, "wait for the answer").maybe_applied();
+            return Err(Fault { timed_out: true, ..error.into() });
         }
         let mut inner = self.reached()?;
         if !inner.refusals.is_empty() {

@@ -1,4 +1,4 @@
-//! Failures of devices.
+//! Tests of failures of the device.
 
 use super::*;
 
@@ -190,7 +190,7 @@ async fn a_step_that_the_device_did_by_itself_is_no_failure() {
     device.inner().refusals.push("HTTP 400 operation-failed: it is activated already");
     let refused = driver.deploy_pod(&pod(1)).await.unwrap();
     assert!(matches!(refused, PodProgress::Working { .. }), "{refused:?}");
-    device.inner().oper.insert(id(1), Oper::in_state("ACTIVATED"));
+    device.inner().oper.insert(id(1), Oper::in_state("RUNNING"));
     let begun = Instant::now();
     deploy(&driver, &pod(1)).await;
     assert!(begun.elapsed() < Duration::from_secs(5));

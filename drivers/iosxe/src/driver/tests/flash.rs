@@ -1,4 +1,4 @@
-//! Packages at a URL from which the device does not install by itself.
+//! Tests of packages at a URL that the device cannot install directly.
 
 use super::device::{COPY, Urls};
 use super::*;
@@ -7,15 +7,15 @@ fn from_url(number: u8) -> PodRequest {
     pod_with(number, &json!([{ "name": "app", "image": "https://repo.example/a.tar" }]), "Always")
 }
 
-/// Asks until the device is told to copy the package.
+/// Repeats the deployment until a copy of the package is requested.
 async fn until_copying(driver: &IosXeDriver, request: &PodRequest) {
-    while driver.state.lock().await.copies.under_way().is_none() {
+    while driver.state().copies.under_way().is_none() {
         let progress = driver.deploy_pod(request).await.unwrap();
         tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
 }
 
-/// Asks until the configuration says that the package is to be copied.
+/// Repeats the deployment until the configuration is changed to a copy on the flash.
 async fn until_diverted(device: &Device, driver: &IosXeDriver, request: &PodRequest) {
     while !device.accepted().contains(&format!("divert {}", id(1))) {
         let progress = driver.deploy_pod(request).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_copy_is_deleted_although_the_device_has_forgotten_its_application() {
     (device.inner().config, device.inner().oper) = Default::default();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     delete(&driver, &request).await;
-    assert!(device.inner().files.is_empty() && driver.state.lock().await.tracks.is_empty());
+    assert!(device.inner().files.is_empty() && driver.state().tracks.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

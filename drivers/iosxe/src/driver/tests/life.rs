@@ -1,4 +1,4 @@
-//! Pods come, change and go.
+//! Tests of deploying, changing and deleting pods.
 
 use super::*;
 

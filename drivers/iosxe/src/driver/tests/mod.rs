@@ -1,9 +1,11 @@
-//! A driver and a device, with a clock that waits for nobody.
+//! Tests of the driver on a simulated device, with paused time.
 
+mod absence;
 mod device;
 mod faults;
 mod flash;
 mod life;
+mod overlap;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +22,20 @@ fn driver(device: &Arc<Device>) -> IosXeDriver {
     driver_of(device, "east", &json!({}))
 }
 
-/// A driver of a cluster, for a device with more in its description.
+/// Returns a driver of `cluster` for the device; `more` is merged into its specification.
 fn driver_of(device: &Arc<Device>, cluster: &str, more: &Value) -> IosXeDriver {
     let mut spec = json!({ "driver": "XE", "address": "r1", "xe": {} });
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
     let limits = AppResourceLimits::read(&spec.resource_limits).unwrap();
     let translator = Translator::new(&cluster.into(), limits, PodNetwork::read(&spec).unwrap());
-    IosXeDriver::new(Arc::clone(device) as _, translator, IosXeOptions::default())
+    let driver = IosXeDriver::new(Arc::clone(device) as _, translator, IosXeOptions::default());
+    // The simulated device starts nothing by itself.
+    driver.state().starts_apps = Some(false);
+    driver
 }
 
-/// A description with addresses from this subnet.
+/// Returns a device specification with static addresses from the subnet `cidr`.
 fn with_addresses(cidr: &str) -> Value {
     let interface = json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} });
     json!({ "podCIDR": cidr, "xe": { "networking": { "interface": interface } } })
@@ -56,7 +61,7 @@ fn id(number: u8) -> String {
     format!("{}_{}", uid(number).replace('-', ""), crate::app::digest("app", 7))
 }
 
-/// Asks until it is done, as a handler would.
+/// Repeats the deployment of a pod until it is done, as the handler does.
 async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
     for _ in 0..20_000 {
         match driver.deploy_pod(request).await.unwrap().poll_after() {
@@ -77,7 +82,7 @@ async fn delete(driver: &IosXeDriver, request: &PodRequest) {
     panic!("it never is done")
 }
 
-/// Asks until something is wrong: the reason, the message, and when it is worth asking again.
+/// Repeats the deployment of a pod until it fails. Returns the reason, the message and the delay before the next call.
 async fn failing(driver: &IosXeDriver, request: &PodRequest) -> (String, String, Duration) {
     for _ in 0..20_000 {
         match driver.deploy_pod(request).await.unwrap() {

@@ -1,4 +1,4 @@
-//! The laws of the decision, on a device that is simulated with a clock of its own.
+//! Property tests of the decisions, on a simulated device with its own clock.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::decide::POLL;
 use super::super::*;
 use super::{PATIENCE, RUN, view};
 
-/// A device that does what it is requested after a while, and may fail.
+/// A simulated device, which executes steps with a delay, and may fail.
 struct Device {
     configured: Configured,
     state: AppState,
@@ -21,8 +21,8 @@ struct Device {
     package: Package,
     /// The outcome of an install from a URL.
     url: Url,
-    /// `true` if a copy of the package is on the flash; with the time at which one will be, and whether the
-    /// controller waits for it.
+    /// `true` if a copy of the package is on the flash. The times at which running copies are complete follow: of one
+    /// whose response the controller awaits, and of one that it does not know.
     file: bool,
     copy: Option<Instant>,
     untracked_copy: Option<Instant>,
@@ -32,11 +32,11 @@ struct Device {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Url {
     Works,
-    /// It is refused.
+    /// The device refuses the install.
     Refused,
-    /// It is accepted, and nothing comes of it.
+    /// The device accepts the install, but the application never appears.
     Silent,
-    /// It never ends.
+    /// The install never ends.
     Hangs,
 }
 
@@ -103,13 +103,13 @@ impl Device {
 
 #[derive(Clone, Debug)]
 enum Mood {
-    /// The next step is accepted, and nothing comes of it.
+    /// The device accepts the next step without any effect.
     Forgets,
-    /// The next step is refused.
+    /// The device refuses the next step.
     Refuses,
-    /// The application gets into this state by itself.
+    /// The application changes to this state by itself.
     Falls(AppState),
-    /// The controller starts again and has forgotten what it tried.
+    /// The controller restarts, and loses its in-memory records.
     Restart,
 }
 

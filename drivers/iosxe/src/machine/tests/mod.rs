@@ -1,4 +1,4 @@
-//! The decision, case by case.
+//! Tests of single decisions.
 
 mod laws;
 
@@ -11,14 +11,17 @@ use super::*;
 use crate::model::oper::Notification;
 
 pub(super) const PATIENCE: StepLimits = StepLimits {
-    install: Duration::from_secs(120),
+    slow: Duration::from_secs(120),
+    appear: Duration::from_secs(120),
+    install: Duration::from_secs(600),
     copy: Duration::from_secs(600),
     step: Duration::from_secs(30),
 };
 pub(super) const RUN: Goal = Goal::Running { ended: true, failed: true };
 
 pub(super) fn view(configured: Configured, state: AppState) -> AppView<'static> {
-    AppView { configured, state, said: "X", package: Package::OnDevice, busy: None, copying: None }
+    let (package, said) = (Package::OnDevice, "X");
+    AppView { configured, state, said, package, busy: None, copying: None, starts_by_itself: false }
 }
 
 /// Returns the first decision for an application.
@@ -68,6 +71,7 @@ fn what_ended_or_failed_stays_so_where_the_policy_says_so() {
 #[test]
 fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
     let now = Instant::now();
+    let is_told = |decision| matches!(decision, Decision::Fail { reason: "UnknownState", .. });
     for goal in [RUN, Goal::Gone] {
         let track = AppRecord::new(AppState::Unknown, now);
         let at = |seconds| {
@@ -75,9 +79,57 @@ fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
             decide(view(Configured::Yes, AppState::Unknown), goal, &track, PATIENCE, now)
         };
         assert!(matches!(at(0), Decision::Wait { .. }));
-        assert!(matches!(at(30), Decision::Fail { reason: "UnknownState", .. }));
-        assert!(matches!(at(3600), Decision::Fail { reason: "UnknownState", .. }));
+        assert!(matches!(at(29), Decision::Wait { .. }));
+        assert_eq!((is_told(at(30)), is_told(at(3600))), (goal == RUN, goal == RUN), "{goal:?}");
     }
+}
+
+#[test]
+fn a_deleted_app_in_a_state_that_nobody_knows_is_removed_by_each_step_in_turn() {
+    use AppStep::{Deactivate, Stop, Uninstall};
+    let begun = Instant::now();
+    let mut track = AppRecord::new(AppState::Unknown, begun);
+    let mut now = begun + PATIENCE.step;
+    let mut tried = Vec::new();
+    while tried.len() < 7 {
+        match decide(view(Configured::Yes, AppState::Unknown), Goal::Gone, &track, PATIENCE, now) {
+            Decision::Do(act) => {
+                track.attempted(act, now, PATIENCE.limit(act));
+                track.refused(act, "no".into(), RefusalKind::Now, now);
+                tried.push(act);
+            }
+            Decision::Fail { poll_after, .. } => now += poll_after,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(tried, [Stop, Deactivate, Uninstall, Stop, Deactivate, Uninstall, Stop]);
+}
+
+#[test]
+fn a_device_that_goes_on_by_itself_is_left_the_time_for_a_step() {
+    let now = Instant::now();
+    for (state, act) in [(AppState::Deployed, AppStep::Activate), (AppState::Activated, AppStep::Start)] {
+        let mut track = AppRecord::new(AppState::Installing, now);
+        track.observe(state, now);
+        let view = AppView { starts_by_itself: true, ..view(Configured::Yes, state) };
+        let at = |seconds| decide(view, RUN, &track, PATIENCE, now + Duration::from_secs(seconds));
+        assert!(matches!((at(0), at(29)), (Decision::Wait { .. }, Decision::Wait { .. })), "{state:?}");
+        assert_eq!(at(30), Decision::Do(act));
+        assert!(matches!(decide(view, Goal::Gone, &track, PATIENCE, now), Decision::Do(_)), "{state:?}");
+    }
+}
+
+#[test]
+fn a_step_that_the_device_takes_by_itself_is_known_from_one_that_was_asked_for() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Deployed, now);
+    assert!(track.observe(AppState::Activated, now) && track.observe(AppState::Running, now));
+    let mut track = AppRecord::new(AppState::Deployed, now);
+    track.attempted(AppStep::Activate, now, PATIENCE.step);
+    assert!(!track.observe(AppState::Activated, now));
+    track.attempted(AppStep::Start, now, PATIENCE.step);
+    track.refused(AppStep::Start, "it starts".into(), RefusalKind::Busy, now);
+    assert!(track.observe(AppState::Running, now));
 }
 
 #[test]
@@ -180,14 +232,14 @@ fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
 fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_after_a_pause() {
     let now = Instant::now();
     let mut track = AppRecord::new(AppState::Absent, now);
-    track.attempted(AppStep::Install, now, PATIENCE.install);
+    track.attempted(AppStep::Install, now, PATIENCE.appear);
     let at = |track: &mut AppRecord, now| {
         track.observe(AppState::Absent, now);
         decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, now)
     };
     assert!(matches!(at(&mut track, now + POLL), Decision::Wait { .. }));
     assert!(track.installs(now + POLL));
-    let later = now + PATIENCE.install;
+    let later = now + PATIENCE.appear;
     let decision = at(&mut track, later);
     assert!(!track.installs(later), "others may be installed meanwhile");
     let Decision::Fail { reason: "InstallFailed", message, poll_after } = decision else {
@@ -287,35 +339,41 @@ fn an_install_whose_answer_is_lost_late_is_not_repeated_before_its_effect_could_
 }
 
 #[test]
-fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double() {
-    let mut now = Instant::now();
+fn a_slow_install_is_told_and_goes_on_until_its_pod_is_deleted() {
+    let now = Instant::now();
     let mut track = AppRecord::new(AppState::Absent, now);
-    let mut pauses = Vec::new();
-    for _ in 0..4 {
-        assert_eq!(
-            decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now),
-            Decision::Do(AppStep::Install)
-        );
-        track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
-        track.observe(AppState::Installing, now);
-        let waits = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
-        assert!(matches!(waits, Decision::Wait { .. }), "{waits:?}");
-        now += PATIENCE.install;
-        let ended = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
-        assert_eq!(ended, Decision::Do(AppStep::Uninstall));
-        track.attempted(AppStep::Uninstall, now, PATIENCE.limit(AppStep::Uninstall));
-        track.observe(AppState::Absent, now);
-        match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
-            Decision::Fail { reason: "InstallFailed", message, poll_after }
-                if message.contains("its time limit") =>
-            {
-                pauses.push(poll_after.as_secs());
-                now += poll_after;
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(pauses, [2, 4, 8, 16]);
+    track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
+    track.observe(AppState::Installing, now);
+    let at = |goal, seconds| {
+        let now = now + Duration::from_secs(seconds);
+        decide(view(Configured::Yes, AppState::Installing), goal, &track, PATIENCE, now)
+    };
+    let reported = |seconds| match at(RUN, seconds) {
+        Decision::Wait { .. } => "",
+        Decision::Fail { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let told = [0, 119, 120, 599, 600, 3600].map(reported);
+    assert_eq!(told, ["", "", "InstallSlow", "InstallSlow", "InstallFailed", "InstallFailed"]);
+    assert!(matches!(at(Goal::Gone, 119), Decision::Wait { .. }));
+    assert_eq!(at(Goal::Gone, 120), Decision::Do(AppStep::Uninstall));
+}
+
+#[test]
+fn an_install_from_a_url_that_hangs_is_ended_and_told_and_the_package_comes_another_way() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    let of = |state| AppView { package: Package::AtUrl, ..view(Configured::Yes, state) };
+    track.attempted(AppStep::Install, now, PATIENCE.install);
+    track.observe(AppState::Installing, now);
+    let now = now + PATIENCE.install;
+    let ended = decide(of(AppState::Installing), RUN, &track, PATIENCE, now);
+    assert_eq!(ended, Decision::Do(AppStep::Uninstall));
+    track.attempted(AppStep::Uninstall, now, PATIENCE.step);
+    track.observe(AppState::Absent, now);
+    assert!(track.problem().is_some_and(|problem| problem.contains("its time limit")));
+    let next = decide(of(AppState::Absent), RUN, &track, PATIENCE, now);
+    assert_eq!(next, Decision::Do(AppStep::Divert));
 }
 
 #[test]

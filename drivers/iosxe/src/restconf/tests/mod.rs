@@ -1,7 +1,9 @@
-//! Requests to healthy and faulty devices.
+//! Tests of requests to healthy and faulty devices.
 
 mod tls;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -14,7 +16,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use serde_json::Value;
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Fence, Reason};
 
 use super::*;
 use crate::model::operation::{Operation, in_envelope};
@@ -35,14 +37,14 @@ fn client_at(address: &str, port: u16, tls: TlsSpec, timeout_ms: u64) -> Restcon
     };
     let options =
         IosXeOptions { request_timeout_ms: timeout_ms.try_into().unwrap(), ..IosXeOptions::default() };
-    Restconf::new(&spec, &options).unwrap()
+    Restconf::new(&spec, &options, Fence::default()).unwrap()
 }
 
 fn client(server: &MockServer) -> Restconf {
-    client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 60_000)
+    client_at("127.0.0.1", server.address().port(), TlsSpec::off(), 60_000)
 }
 
-/// A device that says with this document where its API is.
+/// Starts a device with this `/.well-known/host-meta` document.
 async fn server_of(document: &str) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(method("GET"))
@@ -55,7 +57,7 @@ async fn server_of(document: &str) -> MockServer {
     server
 }
 
-/// A device whose API is at `/api`.
+/// Starts a device whose API root is `/api`.
 async fn server() -> MockServer {
     server_of(
         "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>",
@@ -63,7 +65,7 @@ async fn server() -> MockServer {
     .await
 }
 
-/// The resource of the configuration gives this answer.
+/// Sets the response for the configuration resource.
 async fn answers(server: &MockServer, answer: ResponseTemplate) {
     Mock::given(method("GET"))
         .and(at(format!("/api/{}", resource::CONFIG.path)))
@@ -202,7 +204,7 @@ async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
         .respond_with(ResponseTemplate::new(200).set_body_json(words))
         .mount(&server)
         .await;
-    let client = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 2000);
+    let client = client_at("127.0.0.1", server.address().port(), TlsSpec::off(), 2000);
     client.operate(&copy, Some(Duration::from_secs(60))).await.unwrap();
     let fault = client.operate(&copy, Some(Duration::from_millis(100))).await.unwrap_err();
     assert!(fault.error.ambiguous(), "{:?}", fault.error);
@@ -313,11 +315,11 @@ async fn a_device_that_takes_no_envelope_gets_none_from_then_on() {
 }
 
 #[tokio::test]
-async fn what_certainly_never_left_was_not_done_and_what_has_no_answer_may_have_been() {
+async fn what_never_left_was_not_done_and_a_change_that_is_not_answered_is_no_outage_and_a_read_is() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let closed = client_at("127.0.0.1", port, TlsSpec::default(), 60_000);
+    let closed = client_at("127.0.0.1", port, TlsSpec::off(), 60_000);
     let fault = closed.operate(&install(), None).await.unwrap_err();
     assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, false));
 
@@ -325,11 +327,13 @@ async fn what_certainly_never_left_was_not_done_and_what_has_no_answer_may_have_
     let late = ResponseTemplate::new(204).set_delay(Duration::from_secs(60));
     Mock::given(method("POST")).respond_with(late.clone()).mount(&server).await;
     answers(&server, late).await;
-    let hasty = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
+    let hasty = client_at("127.0.0.1", server.address().port(), TlsSpec::off(), 300);
     let fault = hasty.operate(&install(), None).await.unwrap_err();
     assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, true));
-    let reading = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
+    assert!(fault.timed_out && hasty.gate.check().is_ok(), "others are still answered");
+    let reading = Restconf { read_timeout: Duration::from_millis(300), ..client(&server) };
     assert!(!get(&reading).await.unwrap_err().ambiguous());
+    assert!(reading.gate.check().is_err());
 }
 
 #[tokio::test]
@@ -339,4 +343,22 @@ async fn no_more_of_an_answer_is_read_than_it_may_have() {
     let small = Restconf { max_answer: 1000, ..client(&server) };
     let error = get(&small).await.unwrap_err();
     assert!(error.to_string().contains("the answer has more than 1000 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_reaches_the_device_after_the_leadership_has_ended() {
+    let server = server().await;
+    answers(&server, ResponseTemplate::new(200).set_body_json(json!({}))).await;
+    let leads = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&leads);
+    let fence = Fence::new(move || asked.load(Ordering::Relaxed));
+    let client = Restconf { fence, ..client(&server) };
+    get(&client).await.unwrap();
+    let before = server.received_requests().await.unwrap().len();
+    leads.store(false, Ordering::Relaxed);
+    let error = get(&client).await.unwrap_err();
+    assert!(error.to_string().contains("does not hold the leader lease"), "{error}");
+    client.configure(&json!({})).await.unwrap_err();
+    client.remove("app").await.unwrap_err();
+    assert_eq!(server.received_requests().await.unwrap().len(), before);
 }

@@ -1,4 +1,4 @@
-//! Authentication of devices.
+//! Tests of the authentication of devices.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// A device with a certificate for `127.0.0.1`, and the authority that signed it.
+/// A device with a certificate for `127.0.0.1`, and the CA that signed it.
 struct Device {
     port: u16,
     certificate: CertificateDer<'static>,
@@ -122,7 +122,7 @@ fn only_a_file_with_a_certificate_in_it_and_of_a_bounded_size_is_read() {
 #[test]
 fn what_would_be_dropped_without_a_word_is_refused_by_path_and_no_file_is_looked_at() {
     let (pin, nowhere) = (Some("00".repeat(32)), Some("/nowhere.pem".into()));
-    let none = TlsSpec::default();
+    let none = TlsSpec::off();
     for off in [
         TlsSpec { certificate_sha256: pin.clone(), ..none.clone() },
         TlsSpec { ca_file: nowhere.clone(), ..none.clone() },

@@ -1,4 +1,4 @@
-//! The entry of a cloud in a file, and its conversion to options.
+//! The entry of a cloud in a file such as clouds.yaml, and its conversion to options.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ pub(super) struct CloudsFile {
     pub(super) public: BTreeMap<String, Option<Spanned<CloudEntry>>>,
 }
 
+/// An optional string with its position in the file.
 type Text = Option<Spanned<String>>;
 
-/// The keys of a cloud that concern this client.
+/// The keys of a cloud's entry that this client uses.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CloudEntry {
@@ -86,7 +87,8 @@ enum Region {
     Full { name: String },
 }
 
-/// Rejects an interface or a region of a single service: all services share one of each.
+/// Returns an error if a layer sets an interface or a region for a single service that differs from that of all services: this client uses
+/// one interface and one region.
 pub(super) fn reject_per_service(options: &NeutronOptions, layers: &[CloudLayer]) -> Result<(), AccessError> {
     let mut problems = AccessProblems::default();
     let interface = |name: &str| {
@@ -108,7 +110,8 @@ pub(super) fn reject_per_service(options: &NeutronOptions, layers: &[CloudLayer]
     problems.finish(Some(()))
 }
 
-/// Converts the layers of the cloud `name`, the topmost first, to options with their locations. `home` is the directory of `~`.
+/// Converts the layers of the cloud `name` to options with their locations. The first layer overrides the others. `home` replaces `~` in
+/// file names.
 pub(super) fn options(name: &str, layers: &[CloudLayer], home: Option<&Path>) -> (NeutronOptions, Locations) {
     let file = |text: String| match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -176,7 +179,7 @@ impl Region {
     }
 }
 
-/// Reads values from the topmost layer that has them, and records their locations.
+/// Reads values from the first layer that contains them, and records their locations.
 struct LayerReader<'a> {
     layers: &'a [CloudLayer],
     locations: Locations,

@@ -1,8 +1,8 @@
-//! clouds.yaml, as OpenStack's own tools read it.
+//! Reads a cloud from clouds.yaml, as OpenStack's own tools do.
 //!
-//! The file is `$OS_CLIENT_CONFIG_FILE`, or the first `clouds.yaml` (`.yml`) in the working directory, in `~/.config/openstack` and
-//! in `/etc/openstack`. The entry of the same cloud in a `secure.yaml`, found in the same way, overrides it; the entry of its `profile`
-//! in a `clouds-public.yaml` gives defaults. Keys of other services are ignored.
+//! The file is `$OS_CLIENT_CONFIG_FILE`, or the first `clouds.yaml` or `clouds.yml` in the working directory, in `~/.config/openstack` and
+//! in `/etc/openstack`. The entry of the same cloud in a `secure.yaml`, which is found in the same way, overrides the entry in clouds.yaml.
+//! The entry of its `profile` in a `clouds-public.yaml` contains defaults. Keys of services other than Neutron and Octavia are ignored.
 
 mod entry;
 
@@ -15,23 +15,23 @@ use self::entry::{CloudEntry, CloudsFile, options, reject_per_service};
 use super::resolve::Locations;
 use super::{AccessError, NeutronOptions};
 
-/// The part of the process environment that selects a cloud.
+/// The parts of the process environment that select a cloud and its files.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// The cloud of `$OS_CLOUD`.
+    /// The name of the cloud, from `$OS_CLOUD`.
     pub cloud: Option<String>,
-    /// The file of `$OS_CLIENT_CONFIG_FILE`.
+    /// The path of clouds.yaml, from `$OS_CLIENT_CONFIG_FILE`. `None`: it is searched for.
     pub config_file: Option<PathBuf>,
-    /// The file of `$OS_CLIENT_SECURE_FILE`.
+    /// The path of secure.yaml, from `$OS_CLIENT_SECURE_FILE`. `None`: it is searched for.
     pub secure_file: Option<PathBuf>,
-    /// The directories that are searched for files, in this order.
+    /// The directories that are searched for the files, in this order.
     pub folders: Vec<PathBuf>,
-    /// The directory of `~` in file names.
+    /// The home directory, which replaces `~` in file names.
     pub home: Option<PathBuf>,
 }
 
 impl Environment {
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub fn of_the_process() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let home = variable("HOME").map(PathBuf::from);
@@ -47,7 +47,8 @@ impl Environment {
         }
     }
 
-    /// Returns the file `named` by the environment, which must exist, or the first one found.
+    /// Returns the path `named`, which must exist or is an error. Without it, returns the first file `<stem>.yaml` or `<stem>.yml` in the
+    /// directories, or `None`.
     fn find(&self, named: Option<&PathBuf>, stem: &str) -> Result<Option<PathBuf>, AccessError> {
         if let Some(path) = named {
             let missing = || {
@@ -61,7 +62,7 @@ impl Environment {
     }
 }
 
-/// The entry of a cloud in one file.
+/// The entry of a cloud in one file, with its position.
 struct CloudLayer {
     entry: CloudEntry,
     path: PathBuf,
@@ -69,7 +70,7 @@ struct CloudLayer {
     column: u64,
 }
 
-/// Reads the cloud `name` as options with their locations.
+/// Reads the cloud `name` from its files, as options with their locations.
 pub(super) fn read_cloud(
     name: &str,
     environment: &Environment,

@@ -1,4 +1,5 @@
-//! The driver `default` of network policies: security groups of one project, found by the marks in their descriptions.
+//! The driver `default` of network policies. It creates security groups in one project, and finds them by the ownership marks in their
+//! descriptions.
 
 mod wire;
 
@@ -22,7 +23,8 @@ use crate::error::{DriverResult, Result, existing};
 use crate::mark::{ResourceMark, cluster_tag};
 use crate::text::{self, is_well_formed};
 
-/// The maximum number of rules in one request. Neutron needs some tens of milliseconds for each and creates all of them or none.
+/// The maximum number of rules in one request. Neutron needs some tens of milliseconds for each rule, and creates all rules of a request or
+/// none.
 const MAX_RULES: usize = 100;
 
 const UPDATE: &str = "update the rules of a security group";
@@ -33,18 +35,19 @@ pub struct NeutronSecurityGroups {
     neutron: NeutronApi,
     cluster: ClusterId,
     project: ProjectId,
-    /// The ports that are known to belong to this cluster: marks never change.
+    /// The ports that are known to belong to this cluster. Their ownership marks never change.
     ours: DashSet<VifId>,
 }
 
 impl NeutronSecurityGroups {
-    /// Creates groups in a project of `cloud` with the mark of `cluster`. Only ports of that project can have them.
+    /// Creates the driver. It creates security groups with the ownership mark of `cluster` in one project. Only ports of that project can
+    /// have these groups.
     pub fn new(cloud: &Cloud, cluster: ClusterId, project: ProjectId) -> Self {
         Self { neutron: NeutronApi::new(cloud.network()), cluster, project, ours: DashSet::new() }
     }
 
-    /// Returns `true` for a port with the mark of this cluster, and for a port of the project that Kuryr created: an annotation may
-    /// name any port. Unknown ports are read.
+    /// Returns `true` if the port has the ownership mark of this cluster, or if Kuryr created it in the project of the driver. This check
+    /// is necessary because an annotation may name any port. The port is read only if it is not known.
     async fn is_ours(&self, vif: &VifId) -> Result<bool> {
         if self.ours.contains(vif) || !is_well_formed(vif.as_str()) {
             return Ok(self.ours.contains(vif));
@@ -52,7 +55,7 @@ impl NeutronSecurityGroups {
         let port = self.neutron.port("read the owner of a port", vif).await?;
         let Some(port) = port else { return Ok(false) };
         let ours = match port.mark() {
-            Some(mark) => mark.cluster == self.cluster,
+            Some(mark) => mark.cluster == self.cluster && self.neutron.service.owns(&port.project_id),
             None => port.device_owner == KURYR_OWNER && port.project_id == self.project,
         };
         if ours {
@@ -76,7 +79,8 @@ impl NeutronSecurityGroups {
         Ok(existing_rules(call.answer_in("security_group_rules").await?))
     }
 
-    /// Adds the rules that do not exist yet. Neutron rejects a request that contains an existing rule.
+    /// Adds those rules that do not exist yet, and returns all of them with their ids. Neutron rejects a request that contains an existing
+    /// rule; in that case the group is read, and only the missing rules are added.
     async fn add_missing(&self, group: &SecurityGroupId, rules: &[Rule]) -> Result<Vec<ExistingRule>> {
         let error = match self.add(group, rules).await {
             Err(error) if error.is("SecurityGroupRuleExists") => error,
@@ -158,10 +162,12 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
         } else {
             device_owner_filter()
         };
-        let fields = "id security_groups description";
+        let fields = "id project_id security_groups description";
         let step = "list the security groups of ports";
         let ports = self.neutron.ports(step, &filter, fields).await?;
-        let ours = |port: &PortBody| port.mark_of(&self.cluster).is_some();
+        let ours = |port: &PortBody| {
+            port.mark_of(&self.cluster).is_some() && self.neutron.service.owns(&port.project_id)
+        };
         let groups = ports.into_iter().filter(ours).map(|port| {
             let mut groups = port.security_groups;
             groups.sort();

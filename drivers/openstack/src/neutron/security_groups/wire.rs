@@ -10,10 +10,10 @@ use staffetta_driver::{
 
 use crate::text::without_nulls;
 
-/// A rule whose groups are those of Neutron.
+/// A rule whose remote groups are ids of Neutron's security groups.
 pub(super) type Rule = SecurityRule<SecurityGroupId>;
 
-/// A security group.
+/// A security group in a response.
 #[derive(Debug, Deserialize)]
 pub(super) struct SecurityGroupBody {
     pub(super) id: SecurityGroupId,
@@ -23,7 +23,7 @@ pub(super) struct SecurityGroupBody {
     pub(super) security_group_rules: Vec<RuleBody>,
 }
 
-/// A rule.
+/// A rule in a response.
 #[derive(Debug, Deserialize)]
 pub(super) struct RuleBody {
     id: SecurityRuleId,
@@ -37,9 +37,11 @@ pub(super) struct RuleBody {
     remote_address_group_id: Option<String>,
 }
 
-/// The values of fields, with the names that Neutron returns and, first, those that it is given.
+/// The names of directions in Neutron's API.
 const DIRECTIONS: [(&str, Direction); 2] = [("ingress", Direction::Ingress), ("egress", Direction::Egress)];
+/// The names of IP families in Neutron's API.
 const FAMILIES: [(&str, IpFamily); 2] = [("IPv4", IpFamily::V4), ("IPv6", IpFamily::V6)];
+/// The names and numbers of protocols that Neutron may return. Requests contain the first entry of each protocol.
 const PROTOCOLS: [(&str, Protocol); 6] = [
     ("tcp", Protocol::Tcp),
     ("udp", Protocol::Udp),
@@ -58,11 +60,12 @@ fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> Option<&'static
 }
 
 impl RuleBody {
+    /// Converts the rule to an existing rule with its id.
     pub(super) fn existing(self) -> ExistingRule {
         ExistingRule { rule: self.rule(), id: self.id }
     }
 
-    /// The rule, or `None` if [`new_rule`] makes none of its form.
+    /// Converts the rule, or returns `None` if it has properties that [`new_rule`] never sets.
     fn rule(&self) -> Option<Rule> {
         let direction = value(&DIRECTIONS, &self.direction)?;
         let family = value(&FAMILIES, self.ethertype.as_deref()?)?;
@@ -88,7 +91,7 @@ impl RuleBody {
     }
 }
 
-/// The body of a new rule in a group of the project.
+/// Returns the body of a request that adds `rule` to a group of the project.
 pub(super) fn new_rule(group: &SecurityGroupId, project: &ProjectId, rule: &Rule) -> Value {
     let (net, remote_group) = match &rule.remote {
         Remote::Any => (None, None),

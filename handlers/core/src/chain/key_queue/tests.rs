@@ -1,8 +1,5 @@
-use std::time::Duration;
-
 use super::*;
 
-use crate::chain::retry_state::RetryState;
 use crate::event::Identity;
 use crate::testing::TestMessage;
 
@@ -17,7 +14,7 @@ fn queue(events: &[TestMessage], policy: &QueuePolicy) -> KeyQueue<TestMessage> 
     queue
 }
 
-/// Makes `event` the current message; what is in `queue` arrived meanwhile.
+/// Makes `event` the current message. The messages in `queue` arrive while it is handled.
 fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) {
     queue.begin(event, Instant::now());
 }
@@ -91,6 +88,7 @@ fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whol
         (M::added("b"), M::modified("b", 1), &COALESCE, true),
         (M::added("a"), M::modified("b", 1), &whole, true),
         (M::deleted("b"), M::modified("b", 1), &whole, false),
+        (M::modified("b", 1), M::missed("a"), &whole, false),
     ] {
         let mut running = queue(&[], policy);
         set_current(&mut running, first.clone());
@@ -172,4 +170,39 @@ fn a_message_that_takes_over_keeps_the_larger_failure_count_and_the_newer_report
         let retry = successor.retry.unwrap();
         assert_eq!((retry.failures, &*retry.reported_on.unwrap().name), (3, expected));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_another_object_of_the_key_leaves_a_failed_message_and_lets_it_be_handled_at_once() {
+    use TestMessage as M;
+    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let mut queue = queue(&[], &whole);
+    set_current(&mut queue, M::modified("new", 1));
+    queue.end((memory(0), Outcome::Requeue(Duration::from_secs(900))), &whole);
+    queue.push(M::missed("old"), Instant::now(), &whole);
+    assert_eq!(drain(&mut queue), ["new modified 1", "old deleted 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_superseded_message_whose_successor_is_cancelled_is_handled_again() {
+    use TestMessage as M;
+    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let mut queue = queue(&[], &whole);
+    set_current(&mut queue, M::modified("a", 1));
+    queue.push(M::added("b"), Instant::now(), &whole);
+    assert!(queue.is_superseded(&whole));
+    queue.push(M::deleted("b"), Instant::now(), &whole);
+    queue.end((memory(0), Outcome::Superseded), &whole);
+    assert_eq!(drain(&mut queue), ["a modified 1", "b deleted 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_deletion_is_not_repeated_once_the_object_exists_again() {
+    use TestMessage as M;
+    let mut queue = queue(&[], &COALESCE);
+    set_current(&mut queue, M::deleted("a"));
+    queue.end((memory(0), Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+    queue.push(M::added("a"), Instant::now(), &COALESCE);
+    assert_eq!(next(&mut queue), ("a added 0".into(), 1));
+    assert!(queue.due().is_none());
 }

@@ -7,7 +7,7 @@ use staffetta_driver::{
 use super::*;
 use crate::lb::testing::{listener, load_balancer, public_ip};
 
-/// The rank of a step in the order of a plan.
+/// Returns the rank of a step in the order of a plan.
 fn rank(step: &LbStep) -> u8 {
     match step {
         LbStep::DisassociatePublicIp => 0,
@@ -136,7 +136,7 @@ fn a_load_balancer_of_another_provider_is_replaced() {
     assert_eq!(plan(Some(&desired), &state).iter().map(rank).collect::<Vec<_>>(), [2, 5]);
 }
 
-/// The description of a load balancer: its address, its listeners by port, and its groups.
+/// A load balancer in short form: its address, its listeners by port, and its groups.
 #[derive(Clone, Debug)]
 struct Tree {
     vip: usize,
@@ -144,7 +144,7 @@ struct Tree {
     guarded: bool,
 }
 
-/// The description of a listener.
+/// A listener in short form.
 #[derive(Clone, Debug)]
 struct Drawn {
     port: u16,
@@ -249,7 +249,8 @@ fn take(step: &LbStep, desired: &DesiredState, state: &mut LbaasState) {
     }
 }
 
-/// The minimum number of calls from one load balancer to the other, without public addresses.
+/// Returns the minimum number of calls from one load balancer to the other, without public
+/// addresses.
 fn fewest(old: Option<(&Tree, bool)>, new: &Tree) -> usize {
     let Some((old, broken)) = old else { return 1 };
     if broken || old.vip != new.vip {

@@ -34,7 +34,7 @@ async fn is_adopted(world: &World) {
 
 #[tokio::test]
 async fn resources_of_kuryr_are_marked_and_kept() {
-    let world = world();
+    let world = adopting();
     world.want(&public());
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
@@ -55,7 +55,7 @@ async fn resources_of_kuryr_are_marked_and_kept() {
 
 #[tokio::test]
 async fn the_state_on_endpoints_counts_until_the_service_is_annotated() {
-    let mut world = world();
+    let mut world = adopting();
     let theirs = annotation::write(&kuryrs(&world));
     world.api.add_endpoints(&json!({ "namespace": "default", "name": "other", "uid": "e0" }));
     let metadata = json!({ "namespace": "default", "name": "web", "uid": "e1", "annotations": { STATE_ANNOTATION: theirs } });
@@ -76,7 +76,7 @@ async fn the_state_on_endpoints_counts_until_the_service_is_annotated() {
 
 #[tokio::test]
 async fn an_interrupted_adoption_is_completed() {
-    let mut world = world();
+    let mut world = adopting();
     world.want(&public());
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
@@ -93,7 +93,7 @@ async fn an_interrupted_adoption_is_completed() {
 
 #[tokio::test]
 async fn a_missing_load_balancer_of_kuryr_is_created_again() {
-    let world = world();
+    let world = adopting();
     let theirs = LbaasState { public_ip: None, ..kuryrs(&world) };
     world.services.remove_load_balancer(&"lb".into());
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
@@ -104,11 +104,64 @@ async fn a_missing_load_balancer_of_kuryr_is_created_again() {
 
 #[tokio::test]
 async fn resources_of_kuryr_stay_while_the_service_has_no_spec() {
-    let world = world();
+    let world = adopting();
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
     world.want_nothing();
     world.event().await.unwrap();
     assert!(world.calls().is_empty() && world.api.patches().is_empty());
     assert_eq!(world.tree().id.as_str(), "lb");
+}
+
+#[tokio::test]
+async fn without_the_option_nothing_of_kuryr_is_used_and_no_second_load_balancer_is_created() {
+    for restarted in [false, true] {
+        let mut world = world();
+        world.want(&public());
+        let theirs = kuryrs(&world);
+        world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
+        if restarted {
+            world.restart().await;
+        }
+        for _ in 0..2 {
+            let error = world.event().await.unwrap_err();
+            assert!(!error.transient() && error.reason() == "LoadBalancerUnmarked", "{error}");
+            let text = error.to_string();
+            assert!(text.contains("remove the annotation") && text.contains("adopt_unmarked"), "{text}");
+        }
+        world.delete();
+        world.event().await.unwrap();
+        world.deleted().await.unwrap();
+        assert!(world.calls().iter().all(|call| *call == "list"), "{:?}", world.calls());
+        assert_eq!(world.services.load_balancers(), [(None, theirs.load_balancer.unwrap())]);
+        assert_eq!(world.services.public_ip(&theirs.public_ip.unwrap().id).unwrap().owner, None);
+        assert_eq!(world.api.patches(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_service_whose_foreign_state_is_removed_gets_a_load_balancer_of_its_own() {
+    let world = world();
+    let theirs = kuryrs(&world);
+    world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
+    world.event().await.unwrap_err();
+    world.services.remove_load_balancer(&"lb".into());
+    world.api.change(|service| {
+        drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(STATE_ANNOTATION));
+    });
+    world.event().await.unwrap();
+    assert_ne!(world.tree().id.as_str(), "lb");
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn our_own_state_without_the_finalizer_is_recognized_by_the_mark() {
+    let mut world = balanced(&public()).await;
+    let (tree, calls) = (world.tree(), world.calls().len());
+    world.api.change(|service| service["metadata"]["finalizers"] = json!([]));
+    world.replace(world.drivers(), true);
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.tree(), &world.calls()[calls..]), (tree, &["list"; 1][..]));
+    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
 }

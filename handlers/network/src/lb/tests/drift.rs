@@ -1,10 +1,7 @@
 //! Drift detection.
 
-use std::sync::Mutex;
-
 use staffetta_driver::ProvisioningStatus;
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::{AnyEvent, TriggerSender};
 use staffetta_memory::Fault;
 
 use super::*;
@@ -23,13 +20,7 @@ async fn balanced(spec: &LbaasServiceSpec) -> World {
 impl World {
     /// Waits for the next comparison and returns its triggers.
     async fn compared(&self) -> Vec<AnyEvent> {
-        let triggers = Arc::new(Mutex::new(Vec::new()));
-        let taken = Arc::clone(&triggers);
-        let sender = TriggerSender::new(move |trigger| taken.lock().unwrap().push(trigger));
-        let until = self.options.check_interval().unwrap() + MOMENT;
-        let compared = tokio::time::timeout(until, self.sources[0].run(sender)).await;
-        assert!(compared.is_err(), "it never ends");
-        std::mem::take(&mut triggers.lock().unwrap())
+        Self::triggers_of(&*self.sources[0], self.options.check_interval().unwrap() + MOMENT).await
     }
 
     /// Handles the triggers of the next comparison and returns their number.
@@ -174,7 +165,7 @@ async fn drift_detection_can_be_disabled() {
     let mut world = world();
     world.options.check_interval_s = 0;
     world.replace(world.drivers(), true);
-    assert!(world.sources.is_empty());
+    assert_eq!(world.sources.len(), 1, "the source of endpoints that move is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,6 +31,21 @@ async fn a_pool_has_the_members_of_all_slices() {
     assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_changes_its_service_leaves_no_members_at_the_old_one() {
+    let world = balanced().await;
+    let mut moved = (*slice("s1", &["10.1.0.1", "10.1.0.2"])).clone();
+    moved.labels_mut().insert("kubernetes.io/service-name".into(), "other".into());
+    world.feed(Event::Modified(Arc::new(moved))).await.unwrap();
+    assert_eq!(world.members(HTTP).len(), 2, "its event is in the queue of the other service");
+    let triggers = World::triggers_of(&*world.sources[1], Duration::from_secs(1)).await;
+    let present = Event::Modified(world.api.object()).erase();
+    assert_eq!(triggers.len(), 1);
+    assert_eq!(world.handler.key(&triggers[0]), world.handler.key(&present));
+    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap();
+    assert_eq!(world.members(HTTP), [""; 0]);
+}
+
 #[tokio::test]
 async fn the_deletion_of_a_slice_does_not_block_the_event_that_it_would_wait_for() {
     let world = balanced().await;

@@ -23,7 +23,7 @@ async fn prepared() -> World {
     world
 }
 
-/// A world whose next event makes one call of that method, which completes `spec`.
+/// Creates a world whose next event makes one call of that method, which completes `spec`.
 pub(super) async fn about_to(method: LoadBalancerMethod, spec: &LbaasServiceSpec) -> World {
     let world = prepared().await;
     let other = |port: u16| Versioned(LbaasPortSpec { port, ..spec.ports[0].0.clone() });
@@ -266,7 +266,7 @@ async fn a_port_of_an_interrupted_creation_is_not_a_broken_load_balancer() {
     assert!(world.calls()[calls..].iter().all(|call| *call == "ensure"), "{:?}", world.calls());
 }
 
-/// The addresses of `count` endpoints.
+/// Returns the addresses of `count` endpoints.
 fn crowd(count: u16) -> Vec<String> {
     (0..count).map(|number| format!("10.1.{}.{}", number / 250, number % 250 + 1)).collect()
 }

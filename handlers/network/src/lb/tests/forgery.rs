@@ -3,13 +3,23 @@
 
 use staffetta_driver::{
     Allocation, DriverError, ListenerSettings, ListenerSpec, LoadBalancerDriver, MemberSpec, PoolSpec,
-    PublicIp, Reason,
+    ProjectId, PublicIp, Reason, ServiceSubnetsDriver, SubnetId,
 };
 use staffetta_handler::Pending;
 use staffetta_memory::Fault;
 
 use super::*;
 use crate::lb::testing::load_balancer;
+
+/// A driver without subnets.
+struct NoSubnets;
+
+#[async_trait::async_trait]
+impl ServiceSubnetsDriver for NoSubnets {
+    async fn subnets(&self, _: &Service, _: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {
+        Ok(Vec::new())
+    }
+}
 
 const VICTIMS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
@@ -18,7 +28,7 @@ fn victim() -> Owner {
 }
 
 impl World {
-    /// The load balancer of another service.
+    /// Creates the load balancer of another service.
     async fn victims(&self) -> LoadBalancer {
         let member = MemberSpec {
             ip: [10, 1, 0, 99].into(),
@@ -32,13 +42,13 @@ impl World {
         self.balancers.ensure_load_balancer(&victim(), &spec).await.unwrap()
     }
 
-    /// The load balancer at that address.
+    /// Returns the load balancer at that address.
     fn at(&self, vip: IpAddr) -> LoadBalancer {
         let mut found = self.services.load_balancers().into_iter().map(|(_, tree)| tree);
         found.find(|tree| tree.vip == vip).expect("it is there")
     }
 
-    /// A user-provided address that is associated with an unmarked load balancer.
+    /// Creates a user-provided address that is associated with an unmarked load balancer.
     async fn address_elsewhere(&self) -> PublicIp {
         let (ip, port) = ([192, 0, 2, 1].into(), staffetta_driver::PortId::from("victims-port"));
         let theirs = load_balancer("default/other", "10.0.0.9");
@@ -96,7 +106,7 @@ async fn a_forged_state_does_not_release_the_named_load_balancer() {
 
 #[tokio::test]
 async fn a_load_balancer_or_an_address_elsewhere_is_not_adopted() {
-    let world = world();
+    let world = adopting();
     world.want(&public());
     let address = world.address_elsewhere().await;
     let theirs = world.at(VICTIMS);
@@ -117,7 +127,7 @@ async fn a_load_balancer_or_an_address_elsewhere_is_not_adopted() {
 #[tokio::test]
 async fn an_address_associated_elsewhere_stays_there_whatever_an_annotation_names() {
     for at_rest_before in [true, false] {
-        let world = if at_rest_before { balanced(&spec()).await } else { world() };
+        let world = if at_rest_before { balanced(&spec()).await } else { adopting() };
         let address = world.address_elsewhere().await;
         let port: staffetta_driver::PortId = "victims-port".into();
         let tree = LoadBalancer { port, ..load_balancer("default/web", "10.0.0.1") };
@@ -179,6 +189,34 @@ async fn a_spec_that_contradicts_the_service_is_ignored() {
         world.event().await.unwrap();
         assert_eq!(world.members(HTTP), ["10.1.0.2:8080"], "{forged:?}");
     }
+}
+
+#[tokio::test]
+async fn the_project_subnet_and_groups_come_from_the_drivers_whatever_the_annotation_says() {
+    let world = world();
+    let forged = LbaasServiceSpec {
+        project_id: "theirs".into(),
+        subnet_id: "theirs".into(),
+        security_groups_ids: vec!["theirs".into()],
+        ..spec()
+    };
+    world.want(&forged);
+    world.event().await.unwrap();
+    let honest = balanced(&spec()).await.tree();
+    let tree = world.tree();
+    assert_eq!((tree.project, tree.subnet), ("memory".into(), "services".into()));
+    assert_eq!(tree.security_groups, honest.security_groups);
+}
+
+#[tokio::test]
+async fn what_the_drivers_do_not_tell_is_not_taken_from_the_annotation() {
+    let mut world = world();
+    world.want(&LbaasServiceSpec { subnet_id: "theirs".into(), ..spec() });
+    let placement = LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..world.drivers().placement };
+    world.replace(LbDrivers { placement, ..world.drivers() }, true);
+    let error = world.event().await.unwrap_err();
+    assert!(!error.transient() && error.reason() == "NoSubnet", "{error}");
+    assert!(world.is_empty(), "the subnet in the annotation is not used instead");
 }
 
 #[tokio::test]

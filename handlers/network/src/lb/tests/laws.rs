@@ -73,7 +73,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A spec whose ports have the name that the slices use.
+/// Returns a spec whose ports have the name that the slices use.
 fn wanted(ip: u8, ports: &[u16], public: Option<PublicAddress>) -> LbaasServiceSpec {
     LbaasServiceSpec {
         ip: [10, 0, 0, ip].into(),

@@ -14,13 +14,15 @@ mod recovery;
 mod settings;
 
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use kube::Resource;
 use serde_json::json;
 use staffetta_driver::{ListenerChange, ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
 use staffetta_handler::{
-    Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, KindIndex, Message, Source, causes,
+    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, KindIndex, Message,
+    Source, TriggerSender, causes,
 };
 use staffetta_memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
@@ -31,7 +33,7 @@ use super::desired::DesiredState;
 use super::settings::ServiceSettings;
 use super::state::LbaasState;
 use super::*;
-use crate::lbaasspec::{LbaasPortSpec, ServiceType};
+use crate::lbaasspec::{LbaasPortSpec, LbaasSpecDrivers, ServiceType};
 use crate::testing::api_server::{Answer, ApiServer, THEIRS};
 use crate::testing::recorder::RecordedEvents;
 use crate::versioned_object::Versioned;
@@ -52,7 +54,7 @@ struct World {
     sources: Vec<Box<dyn Source>>,
 }
 
-/// A world with a service that has its load balancer, with one member.
+/// Creates a world with a service that has its load balancer, with one member.
 async fn balanced(spec: &LbaasServiceSpec) -> World {
     let world = world();
     world.want(spec);
@@ -62,11 +64,27 @@ async fn balanced(spec: &LbaasServiceSpec) -> World {
     world
 }
 
-/// A world in which changes take no time, and a service that wants a listener on port 80.
+/// Creates a world in which changes take no time, and a service that wants a listener on port 80.
 fn world() -> World {
     let world = World::new(MemoryOptions { load_balancer_delay_ms: 0, ..MemoryOptions::default() });
     world.want(&spec());
     world
+}
+
+/// Creates a world with the option that adopts the resources that an annotation of Kuryr names.
+fn adopting() -> World {
+    let mut world = world();
+    world.options.adopt_unmarked = true;
+    world.replace(world.drivers(), true);
+    world
+}
+
+fn placement(services: &Arc<MemoryServices>) -> LbaasSpecDrivers {
+    LbaasSpecDrivers {
+        project: Arc::clone(services) as _,
+        subnets: Arc::clone(services) as _,
+        security_groups: Arc::clone(services) as _,
+    }
 }
 
 fn spec() -> LbaasServiceSpec {
@@ -97,7 +115,7 @@ fn slice(uid: &str, ips: &[&str]) -> Arc<EndpointSlice> {
     Arc::new(serde_json::from_value(slice).unwrap())
 }
 
-/// The spec of a load balancer at this address without listeners.
+/// Returns the spec of a load balancer at this address without listeners.
 fn bare(vip: IpAddr) -> LoadBalancerSpec {
     LoadBalancerSpec {
         name: "default/web".into(),
@@ -120,6 +138,7 @@ impl World {
         let drivers = LbDrivers {
             load_balancer: Arc::clone(&balancers) as Arc<_>,
             public_ip: Arc::clone(&addresses) as Arc<_>,
+            placement: placement(&services),
         };
         let (recorded, options) = (RecordedEvents::default(), LoadBalancerOptions::default());
         let handler = LbHandler::new(api.client(), drivers, options.clone(), recorded.recorder());
@@ -143,7 +162,7 @@ impl World {
 
     fn drivers(&self) -> LbDrivers {
         let (load_balancer, public_ip) = (Arc::clone(&self.balancers), Arc::clone(&self.addresses));
-        LbDrivers { load_balancer, public_ip }
+        LbDrivers { load_balancer, public_ip, placement: placement(&self.services) }
     }
 
     /// Replaces the handler by a new one without records.
@@ -177,15 +196,24 @@ impl World {
     }
 
     /// Applies an event to the indexes only.
-    fn index(&self, event: &staffetta_handler::AnyEvent) {
+    fn index(&self, event: &AnyEvent) {
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
-            (index.apply)(event);
+            (index.apply)(event).unwrap();
         }
     }
 
     /// Delivers the present state of the service.
     async fn event(&self) -> Result<(), HandlerError> {
         self.feed(Event::Modified(self.api.object())).await
+    }
+
+    /// Runs a source for this time, and returns its triggers.
+    async fn triggers_of(source: &dyn Source, time: Duration) -> Vec<AnyEvent> {
+        let triggers = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&triggers);
+        let sender = TriggerSender::new(move |trigger| taken.lock().unwrap().push(trigger));
+        assert!(tokio::time::timeout(time, source.run(sender)).await.is_err(), "it never ends");
+        std::mem::take(&mut triggers.lock().unwrap())
     }
 
     async fn slice(&self, uid: &str, ips: &[&str]) -> Result<(), HandlerError> {
@@ -233,7 +261,7 @@ impl World {
         });
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     fn tree(&self) -> LoadBalancer {
         let mut trees = self.services.load_balancers();
         assert_eq!(trees.len(), 1, "{trees:?}");
@@ -250,7 +278,7 @@ impl World {
         members.iter().map(|member| format!("{}:{}", member.spec.ip, member.spec.port)).collect()
     }
 
-    /// The published state.
+    /// Returns the published state.
     fn shown(&self) -> Option<LbaasState> {
         self.api.annotation(STATE_ANNOTATION).map(|text| annotation::read(&text).unwrap())
     }
@@ -265,7 +293,7 @@ impl World {
         self.api.finalizers()
     }
 
-    /// The calls of the load balancer driver without details and status checks.
+    /// Returns the calls of the load balancer driver without details and status checks.
     fn calls(&self) -> Vec<&'static str> {
         let name = |call| match call {
             LoadBalancerCall::List(_) => Some("list"),

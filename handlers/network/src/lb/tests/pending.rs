@@ -8,7 +8,7 @@ use super::*;
 
 pub(super) const DELAY: Duration = Duration::from_millis(200);
 
-/// A world in which changes take time, and a service with an endpoint.
+/// Creates a world in which changes take time, and a service with an endpoint.
 async fn slow(spec: &LbaasServiceSpec) -> World {
     let world = World::new(MemoryOptions { load_balancer_delay_ms: 200, ..MemoryOptions::default() });
     world.want(spec);
@@ -16,7 +16,7 @@ async fn slow(spec: &LbaasServiceSpec) -> World {
     world
 }
 
-/// The same, its load balancer ready.
+/// Creates the same world as `slow`, with a load balancer that is ready.
 pub(super) async fn ready() -> World {
     let world = slow(&spec()).await;
     waits(&world.event().await.unwrap_err());
@@ -25,7 +25,7 @@ pub(super) async fn ready() -> World {
     world
 }
 
-/// Asserts that the error is only waiting.
+/// Asserts that the error reports a pending load balancer and is not a failure.
 pub(super) fn waits(error: &HandlerError) {
     let said = (error.pending().is_some(), error.transient(), error.reason());
     assert_eq!(said, (true, true, "LoadBalancerPending"), "{}", causes(&**error));

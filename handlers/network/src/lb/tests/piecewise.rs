@@ -53,7 +53,7 @@ impl ListenerDriver for Piecewise {
 
 const ALT: ListenerPort = ListenerPort { port: 81, ..HTTP };
 
-/// A service with two ports and a driver that releases in parts.
+/// Creates a service with two ports and a driver that releases in parts.
 async fn two_ports() -> (World, LbaasServiceSpec) {
     let mut world = ready().await;
     let load_balancer = Arc::new(Piecewise(Arc::clone(&world.balancers)));

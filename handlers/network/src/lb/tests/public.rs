@@ -3,7 +3,7 @@ use staffetta_memory::Fault;
 
 use super::*;
 
-/// The calls of the public address driver without details.
+/// Returns the calls of the public address driver without details.
 fn calls(world: &World) -> Vec<&'static str> {
     let name = |call| match call {
         PublicIpCall::List(_) => "list",

@@ -1,10 +1,11 @@
-//! IP blocks of policies as networks, without their exceptions.
+//! Conversion of the IP blocks in policies to networks without the exceptions.
 
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::IPBlock;
 
-/// Splits a block into networks without its exceptions. Stops early once there are more than
-/// `limit`. The error is a description of an invalid network.
+/// Splits an IP block into networks that together cover the block without its exceptions. Stops
+/// early once there are more than `limit` networks. Returns a text for the user if a network is
+/// invalid.
 pub(super) fn networks(block: &IPBlock, limit: usize) -> Result<Vec<IpNet>, String> {
     let read = |text: &String| {
         text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("`{text}` is not an IP block"))
@@ -26,8 +27,9 @@ pub(super) fn merged(mut networks: Vec<IpNet>) -> Vec<IpNet> {
     networks
 }
 
-/// Splits a network without `except`, which is sorted and free of overlaps: halves with an
-/// exception are split recursively. Stops early once there are more than `limit`.
+/// Splits `net` into networks that cover it without `except`, and adds them to `left`. `except`
+/// must be sorted and free of overlaps. Halves with an exception are split recursively. Stops early
+/// once `left` has more than `limit` networks.
 fn split(net: IpNet, except: &[IpNet], limit: usize, left: &mut Vec<IpNet>) {
     match except {
         _ if left.len() > limit => {}

@@ -1,11 +1,11 @@
 //! Index of policies, pods, namespaces and nodes, and the security groups that follow from them.
 //!
-//! A pod that no policy isolates has the configured groups or, without any, two groups that allow
-//! everything. An isolated pod has instead the group of each policy that selects it, the group that
-//! allows everything in a direction in which it is not isolated, and the group `nodes`. In
-//! addition, every pod is a member of a group without rules for each peer selector that matches it;
-//! the rules of other groups refer to these. So a change of a pod's labels changes its groups, but
-//! no rule.
+//! A pod that no policy isolates has the configured groups. If none are configured, it has two
+//! groups that allow everything. An isolated pod has these groups instead: the group of each policy
+//! that selects it, the group that allows everything in a direction in which it is not isolated,
+//! and the group `nodes`. In addition, a rule's peers (the pods that its selector matches) are
+//! members of a group without rules, and the rules of other groups refer to that group. A change of
+//! a pod's labels therefore changes its groups, but no rule.
 //!
 //! | module | content |
 //! |---|---|
@@ -43,19 +43,20 @@ use self::terms::PolicyTerms;
 /// Index of the cluster's policies, pods, namespaces and nodes, and of the security groups that
 /// exist.
 ///
-/// Watches feed it and it calls nobody. The handler `policy` creates the groups that it demands;
-/// the driver [`PolicySecurityGroups`](super::PolicySecurityGroups) reads the groups of new pods
-/// from it. Results are computed when they are read.
+/// The watches update the index; it makes no calls itself. The handler `policy` creates the groups
+/// that the index requires. The driver [`PolicySecurityGroups`](super::PolicySecurityGroups) reads
+/// the groups of new pods from the index. Results are computed when they are read.
 #[derive(Default)]
 pub struct PolicyIndex {
     state: Mutex<IndexState>,
     changed: Notify,
-    /// The groups of a pod that no policy isolates.
+    /// The groups of a pod that no policy isolates. If the list is empty, the pod gets two groups
+    /// that allow everything.
     open: Vec<SecurityGroupId>,
     always: AlwaysAllowed,
 }
 
-/// The networks that no policy blocks, in addition to the nodes.
+/// The networks that no policy blocks, in addition to the addresses of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlwaysAllowed {
     /// The networks that may reach every pod.
@@ -64,38 +65,41 @@ pub struct AlwaysAllowed {
     pub to: Vec<IpNet>,
 }
 
-/// The content of the index.
+/// The mutable content of a [`PolicyIndex`].
 #[derive(Default)]
 struct IndexState {
     model: PolicyModel,
+    /// The addresses of each node, by the UID of the node.
     nodes: HashMap<Uid, BTreeSet<IpAddr>>,
-    /// The groups that exist and have their rules.
+    /// The groups that exist and have their rules, so that pods may use them.
     ready: HashMap<GroupName, SecurityGroupId>,
-    /// The peer groups that cannot be created, so that pods go without them.
+    /// The groups of peers whose creation failed, so that pods are handled without them.
     unavailable: HashSet<GroupName>,
-    /// The groups that new VIFs of a pod were created with, and the time of that answer.
+    /// The groups that the new VIFs of each pod are created with, and the logical time at which
+    /// they were determined.
     assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
-    /// The logical time.
+    /// The logical time, a counter.
     tick: u64,
 }
 
-/// The pods and policies whose groups have changed.
+/// The pods and policies whose security groups have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexChanges {
-    /// Pods with other groups.
+    /// The pods that must have other groups than before.
     pub(crate) pods: Vec<Owner>,
-    /// Policies with other groups or rules.
+    /// The policies that need other groups or rules than before.
     pub(crate) policies: Vec<Owner>,
 }
 
-/// A group of a pod does not exist yet.
+/// The error if a security group that a pod needs does not exist yet or lacks its rules. The value
+/// is the name of the group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the security group `{0}` does not exist yet")]
 pub struct GroupNotReady(pub GroupName);
 
 impl PolicyIndex {
-    /// Creates an empty index. A pod that no policy isolates has the groups `open` or, if that is
-    /// empty, two groups that allow everything.
+    /// Creates an empty index. Pods that no policy isolates get the groups `open` or, if `open` is
+    /// empty, two groups that allow everything. `always` lists the networks that no policy blocks.
     pub fn new(open: Vec<SecurityGroupId>, always: AlwaysAllowed) -> Self {
         let merged = |networks: Vec<IpNet>| block::merged(networks.iter().map(IpNet::trunc).collect());
         let always = AlwaysAllowed { from: merged(always.from), to: merged(always.to) };
@@ -115,7 +119,9 @@ impl PolicyIndex {
         });
     }
 
-    /// The groups that exist regardless of policies, with their rules.
+    /// Returns the three groups that exist regardless of policies, with their rules: the group that
+    /// allows all ingress, the group that allows all egress, and the group `nodes` for the traffic
+    /// that no policy blocks.
     pub(crate) fn common_groups(&self) -> [DesiredGroup; 3] {
         let nodes: BTreeSet<IpNet> =
             self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
@@ -127,17 +133,19 @@ impl PolicyIndex {
         [open(Direction::Ingress), open(Direction::Egress), nodes]
     }
 
-    /// The groups that a policy needs, peer groups first. Empty if the policy does not exist.
+    /// Returns the groups that a policy needs, with their rules. Groups of peers come first. The
+    /// list is empty if the policy does not exist.
     pub(crate) fn policy_groups(&self, policy: &Uid) -> Vec<DesiredGroup> {
         self.lock().model.policy_groups(policy)
     }
 
-    /// The names of all security groups that the policies need.
+    /// Returns the names of all security groups that the policies need.
     pub(crate) fn group_names(&self) -> HashSet<GroupName> {
         self.lock().model.group_names()
     }
 
-    /// The problems of a policy, for an Event: invalid parts, and named ports that no pod has.
+    /// Returns the problems of a policy as texts for an Event: invalid parts, and named ports that
+    /// no pod has.
     pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
         let mut state = self.lock();
         let unresolved = state.model.unresolved_ports(policy).into_iter();
@@ -150,8 +158,8 @@ impl PolicyIndex {
         problems
     }
 
-    /// Records that a group exists and has its rules, so that pods may use it. Pods that lacked it
-    /// are reported as changed.
+    /// Records that a group exists and has its rules, so that pods may use it. If its creation had
+    /// failed before, the pods that must have it are marked as changed.
     pub(crate) fn set_ready(&self, name: &GroupName, id: &SecurityGroupId) {
         let mut state = self.lock();
         state.ready.insert(name.clone(), id.clone());
@@ -161,30 +169,32 @@ impl PolicyIndex {
         }
     }
 
-    /// Records that a group cannot be created. Pods go without a peer group until it exists: no
-    /// rule can refer to it, so it would open nothing for them, and a policy must not block the
-    /// pods of others.
+    /// Records that the creation of a group failed. If it is a group of peers, pods are handled
+    /// without it until it exists. No rule can refer to a group that does not exist, so it would
+    /// allow nothing to its members, and a policy must not block pods that it does not select.
     pub(crate) fn set_unavailable(&self, name: &GroupName) {
         if name::is_of_peers(name) {
             self.lock().unavailable.insert(name.clone());
         }
     }
 
-    /// Records that a group is about to be deleted or has other rules, so that pods must not use
-    /// it.
+    /// Records that a group is about to be deleted or has other rules than desired, so that pods
+    /// must not use it.
     pub(crate) fn clear_ready(&self, name: &GroupName) {
         self.lock().ready.remove(name);
     }
 
-    /// The groups that a pod must have, sorted; none if policies do not apply to it.
+    /// Returns the ids of the groups that a pod must have, sorted, or `None` if the pod is unknown
+    /// or policies do not apply to it. Returns an error if one of the groups does not exist yet.
     pub(crate) fn pod_groups(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, GroupNotReady> {
         let mut state = self.lock();
         let Some(groups) = state.model.pod_groups(pod).cloned() else { return Ok(None) };
         self.ids(&state, &groups, None).map(Some)
     }
 
-    /// The groups that new VIFs of a pod are created with. A missing group is replaced by the
-    /// result of `placeholder`, if given. The answer is remembered until the pod is removed.
+    /// Returns the ids of the groups that new VIFs of a pod are created with. A group that does not
+    /// exist yet is replaced by the result of `placeholder`; without `placeholder`, an error is
+    /// returned. The ids are stored until the pod is removed from the index.
     pub(super) fn assign_groups(
         &self,
         pod: &Pod,
@@ -201,19 +211,20 @@ impl PolicyIndex {
         Ok(ids)
     }
 
-    /// The security groups that were assigned to new VIFs of a pod after the logical time `tick`
-    /// ([`next_tick`](Self::next_tick)); `None` if none were assigned since.
+    /// Returns the security groups that were assigned to new VIFs of a pod after the logical time
+    /// `tick` ([`next_tick`](Self::next_tick)), or `None` if none were assigned since then.
     pub(crate) fn assigned_since(&self, pod: &Uid, tick: u64) -> Option<Vec<SecurityGroupId>> {
         let state = self.lock();
         state.assigned.get(pod).filter(|(assigned, _)| *assigned > tick).map(|(_, groups)| groups.clone())
     }
 
-    /// Advances the logical time and returns it. It orders observations and calls of this process.
+    /// Advances the logical time and returns it. The logical time orders the observations and
+    /// driver calls of this process.
     pub(crate) fn next_tick(&self) -> u64 {
         self.lock().next_tick()
     }
 
-    /// Returns the changes since the last call.
+    /// Returns the pods and policies whose groups have changed since the last call of this method.
     pub(crate) fn take_changes(&self) -> IndexChanges {
         let mut state = self.lock();
         state.model.update();
@@ -227,22 +238,24 @@ impl PolicyIndex {
         }
     }
 
-    /// Reports a pod as changed because its VIFs may have other groups than recorded.
+    /// Marks a pod as changed, because the groups of its VIFs may differ from the stored ones.
     pub(crate) fn mark_changed(&self, pod: &Uid) {
         self.change(|state| state.model.changed_pods.extend([pod.clone()]));
     }
 
-    /// Reports all pods and policies as changed because groups were changed outside.
+    /// Marks all pods and policies as changed, because another program changed the security groups
+    /// in the cloud.
     pub(crate) fn mark_all_changed(&self) {
         self.change(|state| state.model.mark_all_changed());
     }
 
-    /// Waits for changes. There may be one waiter only.
+    /// Waits until the index has changed. Only one task may wait.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The ids of a pod's groups without the unavailable ones.
+    /// Returns the ids of a pod's groups, sorted, without groups of peers whose creation failed.
+    /// Returns an error if another group does not exist yet and there is no `placeholder`.
     fn ids(
         &self,
         state: &IndexState,
@@ -263,7 +276,7 @@ impl PolicyIndex {
         Ok(ids.into_iter().collect())
     }
 
-    /// Changes the content and wakes the waiter.
+    /// Changes the content of the index, and wakes the task that waits for changes.
     fn change(&self, change: impl FnOnce(&mut IndexState)) {
         change(&mut self.lock());
         self.changed.notify_one();
@@ -280,7 +293,7 @@ impl IndexState {
         self.tick
     }
 
-    /// Drops unavailable groups that no policy needs any more.
+    /// Forgets failed creations of groups that no policy needs any more.
     fn drop_unneeded(&mut self) {
         if !self.unavailable.is_empty() {
             let needed = self.model.group_names();

@@ -14,26 +14,27 @@ use super::rules::{self, GroupRules};
 use super::selector::Labels;
 use super::terms::{PeerScope, PeerSelector, PolicyTerms};
 
-/// A group that must exist.
+/// A security group that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DesiredGroup {
-    /// The name.
+    /// The name of the group.
     pub(crate) name: GroupName,
-    /// The policy that needs it; none for a group that exists regardless of policies.
+    /// The policy that needs the group; `None` for a group that exists regardless of policies.
     pub(crate) owner: Option<Owner>,
-    /// The rules.
+    /// The rules of the group.
     pub(crate) rules: GroupRules,
 }
 
-/// The groups of a pod.
+/// The security groups that a pod must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodGroups {
-    /// `true` if policies apply to the pod and none isolates it in any direction.
+    /// `true` if policies apply to the pod and no policy isolates it in any direction.
     pub(super) open: bool,
-    /// The names of its groups.
+    /// The names of the groups, without those that every open pod has.
     pub(super) names: BTreeSet<GroupName>,
-    /// The numbers of the pod's named ports, for each policy and peer selector that names ports and
-    /// selects the pod, by the name of its group.
+    /// The numbers of the pod's named ports, by the name of a group. There is an entry for each
+    /// policy that selects the pod, and for each peer selector that matches it, if the policy or
+    /// selector names ports.
     pub(super) ports: BTreeMap<GroupName, PortNumbers>,
 }
 
@@ -42,19 +43,25 @@ pub(super) struct PodGroups {
 pub(super) struct PolicyModel {
     /// UID and labels of each namespace, by name.
     namespaces: HashMap<String, (Uid, Labels)>,
+    /// The parsed policies, by UID.
     policies: HashMap<Uid, Arc<PolicyTerms>>,
-    /// The pods with their groups as last computed.
+    /// The pods by UID, with their groups as last computed.
     pods: HashMap<Uid, (PodFields, PodGroups)>,
-    /// The distinct peer selectors of all policies; `None` until needed after a policy changed.
+    /// The distinct peer selectors of all policies, by the name of their group; `None` after a
+    /// change of a policy, until the selectors are needed again.
     selectors: Option<Arc<BTreeMap<GroupName, Arc<PeerSelector>>>>,
-    /// The policies and selectors of each namespace, as far as needed since they changed.
+    /// The policies and peer selectors that concern each namespace, by the name of the namespace.
+    /// An entry is removed when a policy or the namespace changes, and computed again when it is
+    /// needed.
     scopes: HashMap<String, Arc<NamespaceScope>>,
-    /// The different numbers of named ports in the pods' groups, each with the number of pods.
+    /// The distinct sets of numbers that pods have for the named ports of a group, by the name of
+    /// the group. Each set has the number of pods that have it.
     resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
     /// The pods whose groups must be recomputed.
     dirty: HashSet<Uid>,
-    /// The pods and policies whose groups have changed since the changes were taken.
+    /// The pods whose groups have changed since the changes were last taken.
     pub(super) changed_pods: HashSet<Uid>,
+    /// The policies whose groups or rules have changed since the changes were last taken.
     pub(super) changed_policies: HashSet<Uid>,
 }
 
@@ -74,7 +81,7 @@ impl PolicyModel {
         }
     }
 
-    /// Removes a namespace, unless another one has its name by now.
+    /// Removes the namespace with this name and UID. A newer namespace with the same name stays.
     pub(super) fn remove_namespace(&mut self, name: &str, uid: &Uid) {
         if self.namespaces.get(name).is_some_and(|(present, _)| present == uid) {
             self.namespaces.remove(name);
@@ -93,7 +100,7 @@ impl PolicyModel {
         self.dirty.insert(uid);
     }
 
-    /// Removes a pod and its memberships.
+    /// Removes a pod, and its port numbers from the counts.
     pub(super) fn remove_pod(&mut self, uid: &Uid) {
         self.dirty.remove(uid);
         self.changed_pods.remove(uid);
@@ -120,7 +127,7 @@ impl PolicyModel {
         }
     }
 
-    /// The groups of a pod, known or not.
+    /// Returns the groups that a pod must have, even if the pod is not in the model.
     pub(super) fn groups_for(&mut self, facts: &PodFields) -> PodGroups {
         self.update();
         match self.pods.get(&facts.owner.uid) {
@@ -129,37 +136,38 @@ impl PolicyModel {
         }
     }
 
-    /// The groups of a known pod; none if policies do not apply to it.
+    /// Returns the groups that a pod must have, or `None` if the pod is not in the model or
+    /// policies do not apply to it.
     pub(super) fn pod_groups(&mut self, uid: &Uid) -> Option<&PodGroups> {
         self.update();
         self.pods.get(uid).filter(|(facts, _)| facts.is_restricted).map(|(_, groups)| groups)
     }
 
-    /// The owner mark of a known pod.
+    /// Returns the namespace, name and UID of a pod, or `None` if the pod is not in the model.
     pub(super) fn pod_owner(&self, uid: &Uid) -> Option<&Owner> {
         self.pods.get(uid).map(|(facts, _)| &facts.owner)
     }
 
-    /// The parsed policy with this UID.
+    /// Returns the parsed policy with this UID, or `None` if there is none.
     pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<PolicyTerms>> {
         self.policies.get(uid)
     }
 
-    /// Reports all pods and policies as changed.
+    /// Marks all pods and policies as changed.
     pub(super) fn mark_all_changed(&mut self) {
         self.changed_pods = self.pods.keys().cloned().collect();
         self.changed_policies = self.policies.keys().cloned().collect();
     }
 
-    /// Reports the pods that must have a group as changed.
+    /// Marks the pods that must have `group` as changed.
     pub(super) fn mark_members_changed(&mut self, group: &GroupName) {
         self.update();
         let members = self.pods.iter().filter(|(_, (_, groups))| groups.names.contains(group));
         self.changed_pods.extend(members.map(|(uid, _)| uid.clone()));
     }
 
-    /// The groups of a policy. Those of its peers come first, because the rules of the others refer
-    /// to them.
+    /// Returns the groups that a policy needs. Groups of peers come first, because the rules of the
+    /// other groups refer to them. The list is empty if the policy does not exist.
     pub(super) fn policy_groups(&mut self, uid: &Uid) -> Vec<DesiredGroup> {
         self.update();
         let Some(terms) = self.policies.get(uid) else { return Vec::new() };
@@ -171,15 +179,16 @@ impl PolicyModel {
             .collect()
     }
 
-    /// The names of all groups of policies.
+    /// Returns the names of the groups of all policies.
     pub(super) fn group_names(&mut self) -> HashSet<GroupName> {
         self.update();
         let own = self.policies.values().flat_map(|terms| self.own_groups(terms)).map(|(name, _)| name);
         own.chain(self.policies.values().flat_map(|terms| self.peer_groups(terms))).collect()
     }
 
-    /// The named ports of a policy that none of its pods has. A policy without pods lacks none: it
-    /// may exist before its pods.
+    /// Returns the named ports of a policy that none of the pods concerned has, as `name/protocol`.
+    /// If no pod is concerned, no port is returned, because a policy may be created before its
+    /// pods.
     pub(super) fn unresolved_ports(&mut self, uid: &Uid) -> Vec<String> {
         self.update();
         let Some(terms) = self.policies.get(uid) else { return Vec::new() };
@@ -194,8 +203,9 @@ impl PolicyModel {
         names.into_iter().map(|(name, protocol)| format!("{name}/{protocol}")).collect()
     }
 
-    /// The groups of the pods that a policy selects, with the numbers of its named ports: one, or
-    /// one for each way that the pods resolve the ports.
+    /// Returns the groups of the pods that a policy selects, each with the numbers of the policy's
+    /// named ports. Without named ports there is one group. Otherwise there is one group for each
+    /// distinct set of numbers that the pods have.
     fn own_groups(&self, terms: &PolicyTerms) -> Vec<(GroupName, PortNumbers)> {
         if terms.own_ports.is_empty() {
             return vec![(terms.group(), PortNumbers::new())];
@@ -204,8 +214,8 @@ impl PolicyModel {
         resolved.map(|numbers| (name::resolved(&terms.group(), numbers), numbers.clone())).collect()
     }
 
-    /// The groups of the peer selectors of a policy: one each, or one for each number of its named
-    /// port.
+    /// Returns the names of the groups of a policy's peers. A peer selector without a named port
+    /// has one group. A selector with a named port has one group for each number of that port.
     fn peer_groups(&self, terms: &PolicyTerms) -> impl Iterator<Item = GroupName> {
         terms.peers.iter().flat_map(|(peers, selector)| match selector.port {
             None => vec![peers.clone()],
@@ -213,7 +223,7 @@ impl PolicyModel {
         })
     }
 
-    /// The numbers of a peer selector's named port at the matching pods.
+    /// Returns the numbers that the named port of a peer selector has at the matching pods.
     fn numbers(&self, peers: &GroupName) -> Vec<u16> {
         let resolved = self.resolved.get(peers).into_iter().flat_map(BTreeMap::keys);
         resolved.flat_map(|numbers| numbers.values().copied()).collect()
@@ -255,8 +265,9 @@ impl PolicyModel {
         groups
     }
 
-    /// The policies and peer selectors that concern the pods of a namespace. While its labels are
-    /// unknown, only the selectors of its own policies match.
+    /// Returns the policies and peer selectors that concern the pods of a namespace. While the
+    /// labels of the namespace are unknown, only selectors that are limited to that namespace by
+    /// name match.
     fn scope(&mut self, name: &str) -> Arc<NamespaceScope> {
         if let Some(scope) = self.scopes.get(name) {
             return Arc::clone(scope);
@@ -294,8 +305,9 @@ impl PolicyModel {
         }
     }
 
-    /// Counts the numbers of named ports when a pod joins or leaves its groups. A policy changes
-    /// with the first pod and with the last.
+    /// Updates the counts of port numbers when a pod joins or leaves its groups. When the first pod
+    /// with a set of numbers joins, or the last one leaves, the policies that use the group are
+    /// marked as changed.
     fn count(&mut self, groups: &PodGroups, joins: bool) {
         let Self { policies, resolved, changed_policies, .. } = self;
         for (group, numbers) in &groups.ports {
@@ -315,14 +327,14 @@ impl PolicyModel {
         }
     }
 
-    /// Marks the pods of a namespace dirty.
+    /// Discards the computed scope of a namespace, and marks its pods dirty.
     fn namespace_changed(&mut self, name: &str) {
         self.scopes.remove(name);
         let pods = self.pods.iter().filter(|(_, (facts, _))| facts.owner.namespace == name);
         self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
     }
 
-    /// Marks all pods dirty.
+    /// Discards all computed scopes and peer selectors, and marks all pods dirty.
     fn policies_changed(&mut self) {
         self.selectors = None;
         self.scopes.clear();

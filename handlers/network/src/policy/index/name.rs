@@ -1,5 +1,5 @@
-//! Names of security groups. They depend on the policies only, so that every process finds the
-//! groups again.
+//! Names of security groups. A name depends only on the policies, so that another process finds the
+//! same groups by their names.
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -7,20 +7,20 @@ use staffetta_driver::{Direction, GroupName, Uid};
 
 use super::pod::PortNumbers;
 
-/// The number of hexadecimal digits of a digest in a name. Authors of policies must not be able to
-/// find a collision.
+/// The number of hexadecimal digits of a digest in a name. It is so high that authors of policies
+/// cannot find two contents with the same digest.
 const DIGITS: usize = 40;
 
-/// The prefix of the groups of peers.
+/// The prefix of the names of the groups of peers.
 const PEERS: &str = "peers-";
 
-/// The group of the traffic that no policy restricts: from and to the nodes and the configured
-/// networks.
+/// Returns the name of the group for the traffic that no policy restricts: from and to the nodes
+/// and the configured networks.
 pub(super) fn nodes() -> GroupName {
     "nodes".into()
 }
 
-/// The group that allows everything in one direction.
+/// Returns the name of the group that allows everything in one direction.
 pub(super) fn open(direction: Direction) -> GroupName {
     match direction {
         Direction::Ingress => "open-ingress".into(),
@@ -28,32 +28,34 @@ pub(super) fn open(direction: Direction) -> GroupName {
     }
 }
 
-/// The group of the pods that a policy selects.
+/// Returns the name of the group of the pods that a policy selects.
 pub(super) fn policy(uid: &Uid) -> GroupName {
     format!("policy-{uid}").into()
 }
 
-/// The group of those pods of the group `policy` that have these numbers for its named ports.
+/// Returns the name of the group of those pods in the group `policy` that have these numbers for
+/// the policy's named ports.
 pub(super) fn resolved(policy: &GroupName, numbers: &PortNumbers) -> GroupName {
     format!("{policy}-{}", digits(&numbers.iter().collect::<Vec<_>>())).into()
 }
 
-/// The group of the pods that match `selector`.
+/// Returns the name of the group of the pods that match `selector`.
 pub(super) fn peers(selector: &impl Serialize) -> GroupName {
     format!("{PEERS}{}", digits(selector)).into()
 }
 
-/// The group of the pods of `peers` whose named port has this number.
+/// Returns the name of the group of those pods in the group `peers` whose named port has this
+/// number.
 pub(super) fn numbered(peers: &GroupName, number: u16) -> GroupName {
     format!("{peers}-{number}").into()
 }
 
-/// Returns `true` for the group of peers, numbered or not.
+/// Returns `true` if `name` is the name of a group of peers, with or without a port number.
 pub(super) fn is_of_peers(name: &GroupName) -> bool {
     name.as_str().starts_with(PEERS)
 }
 
-/// The beginning of the SHA-256 digest of a value's JSON form, in hexadecimal.
+/// Returns the first 40 hexadecimal digits of the SHA-256 digest of a value's JSON form.
 fn digits(value: &impl Serialize) -> String {
     let text = serde_json::to_vec(value).expect("sets of texts are plain data");
     let digest = digest(&SHA256, &text);

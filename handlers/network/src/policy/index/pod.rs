@@ -7,19 +7,20 @@ use staffetta_driver::{Owner, PodLifecycle, Protocol};
 
 use super::selector::Labels;
 
-/// The name of a port, and its protocol.
+/// The name and the protocol of a named port.
 pub(super) type PortName = (String, Protocol);
 
-/// The numbers of named ports.
+/// The numbers of named ports, by name and protocol.
 pub(super) type PortNumbers = BTreeMap<PortName, u16>;
 
 /// The fields of a pod that policies depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodFields {
+    /// The namespace, name and UID of the pod.
     pub(super) owner: Owner,
     pub(super) labels: Labels,
-    /// The numbers of its named ports. Of two ports with the same name and protocol, the first
-    /// counts.
+    /// The numbers of the pod's named ports. If two ports have the same name and protocol, the
+    /// first one counts.
     pub(super) ports: PortNumbers,
     /// `true` if policies apply: the pod has a network of its own and has not finished.
     pub(super) is_restricted: bool,
@@ -45,13 +46,14 @@ impl PodFields {
         }
     }
 
-    /// The numbers of those of the named ports that the pod has.
+    /// Returns the numbers of the pod's ports with these names. Ports that the pod does not have
+    /// are left out.
     pub(super) fn numbers<'p>(&self, names: impl IntoIterator<Item = &'p PortName>) -> PortNumbers {
         names.into_iter().filter_map(|name| Some((name.clone(), *self.ports.get(name)?))).collect()
     }
 }
 
-/// The named ports of a container.
+/// Returns the names and numbers of a container's named ports.
 fn named(container: &Container) -> impl Iterator<Item = (PortName, u16)> {
     container.ports.iter().flatten().filter_map(|port| {
         let protocol = port.protocol.as_deref().map_or(Ok(Protocol::Tcp), str::parse).ok()?;

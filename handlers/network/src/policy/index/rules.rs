@@ -9,21 +9,22 @@ use super::name;
 use super::pod::PortNumbers;
 use super::terms::{PolicyTerms, RuleTerm};
 
-/// The rules of a group.
+/// The rules of a security group. They refer to other groups by name.
 pub(crate) type GroupRules = BTreeSet<SecurityRule<GroupName>>;
 
-/// Allows everything in one direction.
+/// Returns the rules that allow everything in one direction.
 pub(super) fn everything(direction: Direction) -> GroupRules {
     rule(direction, None, &Remote::Any).into_iter().collect()
 }
 
-/// Allows everything from or to these networks.
+/// Returns the rules that allow everything from these networks (ingress) or to them (egress).
 pub(super) fn networks<'n>(direction: Direction, networks: impl Iterator<Item = &'n IpNet>) -> GroupRules {
     networks.flat_map(|net| rule(direction, None, &Remote::Net(*net))).collect()
 }
 
-/// The rules of a policy. `own` are the numbers of its named ports at the pods that it selects;
-/// `numbers` returns those at its peers.
+/// Returns the rules of a policy for one group of its pods. `own` contains the numbers of the
+/// policy's named ports at the pods in the group. `numbers` returns the numbers of a peer
+/// selector's named port at the matching pods.
 pub(super) fn of(
     terms: &PolicyTerms,
     own: &PortNumbers,
@@ -46,12 +47,13 @@ pub(super) fn of(
     rules.collect()
 }
 
-/// A single port.
+/// Returns the range of a single port.
 fn port(protocol: Protocol, number: u16) -> ProtocolPorts {
     ProtocolPorts { protocol, range: Some((number, number)) }
 }
 
-/// One rule for each IP version of the remote. A network of all addresses becomes [`Remote::Any`].
+/// Returns one rule for each IP version of the remote. A network that contains all addresses
+/// becomes [`Remote::Any`].
 fn rule(
     direction: Direction,
     ports: Option<ProtocolPorts>,

@@ -8,16 +8,20 @@ use serde::Serialize;
 /// The labels of an object.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// A label selector: a conjunction of requirements. An empty one matches every object.
+/// A label selector: a conjunction of requirements. An empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct PodSelector(BTreeSet<LabelRequirement>);
 
 /// A requirement of a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 enum LabelRequirement {
+    /// The object has the label with one of these values.
     In(String, BTreeSet<String>),
+    /// The object does not have the label with any of these values.
     NotIn(String, BTreeSet<String>),
+    /// The object has the label.
     Exists(String),
+    /// The object does not have the label.
     Absent(String),
     /// An unknown operator, which matches no object.
     Unknown(String),
@@ -37,7 +41,7 @@ impl PodSelector {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// The unknown operators.
+    /// Returns the operators in the selector that the Kubernetes API does not define.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|requirement| match requirement {
             LabelRequirement::Unknown(operator) => Some(operator.as_str()),

@@ -18,64 +18,69 @@ use super::selector::PodSelector;
 /// rules.
 const MAX_PAIRS: usize = 10_000;
 
-/// The maximum number of peer selectors in a policy. Each pod is matched against all of them.
+/// The maximum number of peer selectors in a policy. Each pod is matched against every selector.
 const MAX_SELECTORS: usize = 500;
 
 /// The parsed content of one policy.
 #[derive(Debug, PartialEq)]
 pub(super) struct PolicyTerms {
+    /// The namespace, name and UID of the policy.
     pub(super) owner: Owner,
-    /// The pods of its namespace that the policy applies to.
+    /// The selector of the pods that the policy applies to, all of them in the namespace of the
+    /// policy.
     pub(super) selector: PodSelector,
-    /// The directions in which the policy isolates these pods.
+    /// The directions in which the policy isolates the selected pods.
     pub(super) isolated: BTreeSet<Direction>,
     /// The pairs of a port and a peer that the policy allows.
     pub(super) rules: Vec<(Direction, RuleTerm)>,
-    /// The peers in the rules, by the name of their group.
+    /// The peer selectors that the rules refer to, by the name of their group.
     pub(super) peers: BTreeMap<GroupName, Arc<PeerSelector>>,
-    /// The named ports of the selected pods.
+    /// The named ports in ingress rules. The selected pods define their numbers.
     pub(super) own_ports: BTreeSet<PortName>,
-    /// Problems in the policy, for an Event.
+    /// Descriptions of invalid parts of the policy, for an Event.
     pub(super) problems: Vec<String>,
 }
 
-/// A pair of a port and a peer.
+/// A pair of a port and a peer that a rule of a policy allows.
 #[derive(Debug, PartialEq)]
 pub(super) enum RuleTerm {
-    /// Allows these ports, none for all ports of all protocols.
+    /// A range of ports, or `None` for all ports of all protocols, and the peer.
     Ports(Option<ProtocolPorts>, Remote<GroupName>),
-    /// Allows a named port of the selected pods.
+    /// A named port whose number the selected pods define, and the peer.
     OwnPort(PortName, Remote<GroupName>),
-    /// Allows the named port of these peers, which has this protocol.
+    /// A group of peers that have a named port, and the protocol of that port. The peers define its
+    /// number.
     PeerPort(GroupName, Protocol),
 }
 
-/// A selector of pods in one or several namespaces.
+/// A selector of pods in one or several namespaces, from the peers of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct PeerSelector {
+    /// The namespaces of the pods.
     pub(super) scope: PeerScope,
+    /// The selector of the pods by their labels.
     pub(super) pods: PodSelector,
-    /// Restricts the selector to pods with this named port. Each of its numbers has a group of its
-    /// own.
+    /// The named port that a pod must have; `None` for any pod. The pods with the same port number
+    /// form a group of their own.
     pub(super) port: Option<PortName>,
 }
 
 /// The namespaces of a peer selector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum PeerScope {
-    /// The namespace of this name.
+    /// The namespace with this name, which is the namespace of the policy.
     Own(String),
-    /// The namespaces with matching labels.
+    /// The namespaces whose labels match this selector.
     Matching(PodSelector),
 }
 
 impl PolicyTerms {
-    /// The name of the group of the selected pods.
+    /// Returns the name of the group of the pods that the policy selects.
     pub(super) fn group(&self) -> GroupName {
         name::policy(&self.owner.uid)
     }
 
-    /// Parses a policy. Invalid parts are listed as problems and allow nothing.
+    /// Parses a policy. Invalid parts allow nothing and are described in `problems`.
     pub(super) fn of(policy: &NetworkPolicy) -> Self {
         let spec = policy.spec.clone().unwrap_or_default();
         let selector = PodSelector::of(&spec.pod_selector.unwrap_or_default());
@@ -108,7 +113,8 @@ impl PolicyTerms {
         terms
     }
 
-    /// Adds the pairs of a rule; none if the policy would exceed its limits.
+    /// Adds the pairs of a rule, which is at `path` in the policy. If the policy would exceed its
+    /// limits, the rule is left out and described in `problems`.
     fn add_rule(
         &mut self,
         direction: Direction,
@@ -155,7 +161,7 @@ impl PolicyTerms {
         self.rules.extend(pairs.rules.into_iter().map(|rule| (direction, rule)));
     }
 
-    /// Parses the ports of a rule; all ports if it has none.
+    /// Parses the ports of a rule. A rule without ports stands for all ports.
     fn ports(&mut self, ports: &[NetworkPolicyPort]) -> Vec<RulePort> {
         if ports.is_empty() {
             return vec![RulePort::Numbers(None)];
@@ -166,7 +172,8 @@ impl PolicyTerms {
         parsed.collect()
     }
 
-    /// The merged networks of all blocks; none if there are more than `limit`.
+    /// Returns the merged networks of all IP blocks in `peers`, or `None` if there are more than
+    /// `limit`.
     fn networks(&mut self, peers: &[NetworkPolicyPeer], limit: usize) -> Option<Vec<IpNet>> {
         let mut networks = Vec::new();
         for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
@@ -185,7 +192,7 @@ impl PolicyTerms {
         Some(block::merged(networks))
     }
 
-    /// The selected pods; all pods without peers.
+    /// Returns the selectors of the pods in `peers`. An empty `peers` stands for all pods.
     fn selected(&self, peers: &[NetworkPolicyPeer]) -> Vec<(PeerScope, PodSelector)> {
         if peers.is_empty() {
             return vec![(PeerScope::Matching(PodSelector::default()), PodSelector::default())];
@@ -208,15 +215,16 @@ fn unknown_operator(operator: &str) -> String {
     format!("`{operator}` is not an operator of a selector")
 }
 
-/// The pairs of one rule, with the peers in them.
+/// The pairs of a port and a peer in one rule, and the peer selectors that the pairs refer to.
 struct RulePairs {
     rules: Vec<RuleTerm>,
     peers: BTreeMap<GroupName, Arc<PeerSelector>>,
 }
 
 impl RulePairs {
-    /// Combines each port with each remote: anybody, or networks and selected pods. A named port of
-    /// an egress rule makes another selector out of each selected one.
+    /// Combines each port with each peer: with everybody if `anybody` is `true`, otherwise with
+    /// `networks` and `selected`. For a named port of an egress rule, each of `selected` becomes a
+    /// separate peer selector that requires the port.
     fn of(
         direction: Direction,
         ports: &[RulePort],
@@ -261,14 +269,16 @@ impl RulePairs {
     }
 }
 
-/// A port of a rule: numbers, none for all, or a name that pods resolve.
+/// A port of a rule.
 enum RulePort {
+    /// A range of port numbers; `None` for all ports of all protocols.
     Numbers(Option<ProtocolPorts>),
+    /// A named port, whose number depends on the pod.
     Name(PortName),
 }
 
 impl RulePort {
-    /// Parses a port. The error is a description of the problem.
+    /// Parses a port. Returns a description of the problem if the port is invalid.
     fn of(port: &NetworkPolicyPort) -> Result<Self, String> {
         let protocol: Protocol = match port.protocol.as_deref() {
             Some(protocol) => protocol.parse::<Protocol>().map_err(|error| error.to_string())?,

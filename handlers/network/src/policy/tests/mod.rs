@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// The names of the groups of a VIF.
+    /// Returns the names of the groups of a VIF.
     fn groups_of(&self, vif: &Vif) -> BTreeSet<String> {
         let groups = self.network.security_groups();
         let name = |id: &staffetta_driver::SecurityGroupId| {
@@ -162,20 +162,20 @@ impl World {
         self.network.port(&vif.id).unwrap().security_groups.iter().map(name).collect()
     }
 
-    /// The names of the existing groups without the common ones.
+    /// Returns the names of the existing groups without the common ones.
     fn groups(&self) -> BTreeSet<String> {
         let groups = self.network.security_groups().into_iter().map(|group| group.name.to_string());
         groups.filter(|name| !["nodes", "open-egress", "open-ingress"].contains(&name.as_str())).collect()
     }
 
-    /// The rules of the group of a policy, as text.
+    /// Returns the rules of the group of a policy, as text.
     fn rules(&self, name: &str) -> Vec<String> {
         let group = self.network.security_groups().into_iter().find(|group| group.name.as_str() == name);
         let rules = group.unwrap().rules.into_iter().map(|held| format!("{:?}", held.rule.unwrap()));
         rules.collect()
     }
 
-    /// The changing calls after the first `before` calls.
+    /// Returns the changing calls after the first `before` calls.
     fn changes(&self, before: usize) -> Vec<NetworkPolicyCall> {
         let changes =
             |call: &NetworkPolicyCall| !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::Guards);
@@ -209,7 +209,7 @@ fn node(name: &str, address: &str) -> Node {
     serde_json::from_value(json!({ "metadata": { "name": name, "uid": name }, "status": status })).unwrap()
 }
 
-/// A policy that allows ingress to `app: db` from pods with this label.
+/// Returns a policy that allows ingress to `app: db` from pods with this label.
 fn admits(label: &str) -> Value {
     json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "from": [{ "podSelector": { "matchLabels": { "app": label } } }] }] })

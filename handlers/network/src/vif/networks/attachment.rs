@@ -6,24 +6,26 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::SubnetId;
 
-/// Kuryr's annotation with the definition of the network.
+/// The key of Kuryr's annotation on a `NetworkAttachmentDefinition`. Its value is the definition of
+/// the network in JSON.
 const KURYR_CONFIG: &str = "openstack.org/kuryr-config";
 
-/// A network to which pods can be attached.
+/// A network to which pods can be attached: a custom resource of the Kubernetes Network Plumbing
+/// Working Group.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NetworkAttachmentDefinition {
-    /// The metadata.
+    /// The metadata of the object.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The definition.
+    /// The definition of the network.
     #[serde(default)]
     pub spec: NetworkAttachmentSpec,
 }
 
-/// The definition of a network.
+/// The definition of a network: the `spec` of a [`NetworkAttachmentDefinition`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NetworkAttachmentSpec {
-    /// The configuration of a CNI plug-in, in JSON.
+    /// The configuration of a CNI plug-in, in JSON; `None` if the object has none.
     pub config: Option<String>,
 }
 
@@ -48,17 +50,20 @@ impl Metadata for NetworkAttachmentDefinition {
     }
 }
 
-/// The part of a definition that this program uses.
+/// The part of a network's definition that this program uses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Attachment {
+    /// The subnet of the network.
     pub(super) subnet_id: SubnetId,
+    /// The VIF driver that the network requires; `None` if any driver is allowed.
     pub(super) driver_type: Option<String>,
 }
 
 impl Attachment {
-    /// Parses the annotation or, without one, `spec.config`. The error is a description of the
-    /// problem.
+    /// Parses the definition in the annotation `openstack.org/kuryr-config` or, if there is no
+    /// annotation, in `spec.config`. Returns a description of the problem if the definition is
+    /// missing or malformed.
     pub(super) fn of(network: &NetworkAttachmentDefinition) -> Result<Self, String> {
         let annotation = network.annotations().get(KURYR_CONFIG).map(|text| (KURYR_CONFIG, text));
         let config = network.spec.config.as_ref().map(|text| ("spec.config", text));

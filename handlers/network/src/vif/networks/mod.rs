@@ -1,6 +1,6 @@
 //! Additional networks of pods, as the Kubernetes Network Plumbing Working Group defines them: the
-//! annotation `k8s.v1.cni.cncf.io/networks` names `NetworkAttachmentDefinition`s, and each of these
-//! names a subnet.
+//! annotation `k8s.v1.cni.cncf.io/networks` of a pod names `NetworkAttachmentDefinition`s, each of
+//! which names a subnet.
 
 mod attachment;
 mod request;
@@ -19,10 +19,10 @@ use self::request::{NetworkRequest, parse};
 pub use self::attachment::NetworkAttachmentDefinition;
 pub use self::request::NetworksError;
 
-/// The annotation in which a pod requests additional networks.
+/// The key of the annotation in which a pod requests additional networks.
 pub const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
-/// A driver of the option `multi_vif_driver`: decides if pods may have additional networks.
+/// A driver of the option `multi_vif_driver`, which decides if pods may have additional networks.
 ///
 /// ```
 /// use staffetta_network::vif::networks::{AdditionalNetworks, MultiVif};
@@ -37,17 +37,19 @@ pub const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 /// }
 /// ```
 pub trait MultiVif: Send + Sync {
-    /// The additional networks that pods may request; none if a pod has one network only.
+    /// Returns the additional networks that pods may request, or `None` if every pod has only one
+    /// network.
     fn additional_networks(&self) -> Option<AdditionalNetworks>;
 }
 
-/// The driver `npwg_multiple_interfaces`: pods may have additional networks.
+/// The driver `npwg_multiple_interfaces` of the option `multi_vif_driver`: pods may have additional
+/// networks.
 #[derive(Clone)]
 pub struct AdditionalNetworks {
     /// An index of all `NetworkAttachmentDefinition`s.
     pub networks: Arc<Networks>,
-    /// The VIF driver of nodes that have none of their own. A network of another VIF driver is
-    /// refused.
+    /// The name of the VIF driver of nodes that do not name a driver themselves. An additional
+    /// network that requires another VIF driver than the pod's node has is refused.
     pub driver: String,
 }
 
@@ -57,7 +59,7 @@ impl MultiVif for AdditionalNetworks {
     }
 }
 
-/// The driver `noop`: a pod has one network.
+/// The driver `noop` of the option `multi_vif_driver`: every pod has only one network.
 pub struct OneNetwork;
 
 impl MultiVif for OneNetwork {
@@ -66,31 +68,33 @@ impl MultiVif for OneNetwork {
     }
 }
 
-/// An additional interface of a pod.
+/// An additional network of a pod, and its interface in the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdditionalNetwork {
     /// The name of the interface in the pod.
     pub(super) interface: String,
-    /// The subnet of its address.
+    /// The subnet of the interface's address.
     pub(super) subnet: SubnetId,
-    /// The VIF driver that the network requires; none for any.
+    /// The VIF driver that the network requires; `None` if any driver is allowed.
     pub(super) driver: Option<String>,
 }
 
-/// Index of the existing networks by namespace and name: their subnet, or the reason that they are
-/// invalid.
+/// Index of the existing `NetworkAttachmentDefinition`s by namespace and name. An entry contains
+/// the parsed definition, or a description of the problem if the definition is invalid.
 #[derive(Default)]
 pub struct Networks(DashMap<(String, String), Result<Attachment, String>>);
 
 impl Networks {
-    /// The additional networks that the pod requests, in its order.
+    /// Returns the additional networks that the pod requests, in the order of its annotation.
+    /// Returns an error if the annotation is malformed, or if a network does not exist or is
+    /// invalid.
     pub(super) fn of(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
         let Some(text) = annotation(pod) else { return Ok(Vec::new()) };
         let requests = parse(text, &pod.namespace().unwrap_or_default())?;
         requests.into_iter().map(|request| self.find(request)).collect()
     }
 
-    /// Looks up a requested network.
+    /// Looks up a requested network. Returns an error if the network does not exist or is invalid.
     fn find(&self, request: NetworkRequest) -> Result<AdditionalNetwork, NetworksError> {
         let NetworkRequest { namespace, name, interface } = request;
         let full = format!("{namespace}/{name}");
@@ -124,7 +128,8 @@ pub(super) fn requests_networks(pod: &Pod) -> bool {
     annotation(pod).is_some()
 }
 
-/// The value of the pod's annotation, if it names a network.
+/// Returns the value of the pod's annotation, or `None` if the annotation is missing or names no
+/// network.
 fn annotation(pod: &Pod) -> Option<&str> {
     let text = pod.annotations().get(NETWORKS)?.trim();
     Some(text).filter(|text| !text.is_empty() && *text != "[]")

@@ -8,15 +8,15 @@ use crate::os_vif::MAX_ADDITIONAL_VIFS;
 /// The longest name of a network interface, in bytes: `IFNAMSIZ` of Linux without the final zero.
 const MAX_INTERFACE_NAME: usize = 15;
 
-/// The requested networks are not available.
+/// The error if the additional networks that a pod requests are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// The pod's annotation is malformed.
+    /// The pod's annotation is malformed. The value describes the problem.
     #[error(
         "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
     )]
     Malformed(String),
-    /// The network does not exist.
+    /// The network does not exist. The value is its namespace and name.
     #[error("there is no NetworkAttachmentDefinition {0}")]
     Unknown(String),
     /// The network's definition is invalid.
@@ -24,22 +24,23 @@ pub enum NetworksError {
     Invalid {
         /// The namespace and name of the network.
         name: String,
-        /// The invalid part.
+        /// The description of the problem.
         problem: String,
     },
-    /// The network requires another VIF driver than the node has.
+    /// The network requires another VIF driver than that of the pod's node.
     #[error(
         "the network of interface {interface} requires the VIF driver `{driver}`, but the node uses another one"
     )]
     Driver {
-        /// The interface.
+        /// The name of the interface in the pod.
         interface: String,
-        /// The required driver.
+        /// The name of the required VIF driver.
         driver: String,
     },
 }
 
-/// A request for an additional network.
+/// A request for an additional network: the network's namespace and name, and the interface in the
+/// pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkRequest {
     pub(super) namespace: String,
@@ -47,7 +48,7 @@ pub(super) struct NetworkRequest {
     pub(super) interface: String,
 }
 
-/// An entry of the JSON form. Other fields are for other CNI plug-ins.
+/// An entry of the annotation in its JSON form. Fields for other CNI plug-ins are ignored.
 #[derive(Deserialize)]
 struct NetworkEntry {
     name: String,
@@ -55,8 +56,10 @@ struct NetworkEntry {
     interface: Option<String>,
 }
 
-/// Parses the annotation of a pod in `namespace`. Interfaces without a name become `eth1`, `eth2`
-/// ... by their position.
+/// Parses the annotation of a pod in `namespace`: a JSON list, or `namespace/name@interface, name`.
+/// An interface without a name becomes `eth1`, `eth2` and so on, by its position in the list.
+/// Returns [`NetworksError::Malformed`] for an invalid name, for two interfaces with the same name,
+/// and for more than 16 networks.
 pub(super) fn parse(text: &str, namespace: &str) -> Result<Vec<NetworkRequest>, NetworksError> {
     let malformed = |problem: &dyn ToString| NetworksError::Malformed(problem.to_string());
     let text = text.trim();
@@ -91,7 +94,7 @@ pub(super) fn parse(text: &str, namespace: &str) -> Result<Vec<NetworkRequest>, 
     Ok(requests)
 }
 
-/// Splits `namespace/name@interface`.
+/// Splits an entry of the form `namespace/name@interface`. Namespace and interface are optional.
 fn parse_short(part: &str) -> NetworkEntry {
     let (part, interface) = part.split_once('@').map_or((part, None), |(part, name)| (part, Some(name)));
     let (namespace, name) = part.split_once('/').map_or((None, part), |(space, name)| (Some(space), name));

@@ -143,25 +143,64 @@ async fn released_vifs_are_not_looked_up_after_a_missed_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_stays_until_the_release_succeeded() {
-    let world = active().await;
-    world.delete(0);
-    let outage = DriverError::new(Reason::Unavailable, "delete a port");
-    world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage));
-    assert!(world.event().await.unwrap_err().transient());
-    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
-    world.event().await.unwrap();
-    assert_eq!(world.finalizers(), [THEIRS]);
+async fn a_port_is_released_only_after_the_pod_has_unpublished_it() {
+    type End = fn(&World);
+    let ends: [End; 2] = [|world| world.delete(0), |world| world.phase("Succeeded")];
+    for end in ends {
+        let world = active().await;
+        end(&world);
+        world.api.answer(Answer::Refuse(503, vec![]));
+        assert!(world.event().await.unwrap_err().transient());
+        assert_eq!((world.releases(), world.ports().len(), world.text().is_some()), (0, 1, true));
+        world.event().await.unwrap();
+        assert_eq!((world.releases(), world.ports().len(), world.text()), (1, 0, None));
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_is_not_repeated_because_the_write_after_it_failed() {
-    let world = active().await;
-    world.delete(0);
-    world.api.answer(Answer::Refuse(503, vec![]));
-    assert!(world.event().await.unwrap_err().transient());
-    world.event().await.unwrap();
-    assert_eq!((world.releases(), world.finalizers()), (1, vec![THEIRS.to_owned()]));
+async fn a_release_that_failed_after_the_write_is_repeated_with_the_next_event() {
+    type Next = fn(&World);
+    let nexts: [Next; 2] = [|world| world.delete(0), |world| world.phase("Succeeded")];
+    for (number, next) in nexts.into_iter().enumerate() {
+        let world = active().await;
+        next(&world);
+        let outage = DriverError::new(Reason::Unavailable, "delete a port");
+        world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage));
+        assert!(world.event().await.unwrap_err().transient());
+        assert_eq!(
+            (world.finalizers(), world.text(), world.ports().len()),
+            (vec![THEIRS.to_owned()], None, 1)
+        );
+        if number == 0 {
+            world.deleted().await.unwrap();
+        } else {
+            world.event().await.unwrap();
+        }
+        assert_eq!((world.ports().len(), world.patches().len()), (0, 3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_between_the_write_and_the_release_the_port_is_found_by_its_mark() {
+    for succeeded in [false, true] {
+        let mut world = active().await;
+        if succeeded {
+            world.phase("Succeeded");
+        } else {
+            world.delete(0);
+        }
+        world.vifs.faults().inject(VifMethod::Release, 1, Fault::Hang);
+        assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
+        assert_eq!((world.text(), world.ports().len()), (None, 1));
+        world.restart();
+        staffetta_handler::GarbageCollector::recover(&world.handler).await.unwrap();
+        if succeeded {
+            world.event().await.unwrap();
+        } else {
+            world.missed().await.unwrap();
+        }
+        assert!(world.ports().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]

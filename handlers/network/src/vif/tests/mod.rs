@@ -1,5 +1,6 @@
 mod deletion;
 mod failures;
+mod forgery;
 mod late;
 mod laws;
 mod networks;
@@ -33,7 +34,7 @@ fn world() -> World {
     World::new(MemoryOptions::default())
 }
 
-/// A pod whose VIF is active.
+/// Creates a pod whose VIF is active.
 async fn active() -> World {
     let world = world();
     world.activate().await;
@@ -109,12 +110,12 @@ impl World {
         self.api.annotate(KURYR_VIF, text);
     }
 
-    /// The value of the pod's annotation.
+    /// Returns the value of the pod's annotation.
     fn text(&self) -> Option<String> {
         self.api.annotation(KURYR_VIF)
     }
 
-    /// The published VIFs.
+    /// Returns the published VIFs.
     fn shown(&self) -> Option<PodState> {
         self.text().map(|text| PodState::read(&text).unwrap())
     }
@@ -123,7 +124,8 @@ impl World {
         self.api.finalizers()
     }
 
-    /// The bodies of all patches including refused ones; all are of the pod's metadata.
+    /// Returns the bodies of all patches including refused ones; all are patches of the pod's
+    /// metadata.
     fn patches(&self) -> Vec<Value> {
         let body = |(what, body)| {
             assert_eq!(what, "metadata");
@@ -132,7 +134,7 @@ impl World {
         self.api.patches().into_iter().map(body).collect()
     }
 
-    /// Asserts that the VIF is released and our finalizer removed.
+    /// Asserts that the VIF is released and the handler's finalizer is removed.
     fn assert_released(&self) {
         assert_eq!((self.ports(), self.finalizers()), (vec![], vec![THEIRS.to_owned()]));
     }

@@ -9,7 +9,7 @@ use crate::vif::networks::{NETWORKS, Networks};
 
 const SECOND: &str = "10.20.0.0/16";
 
-/// A world with the network `default/blue` and a pod with this annotation.
+/// Creates a world with the network `default/blue` and a pod with this annotation.
 fn asking(text: &str) -> World {
     let second: ipnet::IpNet = SECOND.parse().unwrap();
     let options =
@@ -30,7 +30,7 @@ fn network(name: &str, subnet: &str, driver: Option<&str>) -> NetworkAttachmentD
     serde_json::from_value(network).unwrap()
 }
 
-/// The published interfaces, each with the first part of its address.
+/// Returns the published interfaces, each with the first part of its address.
 fn interfaces(world: &World) -> Vec<String> {
     let state = world.shown().unwrap();
     let net = |vif: &Vif| vif.ips().map(|ip| ip.to_string()[..5].to_owned()).collect::<String>();

@@ -110,8 +110,8 @@ async fn a_finished_pod_returns_its_vif_and_the_pool_does_not_count_it_as_used_a
     assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next pod");
 }
 
-/// A finished pod that still publishes its VIF because the write was refused, and the number of
-/// VIFs in use before.
+/// Creates a finished pod that still publishes its VIF because the write was refused. Also returns
+/// the number of VIFs that were in use before.
 async fn over() -> (Pooled, usize) {
     let pooled = Pooled::new().await;
     pooled.warm().await;
@@ -235,7 +235,7 @@ async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
         let staffetta_handler::WatchItem::Object(object) = object else { panic!("it is a node") };
         AnyEvent::Object(change, object)
     };
-    let apply = |event: &AnyEvent| indexes.iter().for_each(|index| (index.apply)(event));
+    let apply = |event: &AnyEvent| indexes.iter().for_each(|index| (index.apply)(event).unwrap());
     apply(&told(Change::Added, "other"));
     pass(Duration::from_secs(60)).await;
     pass(Duration::from_secs(60)).await;
@@ -244,31 +244,42 @@ async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
     assert!(pooled.stock.calls().iter().any(|call| matches!(call, BulkVifCall::DeleteVifs(_))));
 }
 
-/// A pod that publishes a VIF which another pod has published before.
+/// Creates a process that finds two pods with the same VIF. The other pod is older than ours.
 async fn shared() -> (Pooled, Owner, Vif) {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.world.event().await.unwrap();
     let vif = pooled.world.shown().unwrap().default_vif;
-    let other = Owner { namespace: "default".into(), name: "first".into(), uid: "uid-first".into() };
-    pooled.pool.observer().unwrap().pod_vifs(&other, std::slice::from_ref(&vif));
-    (pooled, other, vif)
+    let created = |time: &str| serde_json::from_value(json!(time)).unwrap();
+    let mut older = Pod::clone(&pooled.world.api.object());
+    older.metadata.name = Some("older".into());
+    older.metadata.uid = Some("uid-older".into());
+    older.metadata.creation_timestamp = created("2026-01-01T00:00:00Z");
+    pooled.world.api.change(|pod| pod["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z"));
+    let pooled = Pooled::take_over(pooled.world).await;
+    let owner = Owner::of(&older.metadata);
+    pooled.see_as(Arc::new(older));
+    pooled.world.handler.pool_feed.finish();
+    (pooled, owner, vif)
+}
+
+async fn held(pooled: &Pooled, owner: &Owner) -> Vec<VifId> {
+    let vifs = pooled.pool.vifs(Some(owner)).await.unwrap();
+    vifs.into_iter().map(|marked| marked.thing.id).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_later_of_two_pods_with_the_same_vif_gets_another_one_before_use() {
+async fn the_younger_of_two_pods_with_the_same_vif_gets_another_one_before_use() {
     let (pooled, other, vif) = shared().await;
+    pass(POLICY.cool_down).await;
     pooled.event().await.unwrap();
     let own = pooled.world.shown().unwrap().default_vif;
     assert_ne!(own.id, vif.id);
     // An older event, then the event of the write.
     pooled.event().await.unwrap();
     pooled.event().await.unwrap();
-    let of = async |owner: &Owner| {
-        let vifs = pooled.pool.vifs(Some(owner)).await.unwrap();
-        vifs.into_iter().map(|marked| marked.thing.id).collect::<Vec<_>>()
-    };
-    assert_eq!((of(&pooled.owner()).await, of(&other).await), (vec![own.id.clone()], vec![vif.id]));
+    assert_eq!(held(&pooled, &pooled.owner()).await, std::slice::from_ref(&own.id));
+    assert_eq!(held(&pooled, &other).await, [vif.id]);
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, own.id);
 }
 
@@ -281,4 +292,74 @@ async fn two_pods_that_use_the_same_vif_are_reported() {
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "it is kept");
     pooled.pool.release_vif(&other, &vif).await.unwrap();
     pooled.event().await.unwrap();
+}
+
+/// Creates a pool with a free VIF, and a pod without one. Also returns the free VIF.
+async fn free() -> (Pooled, Vif) {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    let used = held(&pooled, &Owner { uid: "other".into(), ..Owner::default() }).await;
+    let vifs = pooled.world.network.ports().into_iter().map(|port| port.vif);
+    let free = vifs.into_iter().find(|vif| !used.contains(&vif.id)).unwrap();
+    (pooled, Vif { active: true, ..free })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_of_the_pool_that_a_pod_of_another_node_names_is_replaced_or_reported() {
+    for running in [false, true] {
+        let (pooled, vif) = free().await;
+        pooled.world.api.change(|pod| pod["spec"]["nodeName"] = json!("node-2"));
+        pooled.world.annotate(&PodState::new(vif.clone()).write());
+        if running {
+            pooled.world.phase("Running");
+            assert!(matches!(pooled.event().await, Err(VifError::Foreign(_))));
+            assert_eq!(pooled.world.patches(), [json!(null); 0]);
+            continue;
+        }
+        pooled.event().await.unwrap();
+        let own = pooled.world.shown().unwrap().default_vif.id;
+        assert_ne!(own, vif.id);
+        assert!(matches!(pooled.event().await, Err(VifError::NotActive { .. })));
+        assert_eq!(held(&pooled, &pooled.owner()).await, [own]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_another_leader_handed_out_to_the_pod_at_the_last_moment_is_kept() {
+    let (pooled, vif) = free().await;
+    pooled.world.annotate(&PodState::new(vif.clone()).write());
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id);
+    assert_eq!(held(&pooled, &pooled.owner()).await, [vif.id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vlan_of_another_pod_in_the_annotation_of_a_pooled_vif_is_not_accepted() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    pooled.world.phase("Running");
+    pooled.event().await.unwrap();
+    let vif = pooled.world.shown().unwrap().default_vif;
+    let class = VifClass::VlanNested { vif_name: "tap".into(), vlan_id: 7 };
+    pooled.world.annotate(&PodState::new(Vif { class, ..vif }).write());
+    assert!(matches!(pooled.event().await, Err(VifError::Shared)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_existing_vifs_are_listed_once_at_the_start_and_once_by_each_garbage_collection() {
+    let pooled = Pooled::new().await;
+    let lists = || {
+        let of_pool = pooled.stock.calls().into_iter().filter(|call| *call == BulkVifCall::ListVifs).count();
+        let of_driver = pooled.world.vifs.calls().into_iter();
+        (of_pool, of_driver.filter(|call| *call == VifCall::List(None)).count())
+    };
+    assert_eq!(lists(), (1, 0));
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    let before = lists().0;
+    let owners = pooled.world.handler.owners().await.unwrap();
+    assert_eq!(lists(), (before + 1, 0));
+    let uid = pooled.owner().uid;
+    assert!(owners.iter().any(|owner| owner.uid == uid.as_str()), "a pod that uses a pooled VIF: {owners:?}");
 }

@@ -127,12 +127,13 @@ async fn a_malformed_annotation_is_an_error_and_never_overwritten() {
     }
 }
 
-/// A pod that Kuryr annotated, without our finalizer and mark.
+/// Creates a pod that Kuryr annotated, without this handler's finalizer and ownership mark. The port
+/// only names the pod.
 async fn kuryrs() -> World {
     let world = world();
     world.event().await.unwrap();
     let mut port = world.network.ports().pop().unwrap();
-    (port.cluster, port.owner) = (None, None);
+    port.cluster = None;
     world.network.insert_port(port);
     world.api.change(|pod| pod["metadata"]["finalizers"] = json!(["kuryr.openstack.org/pod-finalizer"]));
     world
@@ -142,9 +143,12 @@ async fn kuryrs() -> World {
 async fn a_pod_that_kuryr_annotated_is_activated_and_released() {
     let mut world = kuryrs().await;
     world.restart();
+    staffetta_handler::GarbageCollector::recover(&world.handler).await.unwrap();
+    let lists = world.lists();
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
     assert!(world.shown().unwrap().default_vif.active);
+    assert_eq!(world.lists(), lists, "it was listed at the start");
     world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
     world.terminate(0).await.unwrap();

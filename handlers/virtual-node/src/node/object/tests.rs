@@ -1,4 +1,4 @@
-//! The Node object, case by case.
+//! Tests of the Node object and its patches.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// The object as the server has it after it was made.
+/// Returns the created object as the API server stores it.
 fn object(machine: &Machine) -> Node {
     let mut node = created(&machine.view(), KEEPER, time(0));
     node.metadata.uid = Some("u1".into());

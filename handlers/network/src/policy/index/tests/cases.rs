@@ -13,7 +13,7 @@ fn guards(index: &PolicyIndex, number: u8) -> Vec<String> {
     groups.iter().map(|group| group.as_str().to_owned()).collect()
 }
 
-/// A cluster with the namespace `shop`, the policy and two pods, one of them `app: a`.
+/// Creates a cluster with the namespace `shop`, the policy and two pods, one of them `app: a`.
 fn shop(spec: &serde_json::Value) -> (World, PolicyIndex, Uid) {
     let pods = vec![
         pod(1, "shop", &json!({ "app": "a" }), 80, false),

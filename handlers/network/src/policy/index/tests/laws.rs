@@ -93,7 +93,7 @@ fn apply(world: &mut World, index: &PolicyIndex, change: Change) {
 
 type Seen = (BTreeMap<Uid, Option<Vec<SecurityGroupId>>>, BTreeMap<Uid, Vec<DesiredGroup>>);
 
-/// All results of the index for a world.
+/// Returns all results of the index for a world.
 fn seen(world: &World, index: &PolicyIndex) -> Seen {
     make_groups(index);
     let pods = world.pods.iter().map(|pod| uid(pod.metadata.uid.as_ref()));

@@ -26,8 +26,8 @@ impl<'w> End<'w> {
         }
     }
 
-    /// The pod, if it has a network of its own. A pod of the host network acts as the node, and a
-    /// finished one has no network; its address is free for others.
+    /// Returns the pod, if it has a network of its own. A pod of the host network acts as the node,
+    /// and a finished pod has no network; its address is free for other pods.
     pub(super) fn pod(self) -> Option<&'w Pod> {
         let End::Pod(pod) = self else { return None };
         let over = matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));

@@ -32,7 +32,7 @@ pub(super) struct World {
 /// The configured group of an open pod.
 const OPEN: &str = "of-the-configuration";
 
-/// An empty index with the settings of the cluster.
+/// Creates an empty index with the settings of the cluster.
 pub(super) fn index(world: &World) -> PolicyIndex {
     PolicyIndex::new(vec![OPEN.into()], world.always.clone())
 }
@@ -139,7 +139,7 @@ pub(super) fn policy(namespace: &str, name: &str, spec: &Value) -> NetworkPolicy
     serde_json::from_value(json!({ "metadata": meta, "spec": spec })).unwrap()
 }
 
-/// The pod with this number: its address ends with it.
+/// Returns the pod with this number, which is the last part of its address.
 pub(super) fn pod(number: u8, namespace: &str, labels: &Value, http: i32, host_network: bool) -> Pod {
     let meta = json!({ "namespace": namespace, "name": format!("pod-{number}"), "uid": format!("pod-{number}"),
         "labels": labels });

@@ -1,4 +1,4 @@
-//! Laws of the status, over all that a machine may show.
+//! Property tests of the status, over all states that a machine may report.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};

@@ -1,9 +1,9 @@
-//! The status of a pod, case by case.
+//! Tests of the status of a pod.
 mod laws;
 
 use k8s_openapi::api::core::v1::ContainerStatus;
 use staffetta_driver::Owner;
-use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
+use staffetta_driver::app_hosting::{DeploymentStage, HostedContainer, HostedContainerState};
 
 use super::*;
 use crate::pod::Change;
@@ -34,7 +34,7 @@ fn ended(exit_code: i32) -> HostedContainerState {
     }
 }
 
-/// The pod with the status that follows from `workload` at that time.
+/// Returns the pod with the status that follows from `workload` at the time `at`.
 fn observed(mut pod: Pod, workload: Option<&HostedPod>, at: i64) -> Pod {
     let observation = PodObservation {
         workload,
@@ -166,6 +166,42 @@ fn a_container_that_is_replaced_keeps_its_image_until_the_other_one_is_there_and
     let last = app(&changed).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((app(&changed).image.as_str(), last.reason.as_deref()), ("i", Some("Replaced")));
     assert_eq!(app(&observed(changed, Some(&workload(RUNS)), 3)).image, "j");
+}
+
+#[test]
+fn a_container_that_ends_while_it_is_replaced_does_not_end_its_pod() {
+    for policy in ["Never", "OnFailure", "Always"] {
+        for code in [0, 1] {
+            let mut pod = observed(pod(policy), Some(&workload(RUNS)), 1);
+            let stopped = workload(ended(code));
+            let why = ("ContainerCreating", "stopping");
+            let seen =
+                PodObservation { workload: Some(&stopped), why, change: Change::UnderWay, host_ip: None };
+            pod.status = Some(status(&pod, &seen, time(2)));
+            assert_eq!(phase(&pod), "Running", "{policy} {code}");
+            let last = app(&pod).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+            assert_eq!(last.reason.as_deref(), Some("Replaced"));
+            assert!(app(&pod).state.as_ref().unwrap().waiting.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_state_that_nobody_knows_makes_a_container_unready_and_ends_nothing() {
+    let unknown = DeploymentStage::Unknown;
+    let unknown = HostedContainerState::Waiting { stage: unknown, message: "App state: DANCING".into() };
+    for (state, code) in [(RUNS, None), (ended(0), Some(0)), (ended(1), Some(1))] {
+        let before = observed(pod("Always"), Some(&workload(state)), 1);
+        let after = observed(before.clone(), Some(&workload(unknown.clone())), 2);
+        assert_eq!((&app(&after).state, &app(&after).last_state), (&app(&before).state, &None));
+        assert_eq!((phase(&after), app(&after).ready), ("Running", false));
+        assert_eq!(exit_code(app(&after)), code);
+        let again = observed(after, Some(&workload(RUNS)), 3);
+        assert_eq!(app(&again).restart_count, i32::from(code.is_some()));
+    }
+    let waits = observed(pod("Always"), Some(&workload(unknown)), 1);
+    let reason = app(&waits).state.as_ref().unwrap().waiting.as_ref().unwrap().reason.as_deref();
+    assert_eq!(reason, Some("Unknown"));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The labels and taints of a description, recorded on the node, so that a later process can remove those
-//! that are no longer wanted and knows the machine's previous address.
+//! The annotation with the labels, taints and address that this program last wrote to a Node object.
 
 use std::collections::BTreeSet;
 
@@ -8,29 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::NodeSpec;
 
-/// The annotation with the record.
+/// The annotation with the [`AppliedNodeSpec`], in JSON.
 const ANNOTATION: &str = "staffetta.dev/described";
 
-/// The recorded labels, taints and address of a description.
+/// The labels, taints and address that this program last wrote to a Node object, stored in the annotation
+/// `staffetta.dev/described`. With it, a later process removes labels and taints that are no longer wanted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeMarks {
-    /// The keys of the labels.
+pub(super) struct AppliedNodeSpec {
+    /// The keys of the labels of the specification.
     pub(super) labels: BTreeSet<String>,
-    /// The taints, as `KEY:EFFECT`.
+    /// The taints of the specification, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
-    /// The address of the machine.
+    /// The address of the machine behind the node. In JSON, `place`.
     #[serde(rename = "place", skip_serializing_if = "String::is_empty")]
     address: String,
 }
 
-/// The previous address of a machine whose address changed.
+/// Returns the address that the annotation of the node contains, if it differs from that of `spec`; `None` if it is the
+/// same, or there is none.
 pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
-    Some(NodeMarks::read(node).address).filter(|address| !address.is_empty() && *address != spec.address)
+    Some(AppliedNodeSpec::read(node).address)
+        .filter(|address| !address.is_empty() && *address != spec.address)
 }
 
-impl NodeMarks {
-    /// Those of a description.
+impl AppliedNodeSpec {
+    /// Returns the content for a node with this specification.
     pub(super) fn of(spec: &NodeSpec) -> Self {
         Self {
             labels: spec.labels.keys().cloned().collect(),
@@ -39,17 +41,18 @@ impl NodeMarks {
         }
     }
 
-    /// Reads those that are recorded on a node; none if there is no record, or one that cannot be read.
+    /// Reads the annotation of a node. Returns an empty value if the annotation is missing or cannot be decoded.
     pub(super) fn read(node: &Node) -> Self {
         let text = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// The annotation and its value.
+    /// Returns the key and the value of the annotation.
     pub(super) fn written(&self) -> (String, String) {
         (ANNOTATION.to_owned(), serde_json::json!(self).to_string())
     }
 
+    /// Returns `true` if this program wrote a taint with the key and effect of `taint`.
     pub(super) fn has_taint(&self, taint: &Taint) -> bool {
         self.taints.contains(&name(taint))
     }

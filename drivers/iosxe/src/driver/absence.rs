@@ -1,0 +1,116 @@
+//! Applications that vanish from the responses of the device although nobody here has uninstalled them. Their state is
+//! unknown until the device has proven their absence: one response without an application proves nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_driver::virtual_node::PodProgress;
+use tokio::time::Instant;
+
+use crate::observe::{Observed, ObservedApp};
+
+/// The number of consecutive reads without an application that prove its absence. The device must serve its list of
+/// applications in each.
+const READS: u32 = 3;
+
+/// The delay before the next read while app hosting is disabled on the device.
+const DISABLED: Duration = Duration::from_secs(30);
+
+/// The applications that the device reported last, and the proofs that those which vanished since are absent.
+#[derive(Default)]
+pub(super) struct Absences {
+    /// The number of the last read, and its result with the vanished applications.
+    last: Option<(u64, Arc<Observed>)>,
+    vanished: HashMap<String, Absence>,
+}
+
+#[derive(Clone, Copy)]
+struct Absence {
+    /// The time of the first read without the application.
+    since: Instant,
+    /// The time of the first of the consecutive reads that prove the absence, and their number.
+    proof: Option<(Instant, u32)>,
+}
+
+impl Absences {
+    /// Returns `true` if an application has vanished and its absence is not proven yet.
+    pub(super) fn any(&self) -> bool {
+        !self.vanished.is_empty()
+    }
+
+    /// Adds the vanished applications to the result `observed` of the read `number`. An application whose disappearance
+    /// `is_explained` is not added, nor one whose absence was proven by [`READS`] reads over `patience`. After
+    /// `patience`, its last known state is not reported any more.
+    pub(super) fn complete(
+        &mut self,
+        number: u64,
+        observed: &Arc<Observed>,
+        is_explained: impl Fn(&ObservedApp) -> bool,
+        patience: Duration,
+    ) -> Arc<Observed> {
+        if let Some((_, last)) = self.last.as_ref().filter(|(last, _)| *last == number) {
+            return Arc::clone(last);
+        }
+        let now = Instant::now();
+        let before = self.last.take();
+        let mut absences = HashMap::new();
+        let mut vanished = Vec::new();
+        for app in before.iter().flat_map(|(_, before)| before.apps.values()).filter(|app| app.is_there()) {
+            if observed.apps.get(&app.id).is_some_and(ObservedApp::is_there) || is_explained(app) {
+                continue;
+            }
+            let known = self.vanished.get(&app.id).copied();
+            let absence = known.unwrap_or(Absence { since: now, proof: None }).read(observed.served, now);
+            if !absence.is_proven(patience, now) {
+                vanished.push(app.vanished_at(absence.since, now >= absence.since + patience));
+                absences.insert(app.id.clone(), absence);
+            }
+        }
+        self.vanished = absences;
+        let mut observed = Arc::clone(observed);
+        if !vanished.is_empty() {
+            let apps = &mut Arc::make_mut(&mut observed).apps;
+            apps.extend(vanished.into_iter().map(|app| (app.id.clone(), app)));
+        }
+        self.last = Some((number, Arc::clone(&observed)));
+        observed
+    }
+}
+
+impl Absence {
+    /// Records a read without the application; `served` is `true` if the device served its list of applications.
+    fn read(self, served: bool, now: Instant) -> Self {
+        let (since, reads) = self.proof.unwrap_or((now, 0));
+        Self { proof: served.then_some((since, reads + 1)), ..self }
+    }
+
+    fn is_proven(&self, patience: Duration, now: Instant) -> bool {
+        self.proof.is_some_and(|(since, reads)| reads >= READS && now >= since + patience)
+    }
+}
+
+/// Returns the progress of an application that vanished at `since`: no step is taken for it.
+pub(super) fn waits(observed: &Observed, name: &str, since: Instant, patience: Duration) -> PodProgress {
+    if observed.enabled == Some(false) || since.elapsed() >= patience {
+        return not_listed(observed);
+    }
+    PodProgress::Working {
+        state: format!("{name}: the device does not list the app at the moment"),
+        poll_after: patience / READS,
+    }
+}
+
+/// Returns the progress while the device does not list its applications.
+pub(super) fn not_listed(observed: &Observed) -> PodProgress {
+    let message = if observed.enabled == Some(false) {
+        "IOx is not enabled on the device"
+    } else {
+        "the device does not list its apps; check that IOx is enabled"
+    };
+    PodProgress::Failing {
+        reason: "AppHostingDisabled".into(),
+        message: message.into(),
+        poll_after: DISABLED,
+    }
+}

@@ -1,0 +1,87 @@
+//! The in-memory state that a driver keeps between its calls. Its loss only causes repeated reads and steps.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::copies::Copies;
+use crate::machine::{AppRecord, AppState, AppStep, RefusalKind};
+use crate::observe::Observed;
+
+/// The time for which the record of the steps for an application is kept after the application has disappeared.
+const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// The in-memory state that is kept between calls.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) tracks: HashMap<String, AppRecord>,
+    pub(super) copies: Copies,
+    /// The applications of all users that the device reports as being installed, with the time at which this was first
+    /// read.
+    installing: BTreeMap<String, Instant>,
+    /// IP addresses that were assigned or released less than 30 s ago, with the time until which they are not assigned
+    /// again.
+    pub(super) cooling: Vec<(Ipv4Addr, Instant)>,
+    /// `true` if the device starts installed applications by itself, `false` if it does not; `None` if that is not
+    /// known yet.
+    pub(super) starts_apps: Option<bool>,
+}
+
+impl State {
+    /// Returns the record of the steps for an application, and creates it if necessary.
+    pub(super) fn track(&mut self, id: &str) -> &mut AppRecord {
+        let now = Instant::now();
+        self.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
+    }
+
+    /// Updates the records with a read of the device, and with the copies to the flash that have ended.
+    pub(super) fn observe(&mut self, observed: &Observed) {
+        self.record_ended_copies();
+        let now = Instant::now();
+        self.tracks.retain(|id, track| {
+            observed.apps.contains_key(id) || track.recent(now, RECORD_MAX_AGE) || track.may_have_copy()
+        });
+        for (id, track) in &mut self.tracks {
+            if track.observe(observed.state_of(id), now) {
+                self.starts_apps = Some(true);
+            }
+        }
+        let installing = observed.apps.values().filter(|app| app.state == AppState::Installing);
+        let since = |id: &String| self.installing.get(id).copied().unwrap_or(now);
+        self.installing = installing.map(|app| (app.id.clone(), since(&app.id))).collect();
+    }
+
+    /// Records the result of a copy to the flash that has ended.
+    fn record_ended_copies(&mut self) {
+        while let Some((id, outcome)) = self.copies.ended() {
+            let track = self.track(&id);
+            match outcome {
+                Ok(()) => {
+                    info!(app = id, "the device has copied a package to its flash");
+                    track.copied();
+                }
+                Err(fault) => {
+                    if fault.error.ambiguous() {
+                        track.lost_copy();
+                    }
+                    let said = fault.said.unwrap_or_else(|| fault.error.to_string());
+                    debug!(app = id, said, "the device did not copy a package to its flash");
+                    track.refused(AppStep::Copy, said, RefusalKind::Now, Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Returns another application that is being installed, and the time since when. The device reports it, or has just
+    /// accepted its install.
+    pub(super) fn busy(&self, id: &str, now: Instant) -> Option<(String, Instant)> {
+        let installing = self.installing.iter().map(|(other, since)| (other, *since));
+        let accepted =
+            self.tracks.iter().filter(|(_, track)| track.installs(now)).map(|(other, _)| (other, now));
+        let mut others = installing.chain(accepted).filter(|(other, _)| *other != id);
+        others.next().map(|(other, since)| (other.clone(), since))
+    }
+}

@@ -1,0 +1,272 @@
+//! Properties of a queue under any order of events, triggers, deletions and failures.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::TestMessage;
+
+/// The delay of a failure that is handled again when the time advances.
+const LATER: Duration = Duration::from_secs(60);
+
+/// A step of a test.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(TestMessage),
+    /// Takes the next message if none is being handled; otherwise ends the current one with this result.
+    Handle(Answer),
+    Advance,
+}
+
+/// The result of handling a message.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Succeed,
+    /// A permanent failure.
+    Fail,
+    /// A transient failure, whose retries end if another message supersedes the current one.
+    Retry,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    use TestMessage as M;
+    let message = (0..3_u8, 0..6_u8).prop_map(|(object, form)| {
+        let uid = ["a", "b", "c"][usize::from(object)];
+        match form {
+            0 => M::added(uid),
+            1 => M::modified(uid, 0),
+            2 => M::terminating(uid, 0),
+            3 => M::deleted(uid),
+            4 => M::missed(uid),
+            _ => M::trigger(uid, 0),
+        }
+    });
+    let answer = prop_oneof![Just(Answer::Succeed), Just(Answer::Fail), Just(Answer::Retry)];
+    let step = prop_oneof![
+        4 => message.prop_map(Step::Arrive),
+        4 => answer.prop_map(Step::Handle),
+        1 => Just(Step::Advance),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn policies() -> impl Strategy<Value = QueuePolicy> {
+    let superseded = prop_oneof![Just(Superseded::BySameObject), Just(Superseded::BySameKey)];
+    (any::<bool>(), superseded).prop_map(|(coalesce, superseded)| QueuePolicy {
+        coalesce,
+        depth: 1000,
+        superseded,
+    })
+}
+
+/// A queue with the history of its messages. The version of a message is the place of its arrival.
+struct World {
+    queue: KeyQueue<TestMessage>,
+    policy: QueuePolicy,
+    clock: u64,
+    /// The time at which the current message was taken.
+    taken: u64,
+    /// The messages in order of their first attempt.
+    attempted: Vec<TestMessage>,
+    /// The messages that were handled successfully, with the times at which they were taken.
+    handled: Vec<(u64, TestMessage)>,
+    /// The watch events in order of arrival.
+    arrived: Vec<TestMessage>,
+}
+
+impl World {
+    fn new(policy: QueuePolicy) -> Self {
+        Self {
+            queue: KeyQueue::new(true),
+            policy,
+            clock: 0,
+            taken: 0,
+            attempted: Vec::new(),
+            handled: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// Returns all messages of the queue for which `condition` returns `true`.
+    fn messages(&self, condition: impl Fn(&TestMessage) -> bool) -> Vec<TestMessage> {
+        let messages = self.queue.messages().map(|message| message.event.clone());
+        messages.filter(|message| condition(message)).collect()
+    }
+
+    async fn step(&mut self, step: Step) {
+        self.clock += 1;
+        match step {
+            Step::Arrive(message) => self.arrive(numbered(message, self.clock)),
+            Step::Handle(answer) if self.queue.current.is_some() => self.answer(answer),
+            Step::Handle(_) => self.take(),
+            Step::Advance => tokio::time::advance(LATER).await,
+        }
+    }
+
+    fn arrive(&mut self, message: TestMessage) {
+        let is_watched = |message: &TestMessage| !message.is_trigger();
+        let watched = self.messages(is_watched);
+        let finalizing = self.messages(TestMessage::finalizing);
+        let is_superseded = self.queue.is_superseded(&self.policy);
+        let failed: Vec<_> = self.queue.messages().filter(|message| message.failed()).cloned().collect();
+        self.queue.push(message.clone(), Instant::now(), &self.policy);
+        if message.is_trigger() {
+            assert_eq!(self.messages(is_watched), watched, "{message} changes no event");
+            if self.queue.current.as_ref().is_some_and(|current| !current.event.is_trigger()) {
+                assert_eq!(self.queue.is_superseded(&self.policy), is_superseded, "{message} ends no retry");
+            }
+            return;
+        }
+        for older in finalizing {
+            let had_failed = failed.iter().any(|failed| failed.event == older);
+            let exists_again = had_failed && message.change() == Change::Added;
+            let may_go = older.uid() == message.uid() && (message.finalizing() || exists_again);
+            assert!(may_go || self.messages(|_| true).contains(&older), "{message} replaces {older}");
+        }
+        self.arrived.push(message);
+    }
+
+    fn take(&mut self) {
+        let Some(Queued { event, .. }) = self.queue.pop() else { return };
+        self.taken = self.clock;
+        if self.attempted.iter().all(|attempted| attempted.version != event.version) {
+            self.attempted.push(event);
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let current = self.queue.current.as_ref().expect("the caller checked it").event.clone();
+        let failed = || {
+            let mut retry = RetryState::default();
+            retry.failed(&crate::testing::Fault::transient("busy"));
+            Some(Box::new(retry))
+        };
+        let end = match answer {
+            Answer::Succeed => {
+                self.handled.push((self.taken, current));
+                (None, Outcome::Done)
+            }
+            Answer::Fail => (failed(), Outcome::Requeue(LATER)),
+            Answer::Retry if self.queue.is_superseded(&self.policy) => {
+                assert!(!current.finalizing(), "nothing ends the retries of {current}");
+                (failed(), Outcome::Superseded)
+            }
+            Answer::Retry => return,
+        };
+        self.queue.end(end, &self.policy);
+    }
+
+    /// Handles all messages successfully.
+    async fn finish(&mut self) {
+        while self.queue.messages().next().is_some() {
+            self.step(Step::Handle(Answer::Succeed)).await;
+            tokio::time::advance(LATER).await;
+        }
+    }
+
+    /// Returns the last watch event of each object.
+    fn last(&self) -> impl Iterator<Item = &TestMessage> {
+        let by_object: HashMap<_, _> = self.arrived.iter().map(|message| (message.uid(), message)).collect();
+        by_object.into_values()
+    }
+
+    /// Returns `true` if the last event of an object was handled: itself, or with `BySameKey` a newer message of the key, which
+    /// reconciles all objects of the key.
+    fn is_handled(&self, last: &TestMessage) -> bool {
+        let is_deletion = |message: &TestMessage| message.change() == Change::Deleted;
+        // The deletion of an object supersedes others only through the events that it cancels.
+        let has_superseded = |message: &TestMessage| {
+            let newer = |other: &TestMessage| other.version > last.version && !is_deletion(other);
+            !is_deletion(message)
+                || self.arrived.iter().any(|other| other.uid() == message.uid() && newer(other))
+        };
+        let by_key = self.policy.superseded == Superseded::BySameKey && !last.finalizing();
+        self.handled.iter().filter(|(_, message)| !message.is_trigger()).any(|(taken, message)| {
+            let itself = match last.change() {
+                Change::Deleted => {
+                    is_deletion(message) && message.uid() == last.uid() && *taken > last.version
+                }
+                _ => message.version == last.version,
+            };
+            itself || by_key && *taken > last.version && has_superseded(message)
+        })
+    }
+}
+
+/// Returns the message with this version.
+fn numbered(mut message: TestMessage, version: u64) -> TestMessage {
+    message.version = version;
+    message
+}
+
+fn run(policy: QueuePolicy, steps: &[Step]) -> World {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let mut world = World::new(policy);
+        for step in steps {
+            world.step(step.clone()).await;
+        }
+        world.finish().await;
+        world
+    })
+}
+
+/// Returns the watch events among the steps, with their versions.
+fn watched(steps: &[Step]) -> impl Iterator<Item = TestMessage> {
+    let numbered = steps.iter().zip(1..).filter_map(|(step, version)| match step {
+        Step::Arrive(message) => Some(numbered(message.clone(), version)),
+        Step::Handle(_) | Step::Advance => None,
+    });
+    numbered.filter(|message| !message.is_trigger())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn the_last_state_and_the_deletion_of_each_object_are_handled(policy in policies(), steps in steps()) {
+        let world = run(policy, &steps);
+        for last in world.last() {
+            prop_assert!(world.is_handled(last), "{last} is lost: handled {:?}", world.handled);
+        }
+    }
+
+    #[test]
+    fn an_event_is_left_out_only_for_a_newer_one_of_its_object(policy in policies(), steps in steps()) {
+        let world = run(policy, &steps);
+        for event in watched(&steps) {
+            let newer = |other: &TestMessage| {
+                let cancels = other.change() == Change::Deleted
+                    || policy.coalesce && event.change() == Change::Modified && other.change() == Change::Modified;
+                let in_time = policy.coalesce || event.change() == Change::Deleted;
+                other.uid() == event.uid() && other.version > event.version && cancels && in_time
+            };
+            let attempted = world.attempted.iter().any(|attempted| attempted.version == event.version);
+            prop_assert!(attempted || watched(&steps).any(|other| newer(&other)), "{event} is never handled");
+        }
+    }
+
+    #[test]
+    fn the_events_of_an_object_are_first_handled_in_order(policy in policies(), steps in steps()) {
+        let world = run(policy, &steps);
+        for uid in ["a", "b", "c"] {
+            let of_object = |message: &&TestMessage| message.uid() == uid && !message.is_trigger();
+            let versions: Vec<_> = world.attempted.iter().filter(of_object).map(|message| message.version).collect();
+            prop_assert!(versions.is_sorted(), "{versions:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_exists_again_is_not_released_after_that(policy in policies(), steps in steps()) {
+        let world = run(policy, &steps);
+        for last in world.last().filter(|last| last.change() == Change::Added) {
+            let added = world.handled.iter().position(|(_, message)| message.version == last.version);
+            let released_later = |added: usize| {
+                let later = world.handled[added + 1..].iter().map(|(_, message)| message);
+                later.filter(|message| message.uid() == last.uid()).any(|message| message.change() == Change::Deleted)
+            };
+            prop_assert!(!added.is_some_and(released_later), "{last} is released: {:?}", world.handled);
+        }
+    }
+}

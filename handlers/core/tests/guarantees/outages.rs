@@ -1,0 +1,111 @@
+//! Guarantee 7: when what failed works again, everything that waits for it is handled within a minute.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use staffetta_handler::testing::{Fault, TestMessage};
+use tokio::time::Instant;
+
+use crate::support::{Answer, POLICY, Scribe};
+
+/// A driver that can be down.
+#[derive(Clone, Default)]
+struct Driver {
+    down: Arc<AtomicBool>,
+    calls: Arc<AtomicU32>,
+}
+
+impl Driver {
+    /// Returns a handler that calls the driver for each message. Objects whose UID begins with `broken` fail in any case.
+    fn scribe(&self) -> Scribe {
+        let driver = self.clone();
+        Scribe::new(move |message| {
+            driver.calls.fetch_add(1, SeqCst);
+            match message.to_string() {
+                text if text.starts_with("broken") => Answer::Fail(Fault::transient("not this one")),
+                text if text.starts_with("refused") => Answer::Fail(Fault::permanent("refused")),
+                _ if driver.down.load(SeqCst) => Answer::Fail(Fault::transient("down")),
+                _ => Answer::Succeed,
+            }
+        })
+    }
+
+    /// Returns the number of calls within this time.
+    async fn calls_within(&self, time: Duration) -> u32 {
+        let before = self.calls.load(SeqCst);
+        tokio::time::sleep(time).await;
+        self.calls.load(SeqCst) - before
+    }
+}
+
+/// Handles objects with these UIDs while the driver is down for `outage`. Returns the time from then until nothing waits any more except
+/// objects that fail for a reason of their own.
+async fn recovery_time(outage: Duration, objects: &[String]) -> Duration {
+    let driver = Driver::default();
+    driver.down.store(true, SeqCst);
+    let scribe = driver.scribe();
+    let chain = scribe.chain(POLICY);
+    for uid in objects {
+        chain.push(TestMessage::added(uid));
+    }
+    tokio::time::sleep(outage).await;
+    driver.down.store(false, SeqCst);
+    let end = Instant::now();
+    let healthy = objects.iter().filter(|uid| uid.starts_with("pod")).count();
+    while scribe.handled().len() < healthy {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    end.elapsed()
+}
+
+fn pods(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("pod{number}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_that_waits_is_handled_within_a_minute_of_the_end_of_an_outage() {
+    for minutes in [1, 12, 30, 300] {
+        for count in [1, 2, 100] {
+            let time = recovery_time(Duration::from_secs(60 * minutes), &pods(count)).await;
+            assert!(time < Duration::from_secs(45), "{count} after {minutes} min: {} s", time.as_secs());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_keeps_failing_does_not_delay_the_others_after_an_outage() {
+    let mut objects = pods(20);
+    objects.insert(0, "broken".to_owned());
+    let time = recovery_time(Duration::from_secs(3600), &objects).await;
+    assert!(time < Duration::from_secs(60), "{} s", time.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_outage_costs_few_calls_and_what_is_refused_is_not_tried_earlier() {
+    let driver = Driver::default();
+    driver.down.store(true, SeqCst);
+    let chain = driver.scribe().chain(POLICY);
+    for uid in pods(100) {
+        chain.push(TestMessage::added(&uid));
+    }
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let calls = driver.calls_within(Duration::from_secs(600)).await;
+    assert!((60..1500).contains(&calls), "{calls} calls of 100 objects in 10 min");
+
+    let driver = Driver::default();
+    let scribe = driver.scribe();
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("refused"));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    for uid in pods(10) {
+        driver.down.store(true, SeqCst);
+        chain.push(TestMessage::added(&uid));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        driver.down.store(false, SeqCst);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    assert_eq!(scribe.handled().len(), 10);
+    let refused = scribe.attempts().iter().filter(|attempt| attempt.starts_with("refused")).count();
+    assert!(refused < 9, "{refused} attempts, as if nothing else had failed");
+}

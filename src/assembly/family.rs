@@ -1,0 +1,29 @@
+//! Drivers of OpenStack and simulated drivers cannot be combined: the ids of one mean nothing to the other.
+
+use staffetta_handler::{Setup, SetupError};
+
+/// A family of drivers that exchange the ids of projects, networks, subnets and security groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DriverFamily {
+    /// Drivers of OpenStack.
+    #[cfg(feature = "openstack")]
+    OpenStack,
+    /// Drivers of the simulated cloud: `memory` and `simulated`.
+    Simulated,
+}
+
+impl DriverFamily {
+    /// Records that a driver of this family is in use.
+    ///
+    /// # Errors
+    ///
+    /// A driver of another family is in use.
+    pub(super) fn select(self, setup: &Setup) -> Result<(), SetupError> {
+        if *setup.shared(|| Ok(self))? == self {
+            return Ok(());
+        }
+        let wrong = "simulated drivers (`memory`, `simulated`) cannot be combined with those of OpenStack: name all drivers of pods and \
+                     services in [kubernetes], or none of the simulated ones";
+        Err(SetupError::Invalid(wrong.to_owned()))
+    }
+}

@@ -1,0 +1,150 @@
+//! `staffetta cleanup`: lists, and releases, the external resources that carry the mark of another cluster.
+//!
+//! The resources of a cluster that no longer exists stay in the external systems, because no controller with its cluster id collects
+//! garbage. Each handler lists the owners of the resources with that id, and releases them as it does for a deleted object.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use staffetta_driver::{DriverError, VifPoolDriver};
+use staffetta_handler::{
+    AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
+    Registry, Setup, causes,
+};
+
+use crate::cluster::ClusterInfo;
+use crate::config::Configuration;
+use crate::controller::{ControllerError, create_handlers};
+
+/// Transient failures are retried for a minute: the user waits.
+const BACKOFF: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(500),
+    max: Duration::from_secs(5),
+    limit: Some(Duration::from_secs(60)),
+};
+
+/// The object of another cluster that owns external resources.
+#[derive(Debug)]
+pub struct Leftover {
+    /// The name of the handler that created the resources.
+    pub handler: String,
+    /// The object.
+    pub owner: Identity,
+    /// `None` if the resources were only listed, otherwise the error if they could not be released.
+    pub released: Option<Result<(), HandlerError>>,
+}
+
+/// A failure to list the resources of another cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanupError {
+    /// The cluster id is that of the cluster to which the kubeconfig belongs.
+    #[error("`{0}` is the id of this cluster, whose resources are in use")]
+    OwnCluster(String),
+    /// The API server does not answer, or rejects the requests.
+    #[error("the API server cannot be read")]
+    Api(#[source] Box<kube::Error>),
+    /// A handler cannot be created.
+    #[error(transparent)]
+    Handler(#[from] ControllerError),
+    /// The owners of the resources of a handler cannot be listed.
+    #[error("the resources of the handler `{handler}` cannot be listed: {}", causes(&**error))]
+    List {
+        /// The name of the handler.
+        handler: String,
+        /// The error of the handler.
+        error: HandlerError,
+    },
+    /// The VIFs that a pool kept ready cannot be deleted.
+    #[error("the VIFs of the pool cannot be deleted")]
+    Pool(#[source] DriverError),
+}
+
+/// Lists the owners of the resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
+///
+/// # Errors
+///
+/// `cluster_id` is that of the cluster of `client`, or the resources cannot be listed. A failed release is in its [`Leftover`].
+pub async fn cleanup(
+    registry: Registry,
+    configuration: &Configuration,
+    client: Client,
+    cluster_id: &str,
+    apply: bool,
+) -> Result<Vec<Leftover>, CleanupError> {
+    let cluster = ClusterInfo::read(configuration, &client).await;
+    let cluster = cluster.map_err(|error| CleanupError::Api(Box::new(error)))?;
+    let cluster =
+        cluster.of_other(cluster_id).ok_or_else(|| CleanupError::OwnCluster(cluster_id.to_owned()))?;
+    let registry = Arc::new(registry);
+    let setup = cluster.setup(&registry, configuration, client);
+    let setup = if apply { setup } else { setup.dry_run(DryRunPlan::default()) };
+    let mut leftovers = Vec::new();
+    let enabled = &configuration.kubernetes.enabled_handlers;
+    for (handler, registration) in create_handlers(&registry, enabled, &setup)? {
+        let listed = clean_handler(&handler, registration, configuration, apply).await;
+        leftovers.extend(listed.map_err(|error| CleanupError::List { handler, error })?);
+    }
+    if apply && enabled.iter().any(|handler| handler == "vif") {
+        drain_pool(&setup).await?;
+    }
+    Ok(leftovers)
+}
+
+/// Lists the owners of the resources of one handler, and releases the resources if `apply` is set.
+async fn clean_handler(
+    name: &str,
+    registration: Registration,
+    configuration: &Configuration,
+    apply: bool,
+) -> Result<Vec<Leftover>, HandlerError> {
+    let (handler, _, collector) = registration.into_parts();
+    let Some(collector) = collector else { return Ok(Vec::new()) };
+    let chain = Arc::new(handler).timeout(configuration.relay.handler_timeout.into()).retry(BACKOFF);
+    collector.recover().await?;
+    let mut leftovers = Vec::new();
+    for owner in collector.owners().await? {
+        let released = if apply {
+            let deleted = AnyEvent::Missed(Arc::new(owner.clone()));
+            Some(chain.handle(&deleted, &Context::detached()).await)
+        } else {
+            None
+        };
+        leftovers.push(Leftover { handler: name.to_owned(), owner, released });
+    }
+    Ok(leftovers)
+}
+
+/// Deletes the VIFs that a pool of the other cluster kept ready, if the configured pool keeps VIFs ready. The handler `vif` has
+/// started the pool by then.
+async fn drain_pool(setup: &Setup) -> Result<(), CleanupError> {
+    let pool = setup.driver::<dyn VifPoolDriver>();
+    let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
+    if pool.observer().is_none() {
+        return Ok(());
+    }
+    let vifs = pool.vifs(None).await.map_err(CleanupError::Pool)?;
+    let pooled = vifs.into_iter().filter(|marked| marked.owner.is_none());
+    let networks: HashSet<_> = pooled.map(|marked| marked.thing.network.id).collect();
+    for network in networks {
+        pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
+    }
+    Ok(())
+}
+
+impl Leftover {
+    /// Returns `true` unless the resources could not be released.
+    pub fn is_ok(&self) -> bool {
+        !matches!(self.released, Some(Err(_)))
+    }
+
+    /// Returns the outcome in a few words.
+    pub(crate) fn outcome(&self) -> String {
+        match &self.released {
+            None => "found".to_owned(),
+            Some(Ok(())) => "released".to_owned(),
+            Some(Err(error)) => causes(&**error),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The admission policy in etc/deploy reserves the controller's metadata to the controller.
+
+use std::fs;
+
+use crate::cluster::CLUSTER;
+use crate::kubectl::Kubectl;
+use crate::process::eventually;
+use crate::site::Site;
+
+/// The objects of a tenant. NAME stands for the namespace, and for a node of the same name.
+const OBJECTS: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: NAME, finalizers: [staffetta.dev/namespace]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: NAME, labels: {staffetta.dev/handler: app_hosting}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: NAME, annotations: {openstack.org/kuryr-vif: '{}'}, finalizers: [staffetta.dev/vif]}
+spec: {automountServiceAccountToken: false, containers: [{name: web, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: NAME}
+spec: {automountServiceAccountToken: false, containers: [{name: web, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: NAME, finalizers: [staffetta.dev/lb]}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: web, namespace: NAME}
+";
+
+const VIF: &str = r#"{"metadata":{"annotations":{"openstack.org/kuryr-vif":"{\"forged\":1}"}}}"#;
+
+/// A tenant with all rights that RBAC can give, in a namespace of its own.
+struct Tenant {
+    admin: Kubectl,
+    namespace: String,
+    files: tempfile::TempDir,
+}
+
+impl Tenant {
+    async fn create(site: &Site) -> Self {
+        let namespace = format!("{}-tenant", site.namespace);
+        let admin = Kubectl::find(&site.kubeconfig, &namespace);
+        admin.apply(&OBJECTS.replace("NAME", &namespace)).await;
+        let account = format!("--serviceaccount={}:{}", site.namespace, site.account().await);
+        let subjects = ["--clusterrole=cluster-admin", "--user=tenant", &account];
+        admin.run(&[&["create", "clusterrolebinding", &namespace], &subjects[..]].concat()).await;
+        Self { admin, namespace, files: tempfile::tempdir().unwrap() }
+    }
+
+    /// Asserts that the policy rejects the command of this user.
+    async fn is_denied(&self, arguments: &[&str]) {
+        let error = self.admin.fails(&[arguments, &["--as=tenant"]].concat()).await;
+        assert!(error.contains("is reserved to staffetta"), "{arguments:?}: {error}");
+    }
+
+    async fn may(&self, arguments: &[&str]) {
+        self.admin.run(&[arguments, &["--as=tenant"]].concat()).await;
+    }
+
+    /// Writes a manifest to a file and returns the path.
+    fn file(&self, name: &str, manifest: &str) -> String {
+        let path = self.files.path().join(name);
+        fs::write(&path, manifest.replace("NAME", &self.namespace)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    async fn remove(self) {
+        self.admin.run(&["delete", "clusterrolebinding", &self.namespace]).await;
+        let unguard = r#"{"metadata":{"finalizers":null}}"#;
+        for object in ["pod/web", "service/web"] {
+            self.admin.run(&["patch", object, "--type=merge", "--patch", unguard]).await;
+        }
+        self.admin.run(&["patch", "namespace", &self.namespace, "--type=merge", "--patch", unguard]).await;
+        self.admin.run(&["delete", "namespace", &self.namespace, "--wait=false"]).await;
+        self.admin.run(&["delete", "node", &self.namespace]).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let site = Site::apply("admission", "base", &["handlers/vif", "admission"]).await;
+    let tenant = Tenant::create(&site).await;
+    let forge = ["patch", "pod", "plain", "--patch", VIF, "--dry-run=server", "--as=tenant"];
+    eventually("the policy is in force", async || {
+        let attempt = tenant.admin.attempt(&forge).await;
+        attempt.is_err_and(|error| error.contains("is reserved to staffetta"))
+    })
+    .await;
+
+    everything_reserved_is_denied(&tenant).await;
+    everything_else_is_allowed(&tenant).await;
+
+    // The controller's account, and the accounts in the ConfigMap.
+    let account = format!("--as=system:serviceaccount:{}:{}", site.namespace, site.account().await);
+    tenant.admin.run(&["patch", "pod", "plain", "--patch", VIF, &account]).await;
+    let other = format!("--as=system:serviceaccount:{}:staffetta", tenant.namespace);
+    let error =
+        tenant.admin.fails(&["annotate", "service", "web", "openstack.org/kuryr-lbaas-spec=x", &other]).await;
+    assert!(error.contains("forbidden"), "{error}");
+    let users = r#"{"data":{"users":"kuryr\ntenant\n"}}"#;
+    site.kubectl.run(&["patch", "configmap", "staffetta-writers", "--type=merge", "--patch", users]).await;
+    eventually("the tenant may write", async || {
+        tenant.admin.attempt(&["annotate", "pod", "web", "staffetta.dev/a=1", "--as=tenant"]).await.is_ok()
+    })
+    .await;
+
+    tenant.remove().await;
+    site.remove().await;
+}
+
+async fn everything_reserved_is_denied(tenant: &Tenant) {
+    for object in ["pod/plain", "pod/web", "service/web", "endpoints/web"] {
+        for name in
+            ["openstack.org/kuryr-vif", "openstack.org/kuryr-lbaas-spec", "openstack.org/kuryr-lbaas-state"]
+        {
+            tenant.is_denied(&["annotate", "--overwrite", object, &format!("{name}=forged")]).await;
+        }
+    }
+    tenant.is_denied(&["annotate", "pod/web", "openstack.org/kuryr-vif-"]).await;
+    for object in ["pod/web", "service/web"] {
+        let none = r#"{"metadata":{"finalizers":null}}"#;
+        tenant.is_denied(&["patch", object, "--type=merge", "--patch", none]).await;
+    }
+    let namespace = format!("namespace/{}", tenant.namespace);
+    let node = format!("node/{}", tenant.namespace);
+    for object in [&namespace, &node] {
+        tenant.is_denied(&["annotate", object, "staffetta.dev/namespace-network={}"]).await;
+        tenant.is_denied(&["label", "--overwrite", object, "staffetta.dev/handler=other"]).await;
+    }
+    tenant.is_denied(&["label", &node, "staffetta.dev/handler-"]).await;
+
+    for object in ["pod/plain", "service/web", &node, &namespace] {
+        tenant.is_denied(&["patch", object, "--subresource=status", "--type=merge", "--patch", VIF]).await;
+    }
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"plain","namespace":"NAME",
+        "annotations":{"openstack.org/kuryr-vif":"{}"}},"target":{"apiVersion":"v1","kind":"Node","name":"NAME"}}"#;
+    let file = tenant.file("binding.json", binding);
+    let path = format!("/api/v1/namespaces/{}/pods/plain/binding", tenant.namespace);
+    tenant.is_denied(&["create", "--raw", &path, "-f", &file]).await;
+    let path = format!("/api/v1/namespaces/{}/bindings", tenant.namespace);
+    tenant.is_denied(&["create", "--raw", &path, "-f", &file]).await;
+    let pod = OBJECTS.split("---").nth(2).unwrap().replace("name: web, namespace", "name: forged, namespace");
+    let file = tenant.file("pod.yaml", &pod);
+    tenant.is_denied(&["create", "-f", &file]).await;
+}
+
+async fn everything_else_is_allowed(tenant: &Tenant) {
+    let node = format!("node/{}", tenant.namespace);
+    let namespace = format!("namespace/{}", tenant.namespace);
+    for object in ["pod/web", "service/web", &node, &namespace] {
+        tenant.may(&["annotate", object, "openstack.org/kuryr-project=team"]).await;
+        tenant.may(&["label", object, "tier=web"]).await;
+    }
+    let status = r#"{"status":{"conditions":[{"type":"Seen","status":"True"}]}}"#;
+    tenant.may(&["patch", "pod/web", "--subresource=status", "--patch", status]).await;
+    tenant.may(&["run", "more", "--image=web:1"]).await;
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"more","namespace":"NAME"},
+        "target":{"apiVersion":"v1","kind":"Node","name":"NAME"}}"#;
+    let file = tenant.file("free-binding.json", binding);
+    let path = format!("/api/v1/namespaces/{}/pods/more/binding", tenant.namespace);
+    tenant.may(&["create", "--raw", &path, "-f", &file]).await;
+    tenant.may(&["delete", "pod/more", "--force", "--grace-period=0"]).await;
+}

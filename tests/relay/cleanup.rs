@@ -1,0 +1,85 @@
+//! `staffetta cleanup` releases what another cluster left, and nothing else.
+
+use std::sync::Arc;
+
+use staffetta::cleanup::{CleanupError, Leftover, cleanup};
+use staffetta_driver::{BulkVifDriver, BulkVifRequest, Owner, PodVifDriver, VifPoolKey, VifRequest};
+use staffetta_memory::{MemoryBulkVifDriver, MemoryVifDriver};
+
+use crate::world::World;
+
+/// Runs the command for a cluster id.
+async fn clean(world: &World, cluster_id: &str, apply: bool) -> Result<Vec<Leftover>, CleanupError> {
+    let mut registry = staffetta::assembly::registry();
+    staffetta::assembly::world(&mut registry, world.vifs.network(), &world.services);
+    let configuration = world.configuration(&registry);
+    cleanup(registry, &configuration, world.client.clone(), cluster_id, apply).await
+}
+
+/// Creates a VIF with the mark of a cluster, for a pod with this UID that does not exist.
+async fn vif(world: &World, cluster: &str, uid: &str) {
+    let network = world.vifs.network();
+    let request = VifRequest {
+        owner: Owner { namespace: "shop".into(), name: "web".into(), uid: uid.into() },
+        node_name: "n1".into(),
+        host_ip: None,
+        project: "memory".into(),
+        subnets: vec![network.subnet("10.10.0.0/16".parse().unwrap())],
+        security_groups: vec!["default".into()],
+    };
+    let driver = MemoryVifDriver::new(Arc::clone(network), cluster.into());
+    driver.request_vif(&request).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_resources_of_another_cluster_are_listed_and_then_released() {
+    let world = World::new().await;
+    vif(&world, "old", "u1").await;
+    vif(&world, "kubernetes", "u2").await;
+
+    let listed = clean(&world, "old", false).await.unwrap();
+    let owners: Vec<_> = listed
+        .iter()
+        .map(|found| (found.handler.as_str(), found.owner.uid.as_str(), found.released.is_some()))
+        .collect();
+    assert_eq!(owners, [("vif", "u1", false)]);
+    assert_eq!(world.vifs.network().ports().len(), 2, "nothing is released");
+
+    let released = clean(&world, "old", true).await.unwrap();
+    assert!(matches!(released[..], [Leftover { released: Some(Ok(())), .. }]), "{released:?}");
+    assert_eq!(clean(&world, "old", false).await.unwrap().len(), 0);
+    assert_eq!(world.vifs.network().ports().len(), 1, "those of this cluster are in use");
+}
+
+#[tokio::test]
+async fn the_vifs_that_a_pool_of_another_cluster_kept_ready_are_deleted() {
+    let world = World::with("[kubernetes]\nvif_pool_driver = \"memory\"\n").await;
+    let network = world.vifs.network();
+    for cluster in ["old", "kubernetes"] {
+        let subnet = network.subnet("10.10.0.0/16".parse().unwrap());
+        let key = VifPoolKey {
+            host: "n1".into(),
+            project: "memory".into(),
+            network: subnet.network.id.clone(),
+            subnets: vec![subnet.id.clone()],
+        };
+        let groups = vec!["default".into()];
+        let request = BulkVifRequest { key, subnets: vec![subnet], security_groups: groups, count: 3 };
+        let created =
+            MemoryBulkVifDriver::new(Arc::clone(network), cluster.into()).create_vifs(&request).await;
+        assert_eq!(created.vifs.len(), 3, "{:?}", created.failure);
+    }
+    clean(&world, "old", false).await.unwrap();
+    assert_eq!(network.ports().len(), 6, "nothing is released");
+    clean(&world, "old", true).await.unwrap();
+    assert_eq!(network.ports().len(), 3, "those of this cluster are kept");
+}
+
+#[tokio::test]
+async fn the_resources_of_this_cluster_are_not_released() {
+    let world = World::new().await;
+    vif(&world, "kubernetes", "u1").await;
+    let refused = clean(&world, "kubernetes", true).await;
+    assert!(matches!(refused, Err(CleanupError::OwnCluster(_))), "{refused:?}");
+    assert_eq!(world.vifs.network().ports().len(), 1);
+}
