@@ -17,14 +17,14 @@ use crate::world::{Task, Upstream, World};
 const OUTAGE: Duration = Duration::from_secs(20);
 const LONG_OUTAGE: Duration = Duration::from_secs(60);
 
-/// The maximum number of requests within `time` with a back-off from 1 s to 30 s, doubled after each failure and shortened by up to a
-/// quarter; plus one for a request in flight.
+/// The maximum number of requests of a watch within an outage of `time`: its delay is doubled from 1 s to 5 s, each delay is shortened by
+/// up to a quarter, and one request was in flight.
 fn attempts(time: Duration) -> usize {
     let (mut wait, mut begun, mut count) = (Duration::from_secs(1), Duration::ZERO, 1);
     while begun <= time {
         count += 1;
         begun += wait.mul_f64(0.75);
-        wait = (wait * 2).min(Duration::from_secs(30));
+        wait = (wait * 2).min(Duration::from_secs(5));
     }
     count
 }
