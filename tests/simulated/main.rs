@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod disruptions;
 mod killing;
 mod late;
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/disruptions.rs"]
+mod support;
 
 use std::path::Path;
 
