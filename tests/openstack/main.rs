@@ -6,6 +6,7 @@
 mod access;
 mod broken;
 mod clusters;
+mod disruptions;
 mod faults;
 mod killing;
 mod multi_pool;
@@ -22,4 +23,6 @@ mod projects;
 mod ready;
 mod service_killing;
 mod services;
+#[path = "../support/disruptions.rs"]
+mod support;
 mod world;

@@ -94,6 +94,14 @@ impl World {
         Self { stack: Arc::new(stack), tenant, gate, subnet, group, node, server, client, folder }
     }
 
+    /// The real API server of the world.
+    pub(crate) fn real_server(&self) -> &RealServer {
+        match &self.server {
+            Server::Real(server) => server,
+            Server::Embedded(_) => panic!("the API server is the embedded one"),
+        }
+    }
+
     /// Creates the nodes in Kubernetes too. Answers where they are.
     pub(crate) async fn nodes_are<const N: usize>(&self, names: [&String; N]) -> Api<Node> {
         let nodes = Api::all(self.client.clone());

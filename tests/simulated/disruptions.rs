@@ -9,21 +9,13 @@ use staffetta_memory::MemoryOptions;
 use staffetta_memory::http::{Client, OwnerCounts, ResourceKind, Server, ServerOptions, SimulatedOptions};
 
 use crate::process::SIMULATED;
-use crate::support::{Churn, Objects, Replicas, ServerFault, Site};
+use crate::support::{Churn, Objects, QUICK_ELECTION, Replicas, ServerFault, Site};
 
 /// The number of pods and of services at a time.
 const OBJECTS: (usize, usize) = (60, 10);
 
 /// The number of replicas that are killed or paused, unless `STAFFETTA_DISRUPTIONS` is set.
 const DISRUPTIONS: usize = 24;
-
-/// An election in which another replica takes over within two seconds.
-const QUICK: &str =
-    "[leader_election]\nlease_duration = \"2s\"\nrenew_deadline = \"1200ms\"\nretry_period = \"300ms\"\n";
-
-/// The maximum time before a replica is killed, and for which one is paused: longer than a lease.
-const LIFE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_secs(4);
 
 /// A simulated cloud in which everything takes some time.
 struct Cloud {
@@ -93,7 +85,7 @@ async fn after_each_fault_everything_is_served_with_the_default_timings_on_a_rea
     for fault in ServerFault::ALL {
         site.inject(fault, Duration::from_secs(40)).await;
         let (first, last) = churn.settle(async |objects| cloud.is_clean(objects).await).await;
-        println!("{fault:?}: first new object after {first:.1?}, all after {last:.1?}");
+        eprintln!("{fault:?}: first new object after {first:.1?}, all after {last:.1?}");
     }
     churn.end().await;
     replicas.terminate().await;
@@ -106,30 +98,9 @@ async fn replicas_that_are_killed_and_paused_during_faults_leak_nothing_and_shar
     let (server, cloud, folder) =
         (RealServer::start(&[]).await, Cloud::start(), tempfile::tempdir().unwrap());
     let site = Site::start(&server).await;
-    let mut replicas = Replicas::start(&site, folder.path(), cloud.options(QUICK)).await;
+    let mut replicas = Replicas::start(&site, folder.path(), cloud.options(QUICK_ELECTION)).await;
     let churn = Churn::start(&site, "n1", OBJECTS, Duration::from_millis(100)).await;
-    let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(DISRUPTIONS, |count| count.parse().unwrap());
-    // Each fault occurs several times in a long run, among the replicas that are killed.
-    let between = count.div_ceil(ServerFault::ALL.len()).min(100);
-    let mut faults = ServerFault::ALL.into_iter().cycle();
-    for number in 0..count {
-        let disruption = async {
-            if number % 2 == 0 {
-                replicas.kill_one(LIFE).await;
-            } else {
-                replicas.pause_one(PAUSE).await;
-            }
-        };
-        if number % between == between - 1 {
-            let fault = faults.next().unwrap();
-            tokio::join!(disruption, site.inject(fault, Duration::from_secs(10)));
-            let (first, last) = churn.settle(async |objects| cloud.is_clean(objects).await).await;
-            println!("number {number}, {fault:?}: first new object after {first:.1?}, all after {last:.1?}");
-        } else {
-            disruption.await;
-        }
-    }
-    churn.settle(async |objects| cloud.is_clean(objects).await).await;
+    replicas.disrupt(&churn, DISRUPTIONS, async |objects| cloud.is_clean(objects).await).await;
     churn.end().await;
     replicas.terminate().await;
     cloud.assert_clean().await;

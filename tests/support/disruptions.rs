@@ -29,10 +29,21 @@ const VIF: &str = "openstack.org/kuryr-vif";
 const LOAD_BALANCER: &str = "openstack.org/kuryr-lbaas-state";
 
 /// The address of the one endpoint of each service.
-const ENDPOINT: &str = "10.10.7.7";
+const ENDPOINT: &str = "10.128.0.99";
 
 /// The time limit for everything to be handled after faults. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The options of an election in which another replica takes over within two seconds.
+pub(crate) const QUICK_ELECTION: &str =
+    "[leader_election]\nlease_duration = \"2s\"\nrenew_deadline = \"1200ms\"\nretry_period = \"300ms\"\n";
+
+/// The maximum time before a replica is killed, and for which one is paused: longer than the lease of a quick election.
+const LIFE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(4);
+
+/// The duration of a fault of the API server among other disruptions.
+const FAULT: Duration = Duration::from_secs(10);
 
 /// A fault of the API server, as a replica sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,20 +228,48 @@ impl<'a> Replicas<'a> {
         Process::start(Path::new(PROGRAM), &folder, &self.options, &self.kubeconfig).await
     }
 
-    /// Sends SIGKILL to one of them at a random moment within `time`, and starts another in its place.
-    pub(crate) async fn kill_one(&mut self, time: Duration) {
-        tokio::time::sleep(some_of(time)).await; // the point is that it is any time
+    /// Kills and pauses replicas by turns, `count` times or `STAFFETTA_DISRUPTIONS` times, while objects come and go. Several times, the
+    /// API server fails meanwhile, and then everything is to be served, and `is_clean` to return `true`. Prints the time that this took.
+    pub(crate) async fn disrupt(
+        &mut self,
+        churn: &Churn<'_>,
+        count: usize,
+        is_clean: impl AsyncFn(&Objects) -> bool,
+    ) {
+        let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(count, |count| count.parse().unwrap());
+        let between = count.div_ceil(ServerFault::ALL.len()).min(100);
+        let mut faults = ServerFault::ALL.into_iter().cycle();
+        for number in 1..=count {
+            let disruption =
+                async { if number % 2 == 0 { self.pause_one().await } else { self.kill_one().await } };
+            if number % between > 0 {
+                disruption.await;
+                continue;
+            }
+            let fault = faults.next().unwrap();
+            tokio::join!(disruption, churn.site.inject(fault, FAULT));
+            let (first, last) = churn.settle(&is_clean).await;
+            eprintln!(
+                "{number} of {count}, {fault:?}: first new object after {first:.1?}, all after {last:.1?}"
+            );
+        }
+        churn.settle(is_clean).await;
+    }
+
+    /// Sends SIGKILL to one of them at a random moment, and starts another in its place.
+    async fn kill_one(&mut self) {
+        tokio::time::sleep(some_of(LIFE)).await; // the point is that it is any time
         let place = below(2);
         self.processes[place].signal("KILL").await;
         assert!(!self.processes[place].ends().await.success());
         self.processes[place] = self.replica(place).await;
     }
 
-    /// Sends SIGSTOP to one of them, and SIGCONT at a random moment within `time`.
-    pub(crate) async fn pause_one(&mut self, time: Duration) {
+    /// Sends SIGSTOP to one of them, and SIGCONT at a random moment.
+    async fn pause_one(&mut self) {
         let place = below(2);
         self.processes[place].signal("STOP").await;
-        tokio::time::sleep(some_of(time)).await; // the point is that it is any time
+        tokio::time::sleep(some_of(PAUSE)).await; // the point is that it is any time
         self.processes[place].signal("CONT").await;
     }
 
