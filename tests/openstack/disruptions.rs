@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::services::Shop;
-use crate::support::{Churn, Objects, QUICK_ELECTION, Replicas, Site};
+use crate::support::{Churn, Objects, QUICK, Replicas, Site};
 use crate::world::World;
 
 /// The number of pods and of services at a time.
@@ -38,7 +38,7 @@ async fn replicas_that_are_killed_and_paused_during_faults_leak_nothing_and_shar
     let world = World::on_a_real_server().await;
     let shop = Shop::new(&world).await;
     let site = Site::start(world.real_server()).await;
-    let options = world.options(&shop.options(&format!("{OPTIONS}{QUICK_ELECTION}")));
+    let options = world.options(&shop.options(&format!("{OPTIONS}{QUICK}")));
     let mut replicas = Replicas::start(&site, world.folder(), options).await;
     let churn = Churn::start(&site, &world.node, OBJECTS, Duration::from_millis(500)).await;
     replicas.disrupt(&churn, DISRUPTIONS, async |objects| is_clean(&world, objects).await).await;

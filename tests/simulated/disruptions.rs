@@ -9,7 +9,7 @@ use staffetta_memory::MemoryOptions;
 use staffetta_memory::http::{Client, OwnerCounts, ResourceKind, Server, ServerOptions, SimulatedOptions};
 
 use crate::process::SIMULATED;
-use crate::support::{Churn, Objects, QUICK_ELECTION, Replicas, ServerFault, Site};
+use crate::support::{Churn, Objects, QUICK, Replicas, ServerFault, Site};
 
 /// The number of pods and of services at a time.
 const OBJECTS: (usize, usize) = (60, 10);
@@ -81,10 +81,10 @@ async fn after_each_fault_everything_is_served_with_the_default_timings_on_a_rea
     let site = Site::start(&server).await;
     let replicas = Replicas::start(&site, folder.path(), cloud.options("")).await;
     let churn = Churn::start(&site, "n1", OBJECTS, Duration::from_millis(200)).await;
-    churn.settle(async |objects| cloud.is_clean(objects).await).await;
+    replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
     for fault in ServerFault::ALL {
         site.inject(fault, Duration::from_secs(40)).await;
-        let (first, last) = churn.settle(async |objects| cloud.is_clean(objects).await).await;
+        let (first, last) = replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
         eprintln!("{fault:?}: first new object after {first:.1?}, all after {last:.1?}");
     }
     churn.end().await;
@@ -98,7 +98,7 @@ async fn replicas_that_are_killed_and_paused_during_faults_leak_nothing_and_shar
     let (server, cloud, folder) =
         (RealServer::start(&[]).await, Cloud::start(), tempfile::tempdir().unwrap());
     let site = Site::start(&server).await;
-    let mut replicas = Replicas::start(&site, folder.path(), cloud.options(QUICK_ELECTION)).await;
+    let mut replicas = Replicas::start(&site, folder.path(), cloud.options(QUICK)).await;
     let churn = Churn::start(&site, "n1", OBJECTS, Duration::from_millis(100)).await;
     replicas.disrupt(&churn, DISRUPTIONS, async |objects| cloud.is_clean(objects).await).await;
     churn.end().await;

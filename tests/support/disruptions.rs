@@ -34,9 +34,16 @@ const ENDPOINT: &str = "10.128.0.99";
 /// The time limit for everything to be handled after faults. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The options of an election in which another replica takes over within two seconds.
-pub(crate) const QUICK_ELECTION: &str =
-    "[leader_election]\nlease_duration = \"2s\"\nrenew_deadline = \"1200ms\"\nretry_period = \"300ms\"\n";
+/// The options of an election in which another replica takes over within two seconds. What the former leader still requested when it
+/// was paused, and what nobody owns, is released by a garbage collection.
+pub(crate) const QUICK: &str = "\
+[relay]
+sweep_interval = \"5s\"
+[leader_election]
+lease_duration = \"2s\"
+renew_deadline = \"1200ms\"
+retry_period = \"300ms\"
+";
 
 /// The maximum time before a replica is killed, and for which one is paused: longer than the lease of a quick election.
 const LIFE: Duration = Duration::from_secs(1);
@@ -228,6 +235,37 @@ impl<'a> Replicas<'a> {
         Process::start(Path::new(PROGRAM), &folder, &self.options, &self.kubeconfig).await
     }
 
+    /// Waits until a new pod and every other object is served, and `is_clean` returns `true`, while nothing comes or goes. Returns the time
+    /// until the new pod was served, and the time until everything was.
+    pub(crate) async fn settle(
+        &self,
+        churn: &Churn<'_>,
+        is_clean: impl AsyncFn(&Objects) -> bool,
+    ) -> (Duration, Duration) {
+        let (started, make, pods) = (Instant::now(), churn.maker(), churn.site.pods());
+        let _turn = churn.turn.lock().await;
+        make.pod("probe").await;
+        until("a new pod is served", async || {
+            pods.get_opt("probe").await.unwrap().is_some_and(|pod| address(&pod).is_some())
+        })
+        .await;
+        let first = started.elapsed();
+        let settled = in_time(async || {
+            let objects = Objects::read(churn.site).await;
+            objects.are_served() && is_clean(&objects).await
+        });
+        if !settled.await {
+            for process in &self.processes {
+                eprintln!("{}", process.get("/debug/state").await.1);
+            }
+            panic!("these are not served, or something else exists: {:#?}", Objects::read(churn.site).await);
+        }
+        let last = started.elapsed();
+        make.no_pod("probe").await;
+        until("the pod is gone", async || pods.get_opt("probe").await.unwrap().is_none()).await;
+        (first, last)
+    }
+
     /// Kills and pauses replicas by turns, `count` times or `STAFFETTA_DISRUPTIONS` times, while objects come and go. Several times, the
     /// API server fails meanwhile, and then everything is to be served, and `is_clean` to return `true`. Prints the time that this took.
     pub(crate) async fn disrupt(
@@ -237,7 +275,7 @@ impl<'a> Replicas<'a> {
         is_clean: impl AsyncFn(&Objects) -> bool,
     ) {
         let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(count, |count| count.parse().unwrap());
-        let between = count.div_ceil(ServerFault::ALL.len()).min(100);
+        let between = count.div_ceil(ServerFault::ALL.len()).min(50);
         let mut faults = ServerFault::ALL.into_iter().cycle();
         for number in 1..=count {
             let disruption =
@@ -248,12 +286,12 @@ impl<'a> Replicas<'a> {
             }
             let fault = faults.next().unwrap();
             tokio::join!(disruption, churn.site.inject(fault, FAULT));
-            let (first, last) = churn.settle(&is_clean).await;
+            let (first, last) = self.settle(churn, &is_clean).await;
             eprintln!(
                 "{number} of {count}, {fault:?}: first new object after {first:.1?}, all after {last:.1?}"
             );
         }
-        churn.settle(is_clean).await;
+        self.settle(churn, is_clean).await;
     }
 
     /// Sends SIGKILL to one of them at a random moment, and starts another in its place.
@@ -387,28 +425,6 @@ impl<'a> Churn<'a> {
         Maker { client: self.site.client.clone(), node: self.node.clone() }
     }
 
-    /// Waits until every object is served and `is_clean` returns `true`, while nothing comes or goes. Returns the time until a new pod
-    /// was served, and the time until everything was.
-    pub(crate) async fn settle(&self, is_clean: impl AsyncFn(&Objects) -> bool) -> (Duration, Duration) {
-        let (started, make) = (Instant::now(), self.maker());
-        let _turn = self.turn.lock().await;
-        make.pod("probe").await;
-        until("a new pod is served", async || {
-            self.site.pods().get_opt("probe").await.unwrap().is_some_and(|pod| address(&pod).is_some())
-        })
-        .await;
-        let first = started.elapsed();
-        until("every object is served, and nothing else exists", async || {
-            let objects = Objects::read(self.site).await;
-            objects.are_served() && is_clean(&objects).await
-        })
-        .await;
-        let last = started.elapsed();
-        make.no_pod("probe").await;
-        until("the pod is gone", async || self.site.pods().get_opt("probe").await.unwrap().is_none()).await;
-        (first, last)
-    }
-
     /// Stops, deletes everything, and waits until all of it is gone.
     pub(crate) async fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -502,12 +518,20 @@ async fn retried<T, F: Future<Output = Result<T, kube::Error>>>(request: impl Fn
     }
 }
 
-async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
+    assert!(in_time(condition).await, "not in time: {what}");
+}
+
+/// Returns `true` as soon as `condition` does.
+async fn in_time(mut condition: impl AsyncFnMut() -> bool) -> bool {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition().await {
-        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        if tokio::time::Instant::now() > deadline {
+            return false;
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    true
 }
 
 /// Replaces a random one of `numbers` by `next`, and returns it.
