@@ -33,8 +33,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
 
-use crate::chain::{Context, EventHandler, Failure, HandlerError, Pending};
+use crate::chain::{Context, EventHandler};
 use crate::event::{AnyEvent, Change, Event, Identity, Message, ObjectRef, Tombstone, Trigger};
+use crate::failure::{Failure, HandlerError, Pending};
 use crate::registry::{ErasedHandler, KindIndex, Registration};
 
 /// Delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the handler.

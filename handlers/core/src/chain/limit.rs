@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::HandlerError;
 use crate::event::{Message, OrderingKey};
+use crate::failure::HandlerError;
 
 /// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
 /// has its own limit.

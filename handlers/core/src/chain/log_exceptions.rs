@@ -1,53 +1,21 @@
 //! Reports the failures of a handler, so that no wrapper outside has to deal with them.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::FutureExt;
+use tracing::error;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::{Failure, HandlerError};
-use super::report::Report;
+use crate::backoff::BackoffPolicy;
 use crate::event::Message;
+use crate::failure::{HandlerError, causes, panic_as_error};
 
 /// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
 /// returns `Ok`.
 pub struct LogExceptions<H, E> {
     pub(super) inner: H,
     pub(super) report: Arc<dyn Report<E>>,
-}
-
-/// The handler panicked; the field is the panic message.
-#[derive(Debug, thiserror::Error)]
-#[error("the handler panicked: {0}")]
-pub struct Panicked(String);
-
-/// Runs `work` and returns a panic as the error [`Panicked`].
-pub(super) async fn panic_as_error<T>(
-    work: impl Future<Output = Result<T, HandlerError>>,
-) -> Result<T, HandlerError> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| Err(Panicked::new(&*payload).into()))
-}
-
-impl Panicked {
-    /// Creates the error of a panic with this payload.
-    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self(text.unwrap_or_else(|| "without a message".to_owned()))
-    }
-}
-
-impl Failure for Panicked {
-    fn transient(&self) -> bool {
-        false
-    }
-
-    fn reason(&self) -> &'static str {
-        "Panicked"
-    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
@@ -59,6 +27,47 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
             self.report.recovered(event, context);
         }
         Ok(())
+    }
+}
+
+/// Receives every failure, and decides when an object that failed is handled again.
+pub trait Report<E: Message>: Send + Sync + 'static {
+    /// Reports that `event` failed with `error` and is not retried any more. Call [`Context::requeue_after`] to have the object handled
+    /// again later.
+    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>);
+
+    /// Reports that `event` failed with the transient `error`, and is tried again after `wait`.
+    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
+        let _ = (event, error, wait, context);
+    }
+
+    /// Reports that `event` was handled successfully after failures. `context` still holds these failures.
+    fn recovered(&self, event: &E, context: &Context<'_>) {
+        let _ = (event, context);
+    }
+}
+
+/// A [`Report`] that writes one structured log line for each failure, and requeues the object.
+pub struct LogReport {
+    handler: String,
+    requeue: BackoffPolicy,
+}
+
+impl LogReport {
+    /// Creates a report for the handler called `handler`. The delays before a failed object is handled again follow `requeue`.
+    pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
+        Self { handler: handler.into(), requeue }
+    }
+}
+
+impl<E: Message> Report<E> for LogReport {
+    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>) {
+        let object_ref = event.object_ref();
+        let again = self.requeue.requeue_delay(context.failures(), error.retry_after());
+        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+            handler = self.handler, attempt = context.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
+            "handling failed");
+        context.requeue_after(again);
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backoff::random_delay;
 use super::retry_state::deadline;
+use crate::backoff::random_delay;
 
 /// The longest time without an attempt while messages wait after transient failures, so that the end of an outage is noticed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(20);

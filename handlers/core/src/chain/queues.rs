@@ -16,13 +16,12 @@ use tracing::error;
 
 use super::EventHandler;
 use super::context::{Context, CurrentMessages, POLLING, SharedQueueState};
-use super::failure::{HandlerError, causes};
 use super::key_queue::{KeyQueue, QueuePolicy};
-use super::log_exceptions::panic_as_error;
 use super::outage::Outage;
 use super::queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics, Queued};
 use super::retry_state::{Outcome, RetryMemory};
 use crate::event::{KeyHasher, Message, OrderingKey};
+use crate::failure::{HandlerError, causes, panic_as_error};
 
 /// Passes the messages of each ordering key to the handler one after the other, in order of arrival. Messages of different keys are
 /// handled concurrently.

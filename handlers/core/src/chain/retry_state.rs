@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::{Backoff, BackoffPolicy, MAX_HINT};
-use super::failure::{Failure, causes};
+use crate::backoff::{Backoff, BackoffPolicy, MAX_HINT};
 use crate::event::{Identity, truncated};
+use crate::failure::{Failure, causes};
 
 /// The last error of an object since it was last handled successfully.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
-use crate::chain::HandlerError;
+use crate::failure::HandlerError;
 
 /// The argument of the functions that build handlers and drivers. It gives access to the Kubernetes client, the configuration, other
 /// drivers and shared values.

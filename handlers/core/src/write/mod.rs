@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use tokio::time::Instant;
 
-use crate::chain::Failure;
+use crate::failure::Failure;
 
 /// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
 /// strategic merge patch of a custom resource the server returns 415.

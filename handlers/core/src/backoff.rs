@@ -38,8 +38,8 @@ pub struct BackoffPolicy {
 /// retried at the same time.
 const JITTER: f64 = 0.1;
 
-/// The longest delay that an error can request with [`Failure::retry_after`](super::Failure::retry_after), because servers choose it.
-pub(super) const MAX_HINT: Duration = Duration::from_secs(300);
+/// The longest delay that an error can request with [`Failure::retry_after`](crate::Failure::retry_after), because servers choose it.
+pub(crate) const MAX_HINT: Duration = Duration::from_secs(300);
 
 impl Default for BackoffPolicy {
     /// Delays from 1 s to 60 s, for 500 s: the values that Kuryr uses for retries.
@@ -127,7 +127,7 @@ impl Backoff {
 }
 
 /// Returns a random delay between zero and `max`.
-pub(super) fn random_delay(max: Duration) -> Duration {
+pub(crate) fn random_delay(max: Duration) -> Duration {
     let mut backoff = ExponentialBackoffBuilder::<TokioClock>::new()
         .with_initial_interval(max / 2)
         .with_randomization_factor(1.0)
