@@ -115,15 +115,21 @@ impl<E: Message + Clone> KeyQueue<E> {
         self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
         if policy.superseded == Superseded::BySameKey && message.event.change() == Change::Deleted {
             // What failed may work without the deleted object.
-            self.waiting
-                .iter_mut()
-                .filter(|older| older.failed())
-                .for_each(|older| older.phase = Phase::Failed { at: since });
+            let failed = self.waiting.iter_mut().filter(|older| older.failed());
+            failed.for_each(|older| older.phase = Phase::Failed { at: since });
         }
         let before = self.waiting.len();
         let full = before >= policy.depth && !policy.coalesce;
         match message.event.change() {
-            Change::Modified if full || policy.coalesce => self.replace_last(&mut message),
+            Change::Modified if full || policy.coalesce => {
+                let last = self.waiting.iter().rposition(|older| {
+                    let modified = !older.failed() && older.event.change() == Change::Modified;
+                    modified && replaces(&message.event, &older.event)
+                });
+                if let Some(mut older) = last.and_then(|last| self.waiting.remove(last)) {
+                    message.replace(&mut older);
+                }
+            }
             Change::Added | Change::Modified => {}
             // Garbage collection may report a deletion again, so the last one is enough even without coalescing.
             Change::Deleted => self.replace(&mut message, |newer, older| {
@@ -256,23 +262,6 @@ impl<E: Message + Clone> KeyQueue<E> {
             }
             !replaced
         });
-    }
-
-    /// Lets the `Modified` event `message` replace the last queued message of its object if that is a `Modified`, too. So it overtakes
-    /// no other message of its object.
-    fn replace_last(&mut self, message: &mut Queued<E>) {
-        let (uid, route) = (message.event.uid(), message.event.route());
-        let last = self
-            .waiting
-            .iter()
-            .rposition(|older| !older.failed() && older.event.uid() == uid && older.event.route() == route);
-        if let Some(last) = last
-            && self.waiting[last].event.change() == Change::Modified
-            && replaces(&message.event, &self.waiting[last].event)
-            && let Some(mut older) = self.waiting.remove(last)
-        {
-            message.replace(&mut older);
-        }
     }
 }
 
