@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outage::Outage;
 use super::queue_state::{Phase, QueueMetrics};
-use super::retry_state::{LastError, Outcome, RetryMemory, RetryState, deadline};
+use super::retry_state::{LastError, RetryMemory, RetryState, deadline};
 use crate::event::Identity;
 
 /// The state of one message while a handler processes it, including all retries: the failures of its object so far, and the request to
@@ -19,9 +19,9 @@ use crate::event::Identity;
 ///
 /// [`Async`](crate::Async) creates a context for each message. A wrapper that is used without queues gets [`Context::detached`].
 pub struct Context<'q> {
-    current: Arc<Current>,
+    pub(super) current: Arc<Current>,
     /// The queues of the message; `None` if the message is in no queue.
-    queues: Option<&'q SharedQueueState>,
+    pub(super) queues: Option<&'q SharedQueueState>,
 }
 
 /// The state of a message while a handler processes it, which its queue and its [`Context`] share.
@@ -42,8 +42,9 @@ pub(super) struct Progress {
     queued_since: Option<Instant>,
     /// The failures of the object so far.
     pub(super) retry: RetryMemory,
-    /// The action to take when the message has been handled.
-    pub(super) outcome: Outcome,
+    /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded; `None` if it is
+    /// not to be handled again.
+    pub(super) again: Option<Duration>,
 }
 
 thread_local! {
@@ -95,8 +96,8 @@ impl SharedQueueState {
 impl Current {
     /// Creates the state of a message that has waited since `since`. `retry` holds the failures of its object so far.
     pub(super) fn new(since: Instant, retry: RetryMemory, others_fail: bool) -> Self {
-        let (phase, queued_since, outcome) = (Phase::Queued, Some(since), Outcome::Done);
-        let progress = Mutex::new(Progress { phase, since, queued_since, retry, outcome });
+        let (phase, queued_since) = (Phase::Queued, Some(since));
+        let progress = Mutex::new(Progress { phase, since, queued_since, retry, again: None });
         Self { progress, superseded: Notify::new(), others_fail }
     }
 
@@ -105,21 +106,18 @@ impl Current {
     }
 }
 
-impl Context<'static> {
-    /// Returns the context of a message that is in no queue: no other message supersedes it.
-    pub fn detached() -> Self {
-        Self { current: Arc::new(Current::new(Instant::now(), None, false)), queues: None }
+impl Progress {
+    /// Ends the retries, and requests that the message is handled again after `delay`.
+    pub(super) fn requeue(&mut self, delay: Duration) {
+        self.retry.get_or_insert_default().requeued();
+        self.again = Some(delay);
     }
 }
 
-impl<'q> Context<'q> {
-    /// Creates the context of the current message of a queue.
-    pub(super) fn new(current: Arc<Current>, queues: &'q SharedQueueState) -> Self {
-        Self { current, queues: Some(queues) }
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.current.progress()
+impl Context<'_> {
+    /// Returns the context of a message that is in no queue: no other message supersedes it.
+    pub fn detached() -> Self {
+        Self { current: Arc::new(Current::new(Instant::now(), None, false)), queues: None }
     }
 
     /// Completes when the queues shut down; never for a [detached](Self::detached) context.
@@ -132,7 +130,7 @@ impl<'q> Context<'q> {
 
     /// Returns the number of times that this object was requeued after a failure since it was last handled successfully.
     pub fn failures(&self) -> u32 {
-        self.progress().retry.as_ref().map_or(0, |retry| retry.failures)
+        self.current.progress().retry.as_ref().map_or(0, |retry| retry.failures)
     }
 
     /// Returns the number of failed attempts since this object was last handled successfully. It includes the failure that is being
@@ -143,7 +141,7 @@ impl<'q> Context<'q> {
 
     /// Returns the last error since this object was last handled successfully; `None` if there was none.
     pub fn last_error(&self) -> Option<LastError> {
-        self.progress().retry.as_ref()?.last_error.clone()
+        self.current.progress().retry.as_ref()?.last_error.clone()
     }
 
     /// Records that the failure was reported as a Kubernetes Event on `object`. Returns `true` at the first call since the object was
@@ -156,17 +154,17 @@ impl<'q> Context<'q> {
 
     /// Returns the object on which the failure was reported; `None` if it was not reported.
     pub fn reported_on(&self) -> Option<Arc<Identity>> {
-        self.progress().retry.as_ref()?.reported_on.clone()
+        self.current.progress().retry.as_ref()?.reported_on.clone()
     }
 
     /// Requests that the object is handled again after `delay`, or earlier if the object changes.
     pub fn requeue_after(&self, delay: Duration) {
-        self.progress().outcome = Outcome::Requeue(delay);
+        self.current.progress().requeue(delay);
     }
 
     /// Updates the recorded failures of the object, which are kept after this message.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
-        let mut progress = self.progress();
+        let mut progress = self.current.progress();
         let retry = progress.retry.get_or_insert_default();
         let was_outage = retry.outage.is_some();
         let result = change(retry);
@@ -179,7 +177,7 @@ impl<'q> Context<'q> {
     /// Returns `true` if a success now would end a series of failures. Returns `false` if the message was superseded or the program is
     /// stopping, because then the handler has not finished its work, or if another message of the object fails.
     pub(super) fn is_recovery(&self) -> bool {
-        let Progress { retry: Some(retry), outcome: Outcome::Done, .. } = &*self.progress() else {
+        let Progress { retry: Some(retry), again: None, .. } = &*self.current.progress() else {
             return false;
         };
         let stopping = self.queues.is_some_and(|queues| queues.shutdown.is_cancelled());
@@ -189,7 +187,7 @@ impl<'q> Context<'q> {
     /// Records that the handler is invoked, and returns the time. The first invocation also reports the time in the queue to the
     /// metrics. Within the call that delivered the message, the clock is not read again.
     pub(super) fn set_invoked(&self) -> Instant {
-        let queued_since = self.progress().queued_since.take();
+        let queued_since = self.current.progress().queued_since.take();
         let Some((queues, since)) = self.queues.zip(queued_since) else { return Instant::now() };
         let now = if POLLING.get() { since } else { Instant::now() };
         queues.metrics.waited(now.saturating_duration_since(since));
@@ -198,7 +196,7 @@ impl<'q> Context<'q> {
 
     /// Sets the phase of the message, and the time at which that phase began, for status pages.
     pub(super) fn show(&self, phase: Phase, since: Instant) {
-        let mut progress = self.progress();
+        let mut progress = self.current.progress();
         (progress.phase, progress.since) = (phase, since);
     }
 
@@ -217,10 +215,10 @@ impl<'q> Context<'q> {
             return true;
         };
         self.show(Phase::Retrying { at }, now);
-        let outage = self.progress().retry.as_ref().and_then(|retry| retry.outage);
+        let outage = self.current.progress().retry.as_ref().and_then(|retry| retry.outage);
         let again = queues.wait_until(at, outage, &self.current.superseded).await;
         if !again && !queues.shutdown.is_cancelled() {
-            self.progress().outcome = Outcome::Superseded;
+            self.current.progress().again = Some(Duration::ZERO);
         }
         self.show(Phase::Queued, Instant::now());
         again

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::context::Current;
 use super::queue_state::{Phase, Queued};
-use super::retry_state::{Outcome, RetryMemory, RetryState, deadline};
+use super::retry_state::{RetryMemory, RetryState, deadline};
 use crate::event::{Change, Message};
 
 /// The rules by which newer messages replace or supersede older messages with the same ordering key.
@@ -72,13 +72,8 @@ impl<E: Message + Clone> Queued<E> {
         if !older.failed() {
             self.since = self.since.min(older.since);
         }
-        self.take_place_of(&older.event);
-    }
-
-    /// Keeps what only `older` tells about the object, if this message is handled in its place.
-    fn take_place_of(&mut self, older: &E) {
-        if replaces(&self.event, older) {
-            self.event = self.event.clone().replacing(older);
+        if replaces(&self.event, &older.event) {
+            self.event = self.event.clone().replacing(&older.event);
         }
     }
 
@@ -187,27 +182,20 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// or supersedes it; without such a message, it waits for its next attempt. Returns `true` if its success ends an outage.
     pub(super) fn end(&mut self, policy: &QueuePolicy) -> bool {
         let Some((event, current)) = self.current.take() else { return false };
-        let (mut retry, outcome) = {
+        let (retry, again) = {
             let mut progress = current.progress();
-            (progress.retry.take(), progress.outcome)
+            (progress.retry.take(), progress.again)
         };
-        let delay = match outcome {
-            Outcome::Done => {
-                let Some(retry) = retry else { return false };
-                if let Some(failing) = self.failing(event.uid()).filter(|_| retry.reported_on.is_some()) {
-                    failing.reported_on = retry.reported_on;
-                }
-                return retry.outage.is_some();
+        // A message that was superseded is handled again only if the superseding one has been cancelled in the meantime.
+        let Some(delay) = again else {
+            let Some(retry) = retry else { return false };
+            if let Some(failing) = self.failing(event.uid()).filter(|_| retry.reported_on.is_some()) {
+                failing.reported_on = retry.reported_on;
             }
-            // The message that superseded this one may have been cancelled in the meantime.
-            Outcome::Superseded => Duration::ZERO,
-            Outcome::Requeue(delay) => {
-                retry.get_or_insert_default().requeued();
-                delay
-            }
+            return retry.outage.is_some();
         };
         if let Some(newer) = self.queued().find(|newer| replaces(&newer.event, &event)) {
-            newer.take_place_of(&event);
+            newer.event = newer.event.clone().replacing(&event);
         }
         if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
             newer.inherit(retry);

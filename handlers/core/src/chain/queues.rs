@@ -227,9 +227,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         match self.by_key.entry(key) {
             Entry::Occupied(mut queue) => {
                 let overflowed = queue.get_mut().push(event, now, &self.policy);
-                if overflowed > 0 {
-                    self.overflowed.fetch_add(overflowed as u64, SeqCst);
-                }
+                self.overflowed.fetch_add(overflowed as u64, SeqCst);
                 None
             }
             Entry::Vacant(vacant) => {
@@ -244,10 +242,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                     queue.push(event, now, &self.policy);
                     None
                 };
-                let busy = self.shared.busy.fetch_add(1, SeqCst) + 1;
-                if busy > self.peak.load(SeqCst) {
-                    self.peak.store(busy, SeqCst);
-                }
+                self.peak.fetch_max(self.shared.busy.fetch_add(1, SeqCst) + 1, SeqCst);
                 open.then_some((key, first))
             }
         }
@@ -257,7 +252,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     async fn run(self: Arc<Self>, key: OrderingKey, first: Option<CurrentMessage<E>>) {
         let mut next = if first.is_some() { first } else { self.next(key).await };
         while let Some((event, current)) = next {
-            let context = Context::new(current, &self.shared);
+            let context = Context { current, queues: Some(&self.shared) };
             if let Err(error) = panic_as_error(self.inner.handle(&event, &context)).await {
                 let (object_ref, error) = (event.object_ref(), causes(&*error));
                 error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,

@@ -97,18 +97,6 @@ impl RetryState {
     }
 }
 
-/// The action to take when the handler has returned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The message was handled, or is not to be handled again.
-    #[default]
-    Done,
-    /// The retries ended early because a queued message supersedes this one.
-    Superseded,
-    /// The message failed and is to be handled again after this delay.
-    Requeue(Duration),
-}
-
 /// Returns the time `delay` after `start`, or the time one year after `start` if the sum cannot be represented.
 pub(super) fn deadline(start: Instant, delay: Duration) -> Instant {
     start.checked_add(delay).unwrap_or_else(|| start + Duration::from_secs(86_400 * 365))

@@ -149,12 +149,12 @@ impl World {
         let end = match answer {
             Answer::Succeed => {
                 self.handled.push((self.taken, current));
-                (None, Outcome::Done)
+                (None, None)
             }
-            Answer::Fail => (failed(), Outcome::Requeue(LATER)),
+            Answer::Fail => (failed(), Some(LATER)),
             Answer::Retry if self.queue.superseded(&self.policy).is_some() => {
                 assert!(!current.finalizing(), "nothing ends the retries of {current}");
-                (failed(), Outcome::Superseded)
+                (failed(), tests::SUPERSEDED)
             }
             Answer::Retry => return,
         };

@@ -19,15 +19,21 @@ fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) {
     queue.begin(event, Instant::now());
 }
 
-/// Ends the current message with these failures and this outcome.
+/// The result of a message whose retries ended because it was superseded.
+pub(super) const SUPERSEDED: Option<Duration> = Some(Duration::ZERO);
+
+/// Ends the current message with these failures. It is to be handled again after `again`.
 pub(super) fn end(
     queue: &mut KeyQueue<TestMessage>,
-    (retry, outcome): (RetryMemory, Outcome),
+    (retry, again): (RetryMemory, Option<Duration>),
     policy: &QueuePolicy,
 ) {
     let (_, current) = queue.current.as_ref().expect("there is one");
     let mut progress = current.progress();
-    (progress.retry, progress.outcome) = (retry, outcome);
+    (progress.retry, progress.again) = (retry, again);
+    if let Some(delay) = again.filter(|delay| !delay.is_zero()) {
+        progress.requeue(delay);
+    }
     drop(progress);
     queue.end(policy);
 }
@@ -87,7 +93,7 @@ fn a_superseded_added_makes_the_next_modified_an_added() {
     use TestMessage as M;
     let mut queue = queue(&[M::modified("b", 1), M::modified("a", 1)], &COALESCE);
     set_current(&mut queue, M::added("a"));
-    end(&mut queue, (memory(2), Outcome::Superseded), &COALESCE);
+    end(&mut queue, (memory(2), SUPERSEDED), &COALESCE);
     assert_eq!(next(&mut queue), ("b modified 1".into(), 0));
     assert_eq!(next(&mut queue), ("a added 1".into(), 2));
 }
@@ -131,7 +137,7 @@ fn a_trigger_replaces_and_supersedes_only_triggers_of_its_type() {
 
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::deleted("a"));
-    end(&mut queue, (None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+    end(&mut queue, (None, Some(Duration::from_secs(60))), &COALESCE);
     queue.push(M::trigger("a", 1), Instant::now(), &whole);
     assert_eq!(drain(&mut queue), ["a trigger 1"]);
     assert!(queue.due().is_some(), "the deletion that failed is still handled again");
@@ -142,10 +148,10 @@ async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
     use TestMessage as M;
     let mut queue = queue(&[M::deleted("a")], &COALESCE);
     set_current(&mut queue, M::deleted("a"));
-    end(&mut queue, (None, Outcome::Requeue(Duration::MAX)), &COALESCE);
+    end(&mut queue, (None, Some(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_none(), "the newer message of the object replaces it");
     assert_eq!(next(&mut queue), ("a deleted 0".into(), 1));
-    end(&mut queue, (None, Outcome::Requeue(Duration::MAX)), &COALESCE);
+    end(&mut queue, (None, Some(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_some(), "a delay that cannot be represented is a long one");
 }
 
@@ -155,13 +161,13 @@ async fn a_failed_message_is_handled_again_after_its_delay_or_replaced_by_a_newe
     let mut queue = queue(&[], &COALESCE);
     for event in [M::added("a"), M::modified("b", 1)] {
         set_current(&mut queue, event);
-        end(&mut queue, (None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+        end(&mut queue, (None, Some(Duration::from_secs(60))), &COALESCE);
     }
     assert!(queue.pop(&COALESCE).is_none());
 
     queue.push(M::modified("a", 1), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 1".into(), 1), "it was never handled as Added");
-    end(&mut queue, (memory(1), Outcome::Done), &COALESCE);
+    end(&mut queue, (memory(1), None), &COALESCE);
 
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(next(&mut queue), ("b modified 1".into(), 1));
@@ -195,7 +201,7 @@ async fn a_deletion_of_another_object_of_the_key_leaves_a_failed_message_and_let
     let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::modified("new", 1));
-    end(&mut queue, (memory(0), Outcome::Requeue(Duration::from_secs(900))), &whole);
+    end(&mut queue, (memory(0), Some(Duration::from_secs(900))), &whole);
     queue.push(M::missed("old"), Instant::now(), &whole);
     assert_eq!(drain(&mut queue), ["new modified 1", "old deleted 0"]);
 }
@@ -209,7 +215,7 @@ async fn a_superseded_message_whose_successor_is_cancelled_is_handled_again() {
     queue.push(M::added("b"), Instant::now(), &whole);
     assert!(queue.superseded(&whole).is_some());
     queue.push(M::deleted("b"), Instant::now(), &whole);
-    end(&mut queue, (memory(0), Outcome::Superseded), &whole);
+    end(&mut queue, (memory(0), SUPERSEDED), &whole);
     assert_eq!(drain(&mut queue), ["a modified 1", "b deleted 0"]);
 }
 
@@ -218,7 +224,7 @@ async fn a_failed_deletion_is_not_repeated_once_the_object_exists_again() {
     use TestMessage as M;
     let mut queue = queue(&[], &COALESCE);
     set_current(&mut queue, M::deleted("a"));
-    end(&mut queue, (memory(0), Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+    end(&mut queue, (memory(0), Some(Duration::from_secs(60))), &COALESCE);
     queue.push(M::added("a"), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 0".into(), 1));
     assert!(queue.due().is_none());
