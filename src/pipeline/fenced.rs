@@ -39,7 +39,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use staffetta_handler::testing::{Fault, pod};
+    use staffetta_handler::testing::{Fault, NoMetrics, pod};
     use staffetta_handler::{AnyEvent, Async, Event, LogExceptions, OrderingKey, QueuePolicy, Report};
 
     use super::*;
@@ -74,7 +74,7 @@ mod tests {
         let link = Fenced::new(TwoCalls(Arc::clone(&calls)), term.clone());
         let chain = link.log_exceptions(Arc::clone(&failures) as _);
         let key = |event: &AnyEvent| OrderingKey::of(event.uid());
-        (Async::new(chain, QueuePolicy::default(), key), calls, failures)
+        (Async::new(chain, QueuePolicy::default(), key, Arc::new(NoMetrics)), calls, failures)
     }
 
     fn event() -> AnyEvent {

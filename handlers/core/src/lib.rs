@@ -33,8 +33,8 @@ mod write;
 
 pub use backoff::{Backoff, BackoffPolicy};
 pub use chain::{
-    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, LogReport, NoMetrics, Phase,
-    QueueCounts, QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, Timeout,
+    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueCounts,
+    QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, Timeout,
 };
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,

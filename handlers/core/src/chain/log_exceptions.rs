@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::error;
-
 use super::EventHandler;
 use super::context::Context;
-use crate::backoff::BackoffPolicy;
 use crate::event::Message;
-use crate::failure::{HandlerError, causes, panic_as_error};
+use crate::failure::{HandlerError, panic_as_error};
 
 /// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
 /// returns `Ok`.
@@ -44,30 +41,6 @@ pub trait Report<E: Message>: Send + Sync + 'static {
     /// Reports that `event` was handled successfully after failures. `context` still holds these failures.
     fn recovered(&self, event: &E, context: &Context<'_>) {
         let _ = (event, context);
-    }
-}
-
-/// A [`Report`] that writes one structured log line for each failure, and requeues the object.
-pub struct LogReport {
-    handler: String,
-    requeue: BackoffPolicy,
-}
-
-impl LogReport {
-    /// Creates a report for the handler called `handler`. The delays before a failed object is handled again follow `requeue`.
-    pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
-        Self { handler: handler.into(), requeue }
-    }
-}
-
-impl<E: Message> Report<E> for LogReport {
-    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>) {
-        let object_ref = event.object_ref();
-        let again = self.requeue.requeue_delay(context.failures(), error.retry_after());
-        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-            handler = self.handler, attempt = context.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
-            "handling failed");
-        context.requeue_after(again);
     }
 }
 

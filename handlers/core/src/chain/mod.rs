@@ -26,8 +26,8 @@ pub use context::Context;
 pub use dispatcher::Dispatcher;
 pub use key_queue::{QueuePolicy, Superseded};
 pub use limit::Limit;
-pub use log_exceptions::{LogExceptions, LogReport, Report};
-pub use queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics};
+pub use log_exceptions::{LogExceptions, Report};
+pub use queue_state::{Phase, QueueCounts, QueueEntry, QueueMetrics};
 pub use queues::Async;
 pub use retry::Retry;
 pub use retry_state::LastError;
@@ -46,7 +46,8 @@ use crate::failure::HandlerError;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, LogReport};
+/// use staffetta_handler::testing::LogReport;
+/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError};
 ///
 /// struct Greet;
 /// impl EventHandler<AnyEvent> for Greet {

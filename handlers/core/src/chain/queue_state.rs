@@ -137,14 +137,3 @@ pub trait QueueMetrics: Send + Sync + 'static {
     /// Counts a transient failure after which the message will be tried again.
     fn retried(&self);
 }
-
-/// Discards all measurements.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoMetrics;
-
-impl QueueMetrics for NoMetrics {
-    fn added(&self) {}
-    fn waited(&self, _: Duration) {}
-    fn worked(&self, _: Duration) {}
-    fn retried(&self) {}
-}

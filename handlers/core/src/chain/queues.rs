@@ -18,7 +18,7 @@ use super::EventHandler;
 use super::context::{Context, POLLING, SharedQueueState};
 use super::key_queue::{CurrentMessage, KeyQueue, QueuePolicy};
 use super::outage::Outage;
-use super::queue_state::{NoMetrics, QueueCounts, QueueEntry, QueueMetrics, Queued};
+use super::queue_state::{QueueCounts, QueueEntry, QueueMetrics, Queued};
 use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::{HandlerError, causes, panic_as_error};
 
@@ -57,17 +57,8 @@ const SHARDS: usize = 4;
 const KEPT_CAPACITY: usize = 256;
 
 impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
-    /// Creates open queues without metrics. `key` returns the ordering key of a message.
-    pub fn new(
-        inner: H,
-        policy: QueuePolicy,
-        key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
-    ) -> Self {
-        Self::with_metrics(inner, policy, key, Arc::new(NoMetrics))
-    }
-
     /// Creates open queues that report to `metrics`. `key` returns the ordering key of a message.
-    pub fn with_metrics(
+    pub fn new(
         inner: H,
         policy: QueuePolicy,
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
