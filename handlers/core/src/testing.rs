@@ -181,10 +181,6 @@ impl Message for TestMessage {
         ObjectRef { kind: "Test".into(), namespace: None, name: &self.uid, uid: &self.uid }
     }
 
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
     fn route(&self) -> TypeId {
         if self.is_trigger() { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
     }

@@ -60,12 +60,7 @@ impl<K: Object> Event<K> {
 
     /// Returns the UID of the object.
     pub fn uid(&self) -> &str {
-        match self {
-            Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
-                object.meta().uid.as_deref().unwrap_or_default()
-            }
-            Self::Deleted(Tombstone::Missed(identity)) => &identity.uid,
-        }
+        self.object_ref().uid
     }
 
     /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set).
