@@ -124,8 +124,8 @@ fn names(text: &str) -> Option<ObjectMeta> {
 
 /// An object of which only some fields of the metadata are decoded.
 #[derive(Deserialize)]
-struct WithMetadata<M> {
-    metadata: M,
+pub(crate) struct WithMetadata<M> {
+    pub(crate) metadata: M,
 }
 
 /// The metadata as far as [`managed_fields`] needs it.

@@ -8,6 +8,7 @@ mod object;
 mod trigger;
 
 pub use any_event::AnyEvent;
+pub(crate) use decode::WithMetadata;
 pub use decode::{Undecodable, WatchItem, truncated};
 pub use kind::{Kind, WatchResult};
 pub(crate) use message::KeyHasher;
