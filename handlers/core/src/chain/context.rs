@@ -1,7 +1,7 @@
 //! The state of one message while a handler processes it, including all retries.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ pub struct Context<'q> {
 /// The state of a message while a handler processes it, which its queue and its [`Context`] share.
 pub(super) struct Current {
     progress: Mutex<Progress>,
+    /// The time at which the message started to wait.
+    queued_since: Instant,
+    /// Set once the handler has been invoked.
+    invoked: AtomicBool,
     /// Notified when a queued message makes the retries of this one pointless.
     pub(super) superseded: Notify,
     /// `true` if another message of the object fails.
@@ -38,8 +42,6 @@ pub(super) struct Progress {
     pub(super) phase: Phase,
     /// The time at which the phase began.
     pub(super) since: Instant,
-    /// The time at which the message started to wait; `None` once the handler has been invoked.
-    queued_since: Option<Instant>,
     /// The failures of the object so far.
     pub(super) retry: RetryMemory,
     /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded; `None` if it is
@@ -96,9 +98,9 @@ impl SharedQueueState {
 impl Current {
     /// Creates the state of a message that has waited since `since`. `retry` holds the failures of its object so far.
     pub(super) fn new(since: Instant, retry: RetryMemory, others_fail: bool) -> Self {
-        let (phase, queued_since) = (Phase::Queued, Some(since));
-        let progress = Mutex::new(Progress { phase, since, queued_since, retry, again: None });
-        Self { progress, superseded: Notify::new(), others_fail }
+        let progress = Mutex::new(Progress { phase: Phase::Queued, since, retry, again: None });
+        let (invoked, superseded) = (AtomicBool::new(false), Notify::new());
+        Self { progress, queued_since: since, invoked, superseded, others_fail }
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -187,8 +189,9 @@ impl Context<'_> {
     /// Records that the handler is invoked, and returns the time. The first invocation also reports the time in the queue to the
     /// metrics. Within the call that delivered the message, the clock is not read again.
     pub(super) fn set_invoked(&self) -> Instant {
-        let queued_since = self.current.progress().queued_since.take();
-        let Some((queues, since)) = self.queues.zip(queued_since) else { return Instant::now() };
+        let (invoked, since) = (&self.current.invoked, self.current.queued_since);
+        let Some(queues) = self.queues.filter(|_| !invoked.load(Relaxed)) else { return Instant::now() };
+        invoked.store(true, Relaxed);
         let now = if POLLING.get() { since } else { Instant::now() };
         queues.metrics.waited(now.saturating_duration_since(since));
         now

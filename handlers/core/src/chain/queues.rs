@@ -233,7 +233,10 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                     queue.push(event, now, &self.policy);
                     None
                 };
-                self.peak.fetch_max(self.shared.busy.fetch_add(1, SeqCst) + 1, SeqCst);
+                let busy = self.shared.busy.fetch_add(1, SeqCst) + 1;
+                if busy > self.peak.load(SeqCst) {
+                    self.peak.store(busy, SeqCst);
+                }
                 open.then_some((key, first))
             }
         }
