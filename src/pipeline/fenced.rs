@@ -1,5 +1,7 @@
 //! The innermost wrapper of a chain: it runs the handler only during the leadership term.
 
+use std::pin::pin;
+
 use staffetta_handler::{Context, EventHandler, HandlerError, Message};
 
 use crate::term::Term;
@@ -23,7 +25,9 @@ impl<H> Fenced<H> {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        match self.term.run(self.inner.handle(event, context)).await {
+        // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
+        let result = self.term.run(pin!(self.inner.handle(event, context))).await;
+        match result {
             Ok(result) if result.is_ok() || self.term.is_active() => result,
             _ => {
                 context.shutdown().await;

@@ -168,7 +168,8 @@ impl Failure for TimedOut {
     }
 }
 
-/// Runs `work` and returns a panic as the error [`Panicked`].
+/// Runs `work` and returns a panic as the error [`Panicked`]. Pass large work pinned: an argument of an `async fn` takes up twice its
+/// size in the future.
 pub(crate) async fn panic_as_error<T>(
     work: impl Future<Output = Result<T, HandlerError>>,
 ) -> Result<T, HandlerError> {

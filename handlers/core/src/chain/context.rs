@@ -99,8 +99,7 @@ impl Current {
     /// Creates the state of a message that has waited since `since`. `retry` holds the failures of its object so far.
     pub(super) fn new(since: Instant, retry: RetryMemory, others_fail: bool) -> Self {
         let progress = Mutex::new(Progress { phase: Phase::Queued, since, retry, again: None });
-        let (invoked, superseded) = (AtomicBool::new(false), Notify::new());
-        Self { progress, queued_since: since, invoked, superseded, others_fail }
+        Self { progress, queued_since: since, invoked: false.into(), superseded: Notify::new(), others_fail }
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {

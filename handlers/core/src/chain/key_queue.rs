@@ -142,6 +142,8 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
     /// then the oldest message that was not handled yet.
     pub(super) fn pop(&mut self, policy: &QueuePolicy) -> Option<CurrentMessage<E>> {
+        // Nothing else is waiting behind most messages.
+        self.waiting.front()?;
         let due = self.due().filter(|due| *due <= Instant::now());
         let next = self.waiting.iter().position(|message| match due {
             Some(at) => message.phase == Phase::Failed { at },
@@ -167,8 +169,9 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// Returns the time of the next attempt of a failed message, the longest delay that those messages requested that may wait for the
     /// end of an outage, and a notification of the next message. Returns `None` if no message has failed.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
+        let due = self.waiting.front().and_then(|_| self.due())?;
         let outage = self.waiting.iter().filter_map(Queued::outage).max();
-        Some((self.due()?, outage, Arc::clone(self.arrival.get_or_insert_default())))
+        Some((due, outage, Arc::clone(self.arrival.get_or_insert_default())))
     }
 
     /// Lets the failed messages that may wait for the end of an outage be handled now.

@@ -1,5 +1,6 @@
 //! Reports the failures of a handler, so that no wrapper outside has to deal with them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub struct LogExceptions<H, E> {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        if let Err(error) = panic_as_error(self.inner.handle(event, context)).await {
+        if let Err(error) = panic_as_error(pin!(self.inner.handle(event, context))).await {
             context.update_retry_state(|retry| retry.failed(&*error));
             self.report.failed(event, &error, context);
         } else if context.is_recovery() {

@@ -1,6 +1,7 @@
 //! One ordered queue for each ordering key.
 
 use std::hash::BuildHasherDefault;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -131,9 +132,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// snapshot.
     pub fn counts(&self) -> QueueCounts {
         let (mut counts, now) = (QueueCounts::default(), Instant::now());
-        self.queues.by_key.iter().for_each(|queue| {
+        for queue in &self.queues.by_key {
             queue.messages().for_each(|message| counts.add(&message, now));
-        });
+        }
         counts
     }
 
@@ -247,7 +248,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         let mut next = if first.is_some() { first } else { self.next(key).await };
         while let Some((event, current)) = next {
             let context = Context { current, queues: Some(&self.shared) };
-            if let Err(error) = panic_as_error(self.inner.handle(&event, &context)).await {
+            if let Err(error) = panic_as_error(pin!(self.inner.handle(&event, &context))).await {
                 let (object_ref, error) = (event.object_ref(), causes(&*error));
                 error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
                     "a failure was not handled by any wrapper of the chain; the event is dropped");
