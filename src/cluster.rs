@@ -64,10 +64,7 @@ impl ClusterInfo {
     ) -> Setup {
         let mut value = configuration.value.clone();
         value["kubernetes"]["cluster_id"] = self.cluster_id.into();
-        match self.api_versions {
-            Some(served) => registry.setup(client, value, served),
-            None => registry.setup(client, value, HashSet::new()).serving_all(),
-        }
+        registry.setup(client, value, self.api_versions)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use staffetta_handler::{
-    AnyEvent, BackoffPolicy, LogReport, NoMetrics, Panicked, QueueMetrics, Report, Undecodable,
-};
+use staffetta_handler::testing::{LogReport, NoMetrics};
+use staffetta_handler::{AnyEvent, BackoffPolicy, Panicked, QueueMetrics, Report, Undecodable};
 use tracing::error;
 
 /// Supplies the report and the metrics of each handler. The program calls the methods once for each handler, when it builds the chain

@@ -193,7 +193,7 @@ mod tests {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let registry = Arc::new(crate::assembly::registry());
         let client = Client::new(service, "default");
-        let setup = registry.setup(client, configuration.clone(), HashSet::new());
+        let setup = registry.setup(client, configuration.clone(), Some(HashSet::new()));
         let made = setup.driver::<dyn VifPoolDriver>();
         made.err().map(|error| error.to_string()).unwrap_or_default()
     }

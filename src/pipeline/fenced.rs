@@ -1,5 +1,7 @@
 //! The innermost wrapper of a chain: it runs the handler only during the leadership term.
 
+use std::pin::pin;
+
 use staffetta_handler::{Context, EventHandler, HandlerError, Message};
 
 use crate::term::Term;
@@ -23,7 +25,9 @@ impl<H> Fenced<H> {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        match self.term.run(self.inner.handle(event, context)).await {
+        // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
+        let result = self.term.run(pin!(self.inner.handle(event, context))).await;
+        match result {
             Ok(result) if result.is_ok() || self.term.is_active() => result,
             _ => {
                 context.shutdown().await;
@@ -39,7 +43,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use staffetta_handler::testing::{Fault, pod};
+    use staffetta_handler::testing::{Fault, NoMetrics, pod};
     use staffetta_handler::{AnyEvent, Async, Event, LogExceptions, OrderingKey, QueuePolicy, Report};
 
     use super::*;
@@ -74,7 +78,7 @@ mod tests {
         let link = Fenced::new(TwoCalls(Arc::clone(&calls)), term.clone());
         let chain = link.log_exceptions(Arc::clone(&failures) as _);
         let key = |event: &AnyEvent| OrderingKey::of(event.uid());
-        (Async::new(chain, QueuePolicy::default(), key), calls, failures)
+        (Async::new(chain, QueuePolicy::default(), key, Arc::new(NoMetrics)), calls, failures)
     }
 
     fn event() -> AnyEvent {

@@ -137,5 +137,5 @@ pub(super) fn chain(
         .retry(options.retries())
         .reported(Arc::clone(&report))
         .log_exceptions(report);
-    Async::with_metrics(links, queues, move |event| keys.key(event), observers.meter(name))
+    Async::new(links, queues, move |event| keys.key(event), observers.meter(name))
 }

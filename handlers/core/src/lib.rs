@@ -18,24 +18,29 @@
 //! |---|---|
 //! | `event` | [`Event`], [`AnyEvent`], [`Trigger`], [`Identity`], and the decoding of watched objects |
 //! | `chain` | [`EventHandler`] and its wrappers: [`Dispatcher`], [`Async`], [`LogExceptions`], [`Retry`], [`Limit`], [`Timeout`] |
+//! | `failure` | [`Failure`], [`HandlerError`], and the errors of every handler: [`Panicked`], [`TimedOut`] |
+//! | `backoff` | [`BackoffPolicy`] and [`Backoff`]: the delays of everything that is repeated |
 //! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`DryRunPlan`] |
 //! | `write` | [`Writer`] and [`MetadataPatch`] |
 
+mod backoff;
 mod chain;
 mod event;
+mod failure;
 mod registry;
 pub mod testing;
 mod write;
 
+pub use backoff::{Backoff, BackoffPolicy};
 pub use chain::{
-    Async, Backoff, BackoffPolicy, Context, Dispatcher, EventHandler, Failure, HandlerError, LastError,
-    Limit, LogExceptions, LogReport, NoMetrics, Panicked, Pending, Phase, QueueCounts, QueueEntry,
-    QueueMetrics, QueuePolicy, Report, Retry, Superseded, TimedOut, Timeout, bounded, causes,
+    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueCounts,
+    QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, Timeout,
 };
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,
     Undecodable, WatchItem, WatchResult, truncated,
 };
+pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
     ApplyIndex, Check, CheckFn, DriverEntry, DriverTrait, DryRunPlan, ErasedHandler, EventNote,
     EventRecorder, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait,

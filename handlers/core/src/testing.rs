@@ -32,9 +32,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
+use tracing::error;
 
-use crate::chain::{Context, EventHandler, Failure, HandlerError, Pending};
+use crate::backoff::BackoffPolicy;
+use crate::chain::{Context, EventHandler, QueueMetrics, Report};
 use crate::event::{AnyEvent, Change, Event, Identity, Message, ObjectRef, Tombstone, Trigger};
+use crate::failure::{Failure, HandlerError, Pending, causes};
 use crate::registry::{ErasedHandler, KindIndex, Registration};
 
 /// Delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the handler.
@@ -178,10 +181,6 @@ impl Message for TestMessage {
         ObjectRef { kind: "Test".into(), namespace: None, name: &self.uid, uid: &self.uid }
     }
 
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
     fn route(&self) -> TypeId {
         if self.is_trigger() { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
     }
@@ -226,6 +225,41 @@ where
     async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
         (self.0)(event)
     }
+}
+
+/// A [`Report`] that writes one structured log line for each failure, and requeues the object.
+pub struct LogReport {
+    handler: String,
+    requeue: BackoffPolicy,
+}
+
+impl LogReport {
+    /// Creates a report for the handler called `handler`. The delays before a failed object is handled again follow `requeue`.
+    pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
+        Self { handler: handler.into(), requeue }
+    }
+}
+
+impl<E: Message> Report<E> for LogReport {
+    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>) {
+        let object_ref = event.object_ref();
+        let again = self.requeue.requeue_delay(context.failures(), error.retry_after());
+        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+            handler = self.handler, attempt = context.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
+            "handling failed");
+        context.requeue_after(again);
+    }
+}
+
+/// Discards all measurements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMetrics;
+
+impl QueueMetrics for NoMetrics {
+    fn added(&self) {}
+    fn waited(&self, _: Duration) {}
+    fn worked(&self, _: Duration) {}
+    fn retried(&self) {}
 }
 
 /// An error with configurable properties.

@@ -6,55 +6,52 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::outage::Outage;
 use super::queue_state::{Phase, QueueMetrics};
-use super::retry_state::{LastError, Outcome, RetryMemory, RetryState, deadline};
-use crate::event::{Identity, OrderingKey};
+use super::retry_state::{LastError, RetryMemory, RetryState, deadline};
+use crate::event::Identity;
 
 /// The state of one message while a handler processes it, including all retries: the failures of its object so far, and the request to
 /// handle the object again.
 ///
 /// [`Async`](crate::Async) creates a context for each message. A wrapper that is used without queues gets [`Context::detached`].
 pub struct Context<'q> {
-    /// The queue of the message; `None` if the message is in no queue.
-    place: Option<QueuePlace<'q>>,
-    /// The failures of the object, and the action to take when the message has been handled.
-    state: Mutex<(RetryMemory, Outcome)>,
+    pub(super) current: Arc<Current>,
+    /// The queues of the message; `None` if the message is in no queue.
+    pub(super) queues: Option<&'q SharedQueueState>,
+}
+
+/// The state of a message while a handler processes it, which its queue and its [`Context`] share.
+pub(super) struct Current {
+    progress: Mutex<Progress>,
+    /// The time at which the message started to wait.
+    queued_since: Instant,
     /// Set once the handler has been invoked.
     invoked: AtomicBool,
+    /// Notified when a queued message makes the retries of this one pointless.
+    pub(super) superseded: Notify,
+    /// `true` if another message of the object fails.
+    others_fail: bool,
+}
+
+/// The part of the state of a current message that changes.
+pub(super) struct Progress {
+    pub(super) phase: Phase,
+    /// The time at which the phase began.
+    pub(super) since: Instant,
+    /// The failures of the object so far.
+    pub(super) retry: RetryMemory,
+    /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded; `None` if it is
+    /// not to be handled again.
+    pub(super) again: Option<Duration>,
 }
 
 thread_local! {
     /// Set while a message is polled for the first time within the call that delivered it.
     pub(super) static POLLING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The queue in which a message is the current one.
-struct QueuePlace<'q> {
-    queues: &'q dyn CurrentMessages,
-    key: OrderingKey,
-    /// The time at which the message started to wait.
-    since: Instant,
-    /// `true` if the message is handled within the call that delivered it, without waiting.
-    at_once: bool,
-}
-
-/// The part of the queues that the [`Context`] of a current message uses, independent of the type of the messages.
-pub(super) trait CurrentMessages: Sync {
-    /// Returns the state that all queues share.
-    fn shared(&self) -> &SharedQueueState;
-
-    /// Sets the phase of the current message of a key, for status pages, and saves the failures of its object.
-    fn show(&self, key: OrderingKey, phase: Phase, since: Instant, retry: RetryMemory);
-
-    /// Returns a notification of the next message with this key; `None` if a queued message already supersedes the current one.
-    fn next_arrival(&self, key: OrderingKey) -> Option<Arc<Notify>>;
-
-    /// Returns `true` if another message of the object of the current message fails.
-    fn is_still_failing(&self, key: OrderingKey) -> bool;
 }
 
 /// The state that all queues of one handler share, independent of the type of the messages.
@@ -72,11 +69,22 @@ pub(super) struct SharedQueueState {
 
 impl SharedQueueState {
     /// Waits for the next attempt at `at`. After a transient failure, which requested the delay in `outage`, it may come earlier.
-    pub(super) async fn sleep_until(&self, at: Instant, outage: Option<Duration>) {
-        match outage {
-            Some(delay) => self.outage.wait_until(at, delay).await,
-            None => tokio::time::sleep_until(at).await,
-        }
+    /// Returns `false` if the queues shut down, or if `arrival` is notified before. Meanwhile, the queue is not busy.
+    pub(super) async fn wait_until(&self, at: Instant, outage: Option<Duration>, arrival: &Notify) -> bool {
+        let due = async {
+            match outage {
+                Some(delay) => self.outage.wait_until(at, delay).await,
+                None => sleep_until(at).await,
+            }
+        };
+        self.remove_busy();
+        let is_due = tokio::select! {
+            () = arrival.notified() => false,
+            () = self.shutdown.cancelled() => false,
+            () = due => true,
+        };
+        self.busy.fetch_add(1, SeqCst);
+        is_due
     }
 
     /// Decrements the number of busy queues. Returns `true` if none is left.
@@ -87,46 +95,43 @@ impl SharedQueueState {
     }
 }
 
-impl Context<'static> {
-    /// Returns the context of a message that is in no queue: no other message supersedes it.
-    pub fn detached() -> Self {
-        Self { place: None, state: Mutex::default(), invoked: AtomicBool::new(false) }
+impl Current {
+    /// Creates the state of a message that has waited since `since`. `retry` holds the failures of its object so far.
+    pub(super) fn new(since: Instant, retry: RetryMemory, others_fail: bool) -> Self {
+        let progress = Mutex::new(Progress { phase: Phase::Queued, since, retry, again: None });
+        Self { progress, queued_since: since, invoked: false.into(), superseded: Notify::new(), others_fail }
+    }
+
+    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'q> Context<'q> {
-    /// Creates the context of the current message of a key. `since` is the time at which the message started to wait; `at_once` is set
-    /// if the message is handled within the call that delivered it.
-    pub(super) fn new(
-        queues: &'q dyn CurrentMessages,
-        key: OrderingKey,
-        (since, at_once): (Instant, bool),
-        retry: RetryMemory,
-    ) -> Self {
-        let place = Some(QueuePlace { queues, key, since, at_once });
-        Self { place, state: Mutex::new((retry, Outcome::Done)), invoked: AtomicBool::new(false) }
+impl Progress {
+    /// Ends the retries, and requests that the message is handled again after `delay`.
+    pub(super) fn requeue(&mut self, delay: Duration) {
+        self.retry.get_or_insert_default().requeued();
+        self.again = Some(delay);
     }
+}
 
-    /// Returns the failures of the object, and the action to take, after the message was handled.
-    pub(super) fn into_end(self) -> (RetryMemory, Outcome) {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state(&self) -> MutexGuard<'_, (RetryMemory, Outcome)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Context<'_> {
+    /// Returns the context of a message that is in no queue: no other message supersedes it.
+    pub fn detached() -> Self {
+        Self { current: Arc::new(Current::new(Instant::now(), None, false)), queues: None }
     }
 
     /// Completes when the queues shut down; never for a [detached](Self::detached) context.
     pub async fn shutdown(&self) {
-        match &self.place {
-            Some(place) => place.queues.shared().shutdown.cancelled().await,
+        match self.queues {
+            Some(queues) => queues.shutdown.cancelled().await,
             None => std::future::pending().await,
         }
     }
 
     /// Returns the number of times that this object was requeued after a failure since it was last handled successfully.
     pub fn failures(&self) -> u32 {
-        self.state().0.as_ref().map_or(0, |retry| retry.failures)
+        self.current.progress().retry.as_ref().map_or(0, |retry| retry.failures)
     }
 
     /// Returns the number of failed attempts since this object was last handled successfully. It includes the failure that is being
@@ -137,7 +142,7 @@ impl<'q> Context<'q> {
 
     /// Returns the last error since this object was last handled successfully; `None` if there was none.
     pub fn last_error(&self) -> Option<LastError> {
-        self.state().0.as_ref()?.last_error.clone()
+        self.current.progress().retry.as_ref()?.last_error.clone()
     }
 
     /// Records that the failure was reported as a Kubernetes Event on `object`. Returns `true` at the first call since the object was
@@ -150,22 +155,22 @@ impl<'q> Context<'q> {
 
     /// Returns the object on which the failure was reported; `None` if it was not reported.
     pub fn reported_on(&self) -> Option<Arc<Identity>> {
-        self.state().0.as_ref()?.reported_on.clone()
+        self.current.progress().retry.as_ref()?.reported_on.clone()
     }
 
     /// Requests that the object is handled again after `delay`, or earlier if the object changes.
     pub fn requeue_after(&self, delay: Duration) {
-        self.state().1 = Outcome::Requeue(delay);
+        self.current.progress().requeue(delay);
     }
 
     /// Updates the recorded failures of the object, which are kept after this message.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
-        let mut state = self.state();
-        let retry = state.0.get_or_insert_default();
+        let mut progress = self.current.progress();
+        let retry = progress.retry.get_or_insert_default();
         let was_outage = retry.outage.is_some();
         let result = change(retry);
-        if let Some(place) = self.place.as_ref().filter(|_| was_outage && retry.outage.is_none()) {
-            place.queues.shared().outage.end();
+        if let Some(queues) = self.queues.filter(|_| was_outage && retry.outage.is_none()) {
+            queues.outage.end();
         }
         result
     }
@@ -173,36 +178,33 @@ impl<'q> Context<'q> {
     /// Returns `true` if a success now would end a series of failures. Returns `false` if the message was superseded or the program is
     /// stopping, because then the handler has not finished its work, or if another message of the object fails.
     pub(super) fn is_recovery(&self) -> bool {
-        let state = self.state();
-        let (Some(retry), Outcome::Done) = &*state else { return false };
-        let unfinished = |QueuePlace { queues, key, .. }: &QueuePlace<'_>| {
-            queues.shared().shutdown.is_cancelled() || queues.is_still_failing(*key)
+        let Progress { retry: Some(retry), again: None, .. } = &*self.current.progress() else {
+            return false;
         };
-        retry.last_error.is_some() && !self.place.as_ref().is_some_and(unfinished)
+        let stopping = self.queues.is_some_and(|queues| queues.shutdown.is_cancelled());
+        retry.last_error.is_some() && !stopping && !self.current.others_fail
     }
 
     /// Records that the handler is invoked, and returns the time. The first invocation also reports the time in the queue to the
-    /// metrics. For a message that is handled within the call that delivered it, the clock is not read again.
+    /// metrics. Within the call that delivered the message, the clock is not read again.
     pub(super) fn set_invoked(&self) -> Instant {
-        let Some(QueuePlace { queues, since, at_once, .. }) = &self.place else { return Instant::now() };
-        if self.invoked.swap(true, Relaxed) {
-            return Instant::now();
-        }
-        let now = if *at_once && POLLING.get() { *since } else { Instant::now() };
-        queues.shared().metrics.waited(now.saturating_duration_since(*since));
+        let (invoked, since) = (&self.current.invoked, self.current.queued_since);
+        let Some(queues) = self.queues.filter(|_| !invoked.load(Relaxed)) else { return Instant::now() };
+        invoked.store(true, Relaxed);
+        let now = if POLLING.get() { since } else { Instant::now() };
+        queues.metrics.waited(now.saturating_duration_since(since));
         now
     }
 
     /// Sets the phase of the message, and the time at which that phase began, for status pages.
     pub(super) fn show(&self, phase: Phase, since: Instant) {
-        if let Some(QueuePlace { queues, key, .. }) = &self.place {
-            queues.show(*key, phase, since, self.state().0.clone());
-        }
+        let mut progress = self.current.progress();
+        (progress.phase, progress.since) = (phase, since);
     }
 
     /// Returns the metrics of the queues; `None` for a detached context.
     pub(super) fn metrics(&self) -> Option<&dyn QueueMetrics> {
-        self.place.as_ref().map(|place| &*place.queues.shared().metrics)
+        self.queues.map(|queues| &*queues.metrics)
     }
 
     /// Waits until the next attempt. Returns `false` if there is no next attempt, because a queued message supersedes this one or the
@@ -210,28 +212,16 @@ impl<'q> Context<'q> {
     pub(super) async fn sleep(&self, wait: Duration) -> bool {
         let now = Instant::now();
         let at = deadline(now, wait);
-        let Some(QueuePlace { queues, key, .. }) = &self.place else {
-            tokio::time::sleep_until(at).await;
+        let Some(queues) = self.queues else {
+            sleep_until(at).await;
             return true;
         };
         self.show(Phase::Retrying { at }, now);
-        let shared = queues.shared();
-        let superseded = async {
-            while let Some(arrival) = queues.next_arrival(*key) {
-                arrival.notified().await;
-            }
-        };
-        let outage = self.state().0.as_ref().and_then(|retry| retry.outage);
-        shared.remove_busy();
-        let again = tokio::select! {
-            () = superseded => {
-                self.state().1 = Outcome::Superseded;
-                false
-            }
-            () = shared.shutdown.cancelled() => false,
-            () = shared.sleep_until(at, outage) => true,
-        };
-        shared.busy.fetch_add(1, SeqCst);
+        let outage = self.current.progress().retry.as_ref().and_then(|retry| retry.outage);
+        let again = queues.wait_until(at, outage, &self.current.superseded).await;
+        if !again && !queues.shutdown.is_cancelled() {
+            self.current.progress().again = Some(Duration::ZERO);
+        }
         self.show(Phase::Queued, Instant::now());
         again
     }

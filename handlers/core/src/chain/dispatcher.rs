@@ -4,8 +4,8 @@ use std::any::TypeId;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::HandlerError;
 use crate::event::Message;
+use crate::failure::HandlerError;
 
 /// Passes each message to the handlers that are registered for its [route](Message::route) and whose predicate accepts it. Each of
 /// these handlers gets the message once, in the order in which the handlers were added.

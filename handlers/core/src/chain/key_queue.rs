@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::context::Current;
 use super::queue_state::{Phase, Queued};
-use super::retry_state::{Outcome, RetryMemory, RetryState, deadline};
+use super::retry_state::{RetryMemory, RetryState, deadline};
 use crate::event::{Change, Message};
 
 /// The rules by which newer messages replace or supersede older messages with the same ordering key.
@@ -43,7 +44,7 @@ pub enum Superseded {
 /// The messages of one ordering key, in all phases.
 pub(super) struct KeyQueue<E> {
     /// The message that is being handled.
-    pub(super) current: Option<Queued<E>>,
+    current: Option<CurrentMessage<E>>,
     /// All other messages in order of arrival: those that were not handled yet, and those that failed and wait for their next attempt.
     waiting: VecDeque<Queued<E>>,
     /// Notified at each arrival of a message; `None` until a task waits for arrivals.
@@ -51,6 +52,9 @@ pub(super) struct KeyQueue<E> {
     /// Set once a task handles the messages. It stays unset while the queues are closed.
     pub(super) started: bool,
 }
+
+/// A message that is being handled, and its state.
+pub(super) type CurrentMessage<E> = (E, Arc<Current>);
 
 impl<E: Message + Clone> Queued<E> {
     fn failed(&self) -> bool {
@@ -68,20 +72,15 @@ impl<E: Message + Clone> Queued<E> {
         if !older.failed() {
             self.since = self.since.min(older.since);
         }
-        self.take_place_of(&older.event);
-    }
-
-    /// Keeps what only `older` tells about the object, if this message is handled in its place.
-    fn take_place_of(&mut self, older: &E) {
-        if replaces(&self.event, older) {
-            self.event = self.event.clone().replacing(older);
+        if replaces(&self.event, &older.event) {
+            self.event = self.event.clone().replacing(&older.event);
         }
     }
 
     /// Takes over the failures of a message that this one replaces or supersedes. Where both messages have failures, those of the older
     /// one are kept.
-    fn inherit(&mut self, retry: RetryMemory) {
-        let Some(mut retry) = retry else { return };
+    fn inherit(&mut self, older: RetryMemory) {
+        let Some(mut retry) = older else { return };
         if let Some(own) = self.retry.take() {
             retry.failures = retry.failures.max(own.failures);
             retry.last_error = retry.last_error.or(own.last_error);
@@ -99,9 +98,8 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Makes `event` the current message of an empty queue.
-    pub(super) fn begin(&mut self, event: E, since: Instant) -> Queued<E> {
-        let message = Queued { event, phase: Phase::Queued, since, retry: None };
-        self.current.insert(message).clone()
+    pub(super) fn begin(&mut self, event: E, since: Instant) -> CurrentMessage<E> {
+        self.current.insert((event, Arc::new(Current::new(since, None, false)))).clone()
     }
 
     /// Adds a message. Returns the number of queued messages that it replaced because the queue is full; always 0 with coalescing.
@@ -112,15 +110,21 @@ impl<E: Message + Clone> KeyQueue<E> {
         self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
         if policy.superseded == Superseded::BySameKey && message.event.change() == Change::Deleted {
             // What failed may work without the deleted object.
-            self.waiting
-                .iter_mut()
-                .filter(|older| older.failed())
-                .for_each(|older| older.phase = Phase::Failed { at: since });
+            let failed = self.waiting.iter_mut().filter(|older| older.failed());
+            failed.for_each(|older| older.phase = Phase::Failed { at: since });
         }
         let before = self.waiting.len();
         let full = before >= policy.depth && !policy.coalesce;
         match message.event.change() {
-            Change::Modified if full || policy.coalesce => self.replace_last(&mut message),
+            Change::Modified if full || policy.coalesce => {
+                let last = self.waiting.iter().rposition(|older| {
+                    let modified = !older.failed() && older.event.change() == Change::Modified;
+                    modified && replaces(&message.event, &older.event)
+                });
+                if let Some(mut older) = last.and_then(|last| self.waiting.remove(last)) {
+                    message.replace(&mut older);
+                }
+            }
             Change::Added | Change::Modified => {}
             // Garbage collection may report a deletion again, so the last one is enough even without coalescing.
             Change::Deleted => self.replace(&mut message, |newer, older| {
@@ -130,28 +134,31 @@ impl<E: Message + Clone> KeyQueue<E> {
         }
         let overflowed = if full { before - self.waiting.len() } else { 0 };
         self.waiting.push_back(message);
-        if let Some(arrival) = &self.arrival {
-            arrival.notify_one();
-        }
+        self.superseded(policy).inspect(|current| current.superseded.notify_one());
+        self.arrival.iter().for_each(|arrival| arrival.notify_one());
         overflowed
     }
 
     /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
     /// then the oldest message that was not handled yet.
-    pub(super) fn pop(&mut self) -> Option<Queued<E>> {
+    pub(super) fn pop(&mut self, policy: &QueuePolicy) -> Option<CurrentMessage<E>> {
+        // Nothing else is waiting behind most messages.
+        self.waiting.front()?;
         let due = self.due().filter(|due| *due <= Instant::now());
         let next = self.waiting.iter().position(|message| match due {
             Some(at) => message.phase == Phase::Failed { at },
             None => !message.failed(),
         })?;
-        let mut message = self.waiting.remove(next)?;
-        message.phase = Phase::Queued;
-        message.since = due.unwrap_or(message.since);
-        Some(self.current.insert(message).clone())
+        let Queued { event, since, retry, .. } = self.waiting.remove(next)?;
+        let others_fail = self.failing(event.uid()).is_some();
+        let current = Arc::new(Current::new(due.unwrap_or(since), retry, others_fail));
+        let running = self.current.insert((event, current)).clone();
+        self.superseded(policy).inspect(|current| current.superseded.notify_one());
+        Some(running)
     }
 
     /// Returns the earliest time at which a failed message is handled again.
-    pub(super) fn due(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Instant> {
         let times = self.waiting.iter().filter_map(|message| match message.phase {
             Phase::Failed { at } => Some(at),
             _ => None,
@@ -159,9 +166,12 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Returns the longest delay that the failed messages requested that may wait for the end of an outage; `None` if there are none.
-    pub(super) fn outage(&self) -> Option<Duration> {
-        self.waiting.iter().filter_map(Queued::outage).max()
+    /// Returns the time of the next attempt of a failed message, the longest delay that those messages requested that may wait for the
+    /// end of an outage, and a notification of the next message. Returns `None` if no message has failed.
+    pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
+        let due = self.waiting.front().and_then(|_| self.due())?;
+        let outage = self.waiting.iter().filter_map(Queued::outage).max();
+        Some((due, outage, Arc::clone(self.arrival.get_or_insert_default())))
     }
 
     /// Lets the failed messages that may wait for the end of an outage be handled now.
@@ -172,26 +182,23 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Ends the current message, if there is one. If it has to be handled again, its failures pass to the queued message that replaces
-    /// or supersedes it; without such a message, it waits for its next attempt.
-    pub(super) fn end(&mut self, (mut retry, outcome): (RetryMemory, Outcome), policy: &QueuePolicy) {
-        let Some(Queued { event, .. }) = self.current.take() else { return };
-        let delay = match outcome {
-            Outcome::Done => {
-                let reported_on = retry.and_then(|retry| retry.reported_on);
-                if let Some(failing) = self.failing(event.uid()).filter(|_| reported_on.is_some()) {
-                    failing.reported_on = reported_on;
-                }
-                return;
+    /// or supersedes it; without such a message, it waits for its next attempt. Returns `true` if its success ends an outage.
+    pub(super) fn end(&mut self, policy: &QueuePolicy) -> bool {
+        let Some((event, current)) = self.current.take() else { return false };
+        let (retry, again) = {
+            let mut progress = current.progress();
+            (progress.retry.take(), progress.again)
+        };
+        // A message that was superseded is handled again only if the superseding one has been cancelled in the meantime.
+        let Some(delay) = again else {
+            let Some(retry) = retry else { return false };
+            if let Some(failing) = self.failing(event.uid()).filter(|_| retry.reported_on.is_some()) {
+                failing.reported_on = retry.reported_on;
             }
-            // The message that superseded this one may have been cancelled in the meantime.
-            Outcome::Superseded => Duration::ZERO,
-            Outcome::Requeue(delay) => {
-                retry.get_or_insert_default().requeued();
-                delay
-            }
+            return retry.outage.is_some();
         };
         if let Some(newer) = self.queued().find(|newer| replaces(&newer.event, &event)) {
-            newer.take_place_of(&event);
+            newer.event = newer.event.clone().replacing(&event);
         }
         if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
             newer.inherit(retry);
@@ -200,12 +207,7 @@ impl<E: Message + Clone> KeyQueue<E> {
             let phase = Phase::Failed { at: deadline(since, delay) };
             self.waiting.push_back(Queued { event, phase, since, retry });
         }
-    }
-
-    /// Returns `true` if another message of the object of the current one fails.
-    pub(super) fn is_still_failing(&mut self) -> bool {
-        let uid = self.current.as_ref().map(|current| current.event.uid().to_owned());
-        uid.is_some_and(|uid| self.failing(&uid).is_some())
+        false
     }
 
     /// Returns the failures of another message of the object with this UID.
@@ -214,20 +216,21 @@ impl<E: Message + Clone> KeyQueue<E> {
         others.filter_map(|message| message.retry.as_deref_mut()).find(|retry| retry.last_error.is_some())
     }
 
-    /// Returns a notification of the next message.
-    pub(super) fn arrival(&mut self) -> Arc<Notify> {
-        Arc::clone(self.arrival.get_or_insert_default())
+    /// Returns the current message if a queued message makes its retries pointless.
+    fn superseded(&self, policy: &QueuePolicy) -> Option<&Current> {
+        let (event, current) = self.current.as_ref()?;
+        let mut queued = self.waiting.iter().filter(|message| !message.failed());
+        queued.any(|newer| supersedes(&newer.event, event, policy)).then_some(&**current)
     }
 
-    /// Returns `true` if a queued message makes the retries of the current message pointless.
-    pub(super) fn is_superseded(&mut self, policy: &QueuePolicy) -> bool {
-        let Some(current) = self.current.as_ref().map(|current| current.event.clone()) else { return false };
-        self.queued().any(|newer| supersedes(&newer.event, &current, policy))
-    }
-
-    /// Returns the current message, then all others.
-    pub(super) fn messages(&self) -> impl Iterator<Item = &Queued<E>> {
-        self.current.iter().chain(&self.waiting)
+    /// Returns a copy of the current message, then of all others.
+    pub(super) fn messages(&self) -> impl Iterator<Item = Queued<E>> {
+        let current = self.current.iter().map(|(event, current)| {
+            let progress = current.progress();
+            let (phase, since, retry) = (progress.phase, progress.since, progress.retry.clone());
+            Queued { event: event.clone(), phase, since, retry }
+        });
+        current.chain(self.waiting.iter().cloned())
     }
 
     /// Records that a task handles the messages from now on.
@@ -250,23 +253,6 @@ impl<E: Message + Clone> KeyQueue<E> {
             }
             !replaced
         });
-    }
-
-    /// Lets the `Modified` event `message` replace the last queued message of its object if that is a `Modified`, too. So it overtakes
-    /// no other message of its object.
-    fn replace_last(&mut self, message: &mut Queued<E>) {
-        let (uid, route) = (message.event.uid(), message.event.route());
-        let last = self
-            .waiting
-            .iter()
-            .rposition(|older| !older.failed() && older.event.uid() == uid && older.event.route() == route);
-        if let Some(last) = last
-            && self.waiting[last].event.change() == Change::Modified
-            && replaces(&message.event, &self.waiting[last].event)
-            && let Some(mut older) = self.waiting.remove(last)
-        {
-            message.replace(&mut older);
-        }
     }
 }
 

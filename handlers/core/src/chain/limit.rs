@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::HandlerError;
 use crate::event::{Message, OrderingKey};
+use crate::failure::HandlerError;
 
 /// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
 /// has its own limit.
@@ -47,34 +47,22 @@ impl<H, E> Limit<H, E> {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let member = (self.group)(event).map(|group| GroupMember::join(&self.groups, group, self.permits));
-        let semaphore = member.as_ref().map_or(&self.ungrouped, |member| &member.semaphore);
-        let _permit = match semaphore.try_acquire() {
+        let group = (self.group)(event);
+        let of_group = group.map(|group| {
+            Arc::clone(&self.groups.entry(group).or_insert_with(|| Arc::new(Semaphore::new(self.permits))))
+        });
+        let semaphore = of_group.as_deref().unwrap_or(&self.ungrouped);
+        let permit = match semaphore.try_acquire() {
             Ok(permit) => permit,
             Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
         };
-        self.inner.handle(event, context).await
-    }
-}
-
-/// An invocation that belongs to a group. The last member of a group removes the group when it is dropped.
-struct GroupMember<'a> {
-    groups: &'a DashMap<OrderingKey, Arc<Semaphore>>,
-    group: OrderingKey,
-    semaphore: Arc<Semaphore>,
-}
-
-impl<'a> GroupMember<'a> {
-    fn join(groups: &'a DashMap<OrderingKey, Arc<Semaphore>>, group: OrderingKey, permits: usize) -> Self {
-        let semaphore = Arc::clone(&groups.entry(group).or_insert_with(|| Arc::new(Semaphore::new(permits))));
-        Self { groups, group, semaphore }
-    }
-}
-
-impl Drop for GroupMember<'_> {
-    fn drop(&mut self) {
-        // Members are made under the same lock: two copies are that of the map and ours.
-        self.groups.remove_if(&self.group, |_, semaphore| Arc::strong_count(semaphore) <= 2);
+        let result = self.inner.handle(event, context).await;
+        drop(permit);
+        // The last invocation removes its group: the only copies are that of the map and ours. After a panic, the next one removes it.
+        if let Some(group) = group {
+            self.groups.remove_if(&group, |_, semaphore| Arc::strong_count(semaphore) <= 2);
+        }
+        result
     }
 }
 

@@ -1,16 +1,13 @@
 //! Reports the failures of a handler, so that no wrapper outside has to deal with them.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
+use std::time::Duration;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::{Failure, HandlerError};
-use super::report::Report;
 use crate::event::Message;
+use crate::failure::{HandlerError, panic_as_error};
 
 /// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
 /// returns `Ok`.
@@ -19,46 +16,32 @@ pub struct LogExceptions<H, E> {
     pub(super) report: Arc<dyn Report<E>>,
 }
 
-/// The handler panicked; the field is the panic message.
-#[derive(Debug, thiserror::Error)]
-#[error("the handler panicked: {0}")]
-pub struct Panicked(String);
-
-/// Runs `work` and returns a panic as the error [`Panicked`].
-pub(super) async fn panic_as_error<T>(
-    work: impl Future<Output = Result<T, HandlerError>>,
-) -> Result<T, HandlerError> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| Err(Panicked::new(&*payload).into()))
-}
-
-impl Panicked {
-    /// Creates the error of a panic with this payload.
-    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self(text.unwrap_or_else(|| "without a message".to_owned()))
-    }
-}
-
-impl Failure for Panicked {
-    fn transient(&self) -> bool {
-        false
-    }
-
-    fn reason(&self) -> &'static str {
-        "Panicked"
-    }
-}
-
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        if let Err(error) = panic_as_error(self.inner.handle(event, context)).await {
+        if let Err(error) = panic_as_error(pin!(self.inner.handle(event, context))).await {
             context.update_retry_state(|retry| retry.failed(&*error));
             self.report.failed(event, &error, context);
         } else if context.is_recovery() {
             self.report.recovered(event, context);
         }
         Ok(())
+    }
+}
+
+/// Receives every failure, and decides when an object that failed is handled again.
+pub trait Report<E: Message>: Send + Sync + 'static {
+    /// Reports that `event` failed with `error` and is not retried any more. Call [`Context::requeue_after`] to have the object handled
+    /// again later.
+    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>);
+
+    /// Reports that `event` failed with the transient `error`, and is tried again after `wait`.
+    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
+        let _ = (event, error, wait, context);
+    }
+
+    /// Reports that `event` was handled successfully after failures. `context` still holds these failures.
+    fn recovered(&self, event: &E, context: &Context<'_>) {
+        let _ = (event, context);
     }
 }
 

@@ -10,39 +10,35 @@
 //! | [`Limit`] | bounds the number of concurrent invocations |
 //! | [`Timeout`] | bounds and measures the time of one invocation |
 
-mod backoff;
 mod context;
 mod dispatcher;
-mod failure;
 mod key_queue;
 mod limit;
 mod log_exceptions;
 mod outage;
 mod queue_state;
 mod queues;
-mod report;
 mod retry;
 mod retry_state;
 mod timeout;
 
-pub use backoff::{Backoff, BackoffPolicy};
 pub use context::Context;
 pub use dispatcher::Dispatcher;
-pub use failure::{Failure, HandlerError, Pending, causes};
 pub use key_queue::{QueuePolicy, Superseded};
 pub use limit::Limit;
-pub use log_exceptions::{LogExceptions, Panicked};
-pub use queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics};
+pub use log_exceptions::{LogExceptions, Report};
+pub use queue_state::{Phase, QueueCounts, QueueEntry, QueueMetrics};
 pub use queues::Async;
-pub use report::{LogReport, Report};
 pub use retry::Retry;
 pub use retry_state::LastError;
-pub use timeout::{TimedOut, Timeout, bounded};
+pub use timeout::Timeout;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::BackoffPolicy;
 use crate::event::Message;
+use crate::failure::HandlerError;
 
 /// Handles messages. Handlers implement this trait, and so do the wrappers around a handler. The provided methods add a wrapper; call
 /// the one for the innermost wrapper first:
@@ -50,7 +46,8 @@ use crate::event::Message;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, LogReport};
+/// use staffetta_handler::testing::LogReport;
+/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError};
 ///
 /// struct Greet;
 /// impl EventHandler<AnyEvent> for Greet {
@@ -75,7 +72,7 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         context: &Context<'_>,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 
-    /// Interrupts an invocation that takes longer than `limit`, with the error [`TimedOut`].
+    /// Interrupts an invocation that takes longer than `limit`, with the error [`TimedOut`](crate::TimedOut).
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         Timeout { inner: self, limit }
     }

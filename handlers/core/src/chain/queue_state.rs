@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::retry_state::{LastError, RetryMemory};
-use crate::event::{Change, Message};
+use crate::event::{Change, Message, ObjectRef};
 
 /// One message in the queues of a handler, for status pages: it waits, runs or failed.
 #[derive(Clone, Debug)]
@@ -64,12 +64,12 @@ pub(super) struct Queued<E> {
 
 impl<E: Message> From<Queued<E>> for QueueEntry {
     fn from(Queued { event, phase, since, retry }: Queued<E>) -> Self {
-        let object_ref = event.object_ref();
+        let ObjectRef { kind, namespace, name, uid } = event.object_ref();
         Self {
-            kind: object_ref.kind.clone(),
-            namespace: object_ref.namespace.map(str::to_owned),
-            name: object_ref.name.to_owned(),
-            uid: object_ref.uid.to_owned(),
+            kind,
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
             change: event.change(),
             phase,
             since,
@@ -136,15 +136,4 @@ pub trait QueueMetrics: Send + Sync + 'static {
 
     /// Counts a transient failure after which the message will be tried again.
     fn retried(&self);
-}
-
-/// Discards all measurements.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoMetrics;
-
-impl QueueMetrics for NoMetrics {
-    fn added(&self) {}
-    fn waited(&self, _: Duration) {}
-    fn worked(&self, _: Duration) {}
-    fn retried(&self) {}
 }

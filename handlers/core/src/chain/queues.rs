@@ -1,6 +1,7 @@
 //! One ordered queue for each ordering key.
 
 use std::hash::BuildHasherDefault;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,14 +16,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::error;
 
 use super::EventHandler;
-use super::context::{Context, CurrentMessages, POLLING, SharedQueueState};
-use super::failure::{HandlerError, causes};
-use super::key_queue::{KeyQueue, QueuePolicy};
-use super::log_exceptions::panic_as_error;
+use super::context::{Context, POLLING, SharedQueueState};
+use super::key_queue::{CurrentMessage, KeyQueue, QueuePolicy};
 use super::outage::Outage;
-use super::queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics, Queued};
-use super::retry_state::{Outcome, RetryMemory};
+use super::queue_state::{QueueCounts, QueueEntry, QueueMetrics, Queued};
 use crate::event::{KeyHasher, Message, OrderingKey};
+use crate::failure::{HandlerError, causes, panic_as_error};
 
 /// Passes the messages of each ordering key to the handler one after the other, in order of arrival. Messages of different keys are
 /// handled concurrently.
@@ -59,17 +58,8 @@ const SHARDS: usize = 4;
 const KEPT_CAPACITY: usize = 256;
 
 impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
-    /// Creates open queues without metrics. `key` returns the ordering key of a message.
-    pub fn new(
-        inner: H,
-        policy: QueuePolicy,
-        key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
-    ) -> Self {
-        Self::with_metrics(inner, policy, key, Arc::new(NoMetrics))
-    }
-
     /// Creates open queues that report to `metrics`. `key` returns the ordering key of a message.
-    pub fn with_metrics(
+    pub fn new(
         inner: H,
         policy: QueuePolicy,
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
@@ -109,7 +99,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         }
         tokio::spawn(async move {
             for key in held {
-                start(Arc::clone(&queues).run(key, None));
+                tokio::spawn(Arc::clone(&queues).run(key, None));
                 consume_budget().await;
             }
         });
@@ -142,9 +132,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// snapshot.
     pub fn counts(&self) -> QueueCounts {
         let (mut counts, now) = (QueueCounts::default(), Instant::now());
-        self.queues.by_key.iter().for_each(|queue| {
-            queue.messages().for_each(|message| counts.add(message, now));
-        });
+        for queue in &self.queues.by_key {
+            queue.messages().for_each(|message| counts.add(&message, now));
+        }
         counts
     }
 
@@ -152,7 +142,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// of their first error; then the others, ordered by the start of their phase.
     pub fn entries(&self, limit: usize) -> Vec<QueueEntry> {
         let mut messages = Vec::new();
-        self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages().cloned()));
+        self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages()));
         messages.sort_by_key(|Queued { since, retry, .. }| {
             match retry.as_ref().and_then(|retry| retry.shown.as_ref()) {
                 Some(last_error) => (false, last_error.since),
@@ -198,7 +188,17 @@ impl<E: Message + Clone, H: EventHandler<E>> EventHandler<E> for Async<E, H> {
         if event.is_trigger() {
             self.push(event.clone());
         } else if let Some((idle, first)) = self.queues.add(event.clone(), true) {
-            start(Arc::clone(&self.queues).run(idle, first));
+            let mut run = Box::pin(Arc::clone(&self.queues).run(idle, first));
+            // The handler runs in a task of its own within another handler, and if the calling task has used up its budget.
+            let mut done = false;
+            if !POLLING.replace(true) {
+                // No handler panics out of `run`, which catches that.
+                done = consume_budget().now_or_never().is_some() && run.as_mut().now_or_never().is_some();
+                POLLING.set(false);
+            }
+            if !done {
+                tokio::spawn(run);
+            }
         }
         Ok(())
     }
@@ -210,33 +210,16 @@ impl<E: Message, H> Clone for Async<E, H> {
     }
 }
 
-/// Polls `run` once within this call. Spawns `run` as a task if it is then pending, if this call is itself within such a poll, or if
-/// the calling task has used up its budget.
-fn start(run: impl Future<Output = ()> + Send + 'static) {
-    let mut run = Box::pin(run);
-    if !POLLING.replace(true) {
-        // No handler panics out of `run`, which catches that.
-        let done = consume_budget().now_or_never().is_some() && run.as_mut().now_or_never().is_some();
-        POLLING.set(false);
-        if done {
-            return;
-        }
-    }
-    tokio::spawn(run);
-}
-
 impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     /// Adds a message. Returns the key if the caller has to start [`run`](Self::run) for it, with the message itself if `at_once` is
     /// set. Otherwise the message is queued, and newer messages may replace it until the task starts.
-    fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<Queued<E>>)> {
+    fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<CurrentMessage<E>>)> {
         self.shared.metrics.added();
         let (key, now) = ((self.key)(&event), Instant::now());
         match self.by_key.entry(key) {
             Entry::Occupied(mut queue) => {
                 let overflowed = queue.get_mut().push(event, now, &self.policy);
-                if overflowed > 0 {
-                    self.overflowed.fetch_add(overflowed as u64, SeqCst);
-                }
+                self.overflowed.fetch_add(overflowed as u64, SeqCst);
                 None
             }
             Entry::Vacant(vacant) => {
@@ -261,13 +244,16 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     }
 
     /// Handles the messages of one key, beginning with `first`, until the queue is empty, and then removes the queue.
-    async fn run(self: Arc<Self>, key: OrderingKey, first: Option<Queued<E>>) {
-        let mut at_once = first.is_some();
-        let mut next = if at_once { first } else { self.next(key, None).await };
-        while let Some(message) = next {
-            let end = self.handle_one(key, message, at_once).await;
-            next = self.next(key, Some(end)).await;
-            at_once = false;
+    async fn run(self: Arc<Self>, key: OrderingKey, first: Option<CurrentMessage<E>>) {
+        let mut next = if first.is_some() { first } else { self.next(key).await };
+        while let Some((event, current)) = next {
+            let context = Context { current, queues: Some(&self.shared) };
+            if let Err(error) = panic_as_error(pin!(self.inner.handle(&event, &context))).await {
+                let (object_ref, error) = (event.object_ref(), causes(&*error));
+                error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
+                    "a failure was not handled by any wrapper of the chain; the event is dropped");
+            }
+            next = self.next(key).await;
             if next.is_some() {
                 consume_budget().await;
             }
@@ -279,29 +265,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         }
     }
 
-    /// Handles one message. Logs a failure or a panic that no wrapper has reported.
-    async fn handle_one(
-        &self,
-        key: OrderingKey,
-        Queued { event, since, retry, .. }: Queued<E>,
-        at_once: bool,
-    ) -> (RetryMemory, Outcome) {
-        let context = Context::new(self, key, (since, at_once), retry);
-        if let Err(error) = panic_as_error(self.inner.handle(&event, &context)).await {
-            let (object_ref, error) = (event.object_ref(), causes(&*error));
-            error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
-                "a failure was not handled by any wrapper of the chain; the event is dropped");
-        }
-        let end = context.into_end();
-        if matches!(&end, (Some(retry), Outcome::Done) if retry.outage.is_some()) {
-            self.shared.outage.end();
-        }
-        end
-    }
-
     /// Ends the current message of a key, and returns the next one. If there are only failed messages, it waits for the time of the
     /// earliest one. Removes the queue and returns `None` if no message is left, or after a stop.
-    async fn next(&self, key: OrderingKey, mut end: Option<(RetryMemory, Outcome)>) -> Option<Queued<E>> {
+    async fn next(&self, key: OrderingKey) -> Option<CurrentMessage<E>> {
         let mut is_over = false;
         loop {
             let (due, outage, arrival) = {
@@ -310,30 +276,22 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                 if is_over {
                     queue.retry_now();
                 }
-                if let Some(end) = end.take() {
-                    queue.end(end, &self.policy);
+                if queue.end(&self.policy) {
+                    self.shared.outage.end();
                 }
-                if let Some(message) = queue.pop().filter(|_| !self.stop.is_cancelled()) {
+                if let Some(message) = queue.pop(&self.policy).filter(|_| !self.stop.is_cancelled()) {
                     return Some(message);
                 }
-                if let Some(due) = queue.due().filter(|_| !self.shared.shutdown.is_cancelled()) {
-                    (due, queue.outage(), queue.arrival())
-                } else {
+                let next_attempt = queue.next_attempt().filter(|_| !self.shared.shutdown.is_cancelled());
+                let Some(next_attempt) = next_attempt else {
                     entry.remove();
                     return None;
-                }
+                };
+                next_attempt
             };
-            self.shared.remove_busy();
             // Boxed, because the future of every message would have room for it.
-            let wait = Box::pin(async {
-                tokio::select! {
-                    () = self.shared.sleep_until(due, outage) => outage.is_some(),
-                    () = arrival.notified() => false,
-                    () = self.shared.shutdown.cancelled() => false,
-                }
-            });
-            is_over = wait.await;
-            self.shared.busy.fetch_add(1, SeqCst);
+            let is_due = Box::pin(self.shared.wait_until(due, outage, &arrival)).await;
+            is_over = is_due && outage.is_some();
         }
     }
 
@@ -352,29 +310,6 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             }
             less_busy.await;
         }
-    }
-}
-
-impl<E: Message + Clone, H: EventHandler<E>> CurrentMessages for Queues<E, H> {
-    fn shared(&self) -> &SharedQueueState {
-        &self.shared
-    }
-
-    fn show(&self, key: OrderingKey, phase: Phase, since: Instant, retry: RetryMemory) {
-        if let Some(mut queue) = self.by_key.get_mut(&key)
-            && let Some(current) = &mut queue.current
-        {
-            (current.phase, current.since, current.retry) = (phase, since, retry);
-        }
-    }
-
-    fn next_arrival(&self, key: OrderingKey) -> Option<Arc<Notify>> {
-        let mut queue = self.by_key.get_mut(&key)?;
-        (!queue.is_superseded(&self.policy)).then(|| queue.arrival())
-    }
-
-    fn is_still_failing(&self, key: OrderingKey) -> bool {
-        self.by_key.get_mut(&key).is_some_and(|mut queue| queue.is_still_failing())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::EventHandler;
-use super::backoff::BackoffPolicy;
 use super::context::Context;
-use super::failure::HandlerError;
-use super::report::Report;
+use super::log_exceptions::Report;
+use crate::backoff::BackoffPolicy;
 use crate::event::Message;
+use crate::failure::HandlerError;
 
 /// Repeats an invocation that fails with a transient error, with exponential back-off.
 ///
@@ -63,7 +63,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::chain::Pending;
+    use crate::failure::Pending;
     use crate::testing::{Fault, HandlerFn, TestMessage};
 
     fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {

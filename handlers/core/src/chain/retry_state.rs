@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::{Backoff, BackoffPolicy, MAX_HINT};
-use super::failure::{Failure, causes};
+use crate::backoff::{Backoff, BackoffPolicy, MAX_HINT};
 use crate::event::{Identity, truncated};
+use crate::failure::{Failure, causes};
 
 /// The last error of an object since it was last handled successfully.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,18 +95,6 @@ impl RetryState {
     pub(super) fn requeued(&mut self) {
         (self.backoff, self.failures) = (None, self.failures + 1);
     }
-}
-
-/// The action to take when the handler has returned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The message was handled, or is not to be handled again.
-    #[default]
-    Done,
-    /// The retries ended early because a queued message supersedes this one.
-    Superseded,
-    /// The message failed and is to be handled again after this delay.
-    Requeue(Duration),
 }
 
 /// Returns the time `delay` after `start`, or the time one year after `start` if the sum cannot be represented.

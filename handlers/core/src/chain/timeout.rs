@@ -4,16 +4,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-
 use tokio::time::Instant;
 
 use super::EventHandler;
 use super::context::Context;
-use super::failure::{Failure, HandlerError};
-use super::log_exceptions::panic_as_error;
 use super::queue_state::Phase;
 use super::retry_state::deadline;
 use crate::event::Message;
+use crate::failure::{HandlerError, TimedOut};
 
 /// Interrupts an invocation that exceeds a time limit, and records the time of each invocation. The error is [`TimedOut`], which is
 /// transient.
@@ -22,30 +20,6 @@ use crate::event::Message;
 pub struct Timeout<H> {
     pub(super) inner: H,
     pub(super) limit: Duration,
-}
-
-/// An invocation of a handler or of a driver exceeded its time limit, and was interrupted.
-#[derive(Debug, thiserror::Error)]
-#[error("no answer within {} s", limit.as_secs_f64())]
-pub struct TimedOut {
-    limit: Duration,
-}
-
-impl TimedOut {
-    /// Returns the time limit that was exceeded.
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
-}
-
-impl Failure for TimedOut {
-    fn transient(&self) -> bool {
-        true
-    }
-
-    fn reason(&self) -> &'static str {
-        "TimedOut"
-    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
@@ -76,16 +50,6 @@ impl Drop for Invocation<'_> {
     }
 }
 
-/// Runs `work` outside of a chain for at most `limit`. Returns [`TimedOut`] if it takes longer, and [`Panicked`](crate::Panicked) if it
-/// panics.
-pub async fn bounded<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, HandlerError>> + Send,
-) -> Result<T, HandlerError> {
-    let result = tokio::time::timeout(limit, panic_as_error(work)).await;
-    result.unwrap_or_else(|_| Err(TimedOut { limit }.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,15 +61,6 @@ mod tests {
         async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
             std::future::pending().await
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn bounded_work_outside_of_a_chain_neither_hangs_nor_panics() {
-        let limit = Duration::from_secs(30);
-        let hangs = bounded::<()>(limit, std::future::pending()).await;
-        assert_eq!(hangs.expect_err("it hangs").to_string(), "no answer within 30 s");
-        let panics = bounded::<()>(limit, async { panic!("out of cheese") }).await;
-        assert_eq!(panics.expect_err("it panics").to_string(), "the handler panicked: out of cheese");
     }
 
     #[tokio::test(start_paused = true)]

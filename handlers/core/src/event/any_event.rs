@@ -96,14 +96,6 @@ impl Message for AnyEvent {
         }
     }
 
-    fn uid(&self) -> &str {
-        match self {
-            Self::Object(_, object) => object.meta().uid.as_deref().unwrap_or_default(),
-            Self::Missed(identity) => &identity.uid,
-            Self::Trigger(trigger) => &trigger.identity().uid,
-        }
-    }
-
     fn route(&self) -> TypeId {
         let any: &dyn Any = match self {
             Self::Object(_, object) => &**object,

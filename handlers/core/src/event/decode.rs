@@ -1,8 +1,6 @@
 //! Decodes the objects of a watch one by one, so that an object that cannot be decoded does not affect the others.
 
-use std::any::TypeId;
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,7 +33,7 @@ pub struct Undecodable {
 
 /// An object of kind `K`, or the metadata of an object that cannot be decoded. Both are boxed, because kube passes the value on by
 /// value several times.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Decoded<K> {
     /// The decoded object.
     Object(Box<K>),
@@ -55,15 +53,9 @@ where
                 WatchItem::Object(Arc::new(*object))
             }
             Self::Undecodable { meta, error } => {
-                let identity = Identity {
-                    type_id: TypeId::of::<K>(),
-                    kind: K::kind(&()),
-                    api_version: K::api_version(&()),
-                    namespace: meta.namespace,
-                    name: meta.name.unwrap_or_default(),
-                    uid: meta.uid.unwrap_or_default(),
-                    resource_version: meta.resource_version,
-                };
+                let (name, uid) = (meta.name.unwrap_or_default(), meta.uid.unwrap_or_default());
+                let mut identity = Identity::of::<K>(meta.namespace, name, uid);
+                identity.resource_version = meta.resource_version;
                 WatchItem::Undecodable(Undecodable { identity, error })
             }
         }
@@ -132,8 +124,8 @@ fn names(text: &str) -> Option<ObjectMeta> {
 
 /// An object of which only some fields of the metadata are decoded.
 #[derive(Deserialize)]
-struct WithMetadata<M> {
-    metadata: M,
+pub(crate) struct WithMetadata<M> {
+    pub(crate) metadata: M,
 }
 
 /// The metadata as far as [`managed_fields`] needs it.
@@ -186,15 +178,6 @@ impl<K: Resource<DynamicType = ()>> Resource for Decoded<K> {
             Self::Object(object) => object.meta_mut(),
             Self::Undecodable { meta, .. } => meta,
         }
-    }
-}
-
-impl<K> fmt::Debug for Decoded<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Object(_) => "Decoded",
-            Self::Undecodable { .. } => "Undecodable",
-        })
     }
 }
 

@@ -27,7 +27,9 @@ pub trait Message: Send + Sync + 'static {
     fn object_ref(&self) -> ObjectRef<'_>;
 
     /// Returns the UID of the object. Two messages with the same UID concern the same object.
-    fn uid(&self) -> &str;
+    fn uid(&self) -> &str {
+        self.object_ref().uid
+    }
 
     /// Returns the Rust type of the object or trigger, by which the dispatcher finds the handlers.
     fn route(&self) -> TypeId;

@@ -8,6 +8,7 @@ mod object;
 mod trigger;
 
 pub use any_event::AnyEvent;
+pub(crate) use decode::WithMetadata;
 pub use decode::{Undecodable, WatchItem, truncated};
 pub use kind::{Kind, WatchResult};
 pub(crate) use message::KeyHasher;
@@ -60,12 +61,7 @@ impl<K: Object> Event<K> {
 
     /// Returns the UID of the object.
     pub fn uid(&self) -> &str {
-        match self {
-            Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
-                object.meta().uid.as_deref().unwrap_or_default()
-            }
-            Self::Deleted(Tombstone::Missed(identity)) => &identity.uid,
-        }
+        self.object_ref().uid
     }
 
     /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set).

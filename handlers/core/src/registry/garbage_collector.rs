@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use crate::chain::HandlerError;
 use crate::event::Identity;
+use crate::failure::HandlerError;
 
 /// A handler that creates resources in an external system, and marks each with its owner, for example in a tag. The owner is the
 /// Kubernetes object for which the resource was created.

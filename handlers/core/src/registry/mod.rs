@@ -98,6 +98,21 @@ impl DriverTrait {
     pub fn option(&self) -> String {
         format!("{}_driver", self.alias)
     }
+
+    /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
+    fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
+        let entry = self.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
+            option: self.option(),
+            name: name.to_owned(),
+            known: join(self.drivers.keys()),
+        })?;
+        let Some(plan) = setup.plan() else { return (entry.build)(setup) };
+        let record = self
+            .recorder
+            .as_ref()
+            .ok_or_else(|| SetupError::NoRecorder { option: self.option(), driver_trait: self.type_name })?;
+        Ok(record((entry.build)(setup)?, plan))
+    }
 }
 
 /// The result of [`Registry::driver_trait`]. It declares how the drivers of the trait behave in a dry run.
@@ -264,31 +279,6 @@ impl Registry {
     }
 }
 
-impl Registry {
-    /// Finds a driver trait by its type. `name` is the name of the trait for the error message.
-    fn driver_trait_of(&self, driver_trait: TypeId, name: &'static str) -> Result<&DriverTrait, SetupError> {
-        let found = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
-        found.ok_or(SetupError::UnknownDriverTrait(name))
-    }
-}
-
-impl DriverTrait {
-    /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
-    fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
-        let entry = self.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
-            option: self.option(),
-            name: name.to_owned(),
-            known: join(self.drivers.keys()),
-        })?;
-        let Some(plan) = setup.plan() else { return (entry.build)(setup) };
-        let record = self
-            .recorder
-            .as_ref()
-            .ok_or_else(|| SetupError::NoRecorder { option: self.option(), driver_trait: self.type_name })?;
-        Ok(record((entry.build)(setup)?, plan))
-    }
-}
-
 /// Quotes the names and joins them with commas, for an error message.
 fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
@@ -321,7 +311,7 @@ mod tests {
 
     fn setup(registry: &Arc<Registry>, configuration: Value) -> Setup {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        registry.setup(Client::new(service, "default"), configuration, HashSet::new())
+        registry.setup(Client::new(service, "default"), configuration, Some(HashSet::new()))
     }
 
     #[tokio::test]

@@ -16,8 +16,9 @@ use super::index::Index;
 use super::resource::{ResourceEventHandler, TriggerHandler};
 use super::route::{OfKind, OfTrigger, Route, RouteHandler};
 use super::source::Source;
-use crate::chain::{Context, EventHandler, HandlerError, Panicked, Superseded};
+use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
+use crate::failure::{HandlerError, Panicked};
 
 /// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector.
 ///

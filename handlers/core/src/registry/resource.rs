@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::chain::Failure;
 use crate::event::{Event, OrderingKey, Tombstone, Trigger};
+use crate::failure::Failure;
 
 /// A handler of the events of one kind. All methods are optional.
 ///

@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use kube::Resource;
 
 use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
-use crate::chain::HandlerError;
 use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
+use crate::failure::HandlerError;
 
 /// The handler of all messages with the same [route](crate::Message::route).
 pub(super) struct Route {

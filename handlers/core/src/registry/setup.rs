@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
-use crate::chain::HandlerError;
+use crate::failure::HandlerError;
 
 /// The argument of the functions that build handlers and drivers. It gives access to the Kubernetes client, the configuration, other
 /// drivers and shared values.
@@ -21,9 +21,8 @@ pub struct Setup {
     registry: Arc<Registry>,
     client: Client,
     configuration: Value,
-    served: HashSet<String>,
-    /// `true` if every API version counts as served.
-    serves_all: bool,
+    /// The API versions that the server offers; `None` if there is no server and every API version counts as served.
+    served: Option<HashSet<String>>,
     /// The plan of a dry run; `None` in a real run.
     plan: Option<DryRunPlan>,
     recorder: Recorder,
@@ -94,14 +93,19 @@ pub enum SetupError {
 
 impl Registry {
     /// Creates the [`Setup`] for building handlers and drivers. `configuration` is an object with a field for each section. `served`
-    /// contains the API versions that the server offers, such as `v1` and `apps/v1`.
-    pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
+    /// contains the API versions that the server offers, such as `v1` and `apps/v1`. Without a server, it is `None`, and every API version
+    /// counts as served.
+    pub fn setup(
+        self: &Arc<Self>,
+        client: Client,
+        configuration: Value,
+        served: Option<HashSet<String>>,
+    ) -> Setup {
         Setup {
             registry: Arc::<Self>::clone(self),
             client,
             configuration,
             served,
-            serves_all: false,
             plan: None,
             recorder: Recorder::default(),
             drivers: Mutex::default(),
@@ -120,13 +124,6 @@ impl Setup {
         self
     }
 
-    /// Makes every API version count as served, for use without an API server.
-    #[must_use]
-    pub fn serving_all(mut self) -> Self {
-        self.serves_all = true;
-        self
-    }
-
     /// Returns the plan of the dry run; `None` in a real run.
     pub fn plan(&self) -> Option<&DryRunPlan> {
         self.plan.as_ref()
@@ -134,7 +131,7 @@ impl Setup {
 
     /// Returns `true` if there is no API server: the configuration is checked and nothing is started.
     pub fn is_offline(&self) -> bool {
-        self.serves_all
+        self.served.is_none()
     }
 
     /// Sets the recorder of Kubernetes Events for the handlers.
@@ -191,7 +188,9 @@ impl Setup {
     }
 
     fn driver_trait<D: ?Sized + 'static>(&self) -> Result<&DriverTrait, SetupError> {
-        self.registry.driver_trait_of(TypeId::of::<D>(), type_name::<D>())
+        let mut driver_traits = self.registry.driver_traits();
+        let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());
+        found.ok_or(SetupError::UnknownDriverTrait(type_name::<D>()))
     }
 
     /// Returns the value of type `T` that several drivers share, such as a client or a simulated network. `make` builds the value at
@@ -221,7 +220,7 @@ impl Setup {
 
     /// Returns `true` if the server offers the API version of `K`.
     pub fn serves<K: Resource<DynamicType = ()>>(&self) -> bool {
-        self.serves_all || self.served.contains(&*K::api_version(&()))
+        self.served.as_ref().is_none_or(|served| served.contains(&*K::api_version(&())))
     }
 
     /// Adds a check that must succeed before the program is ready. `/readyz` shows it under `name`.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::chain::HandlerError;
 use crate::event::{AnyEvent, Trigger};
+use crate::failure::HandlerError;
 
 /// Watches an external system and sends a [`Trigger`] when something happens in that system. A source only reads, and never writes.
 ///

@@ -16,10 +16,10 @@ use kube::core::response::Status;
 use kube::{Client, Resource};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
 use tokio::time::Instant;
 
-use crate::chain::Failure;
+use crate::event::WithMetadata;
+use crate::failure::Failure;
 
 /// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
 /// strategic merge patch of a custom resource the server returns 415.
@@ -205,7 +205,7 @@ where
         let answer = match request {
             Ok(mut request) => {
                 request.headers_mut().insert(ACCEPT, METADATA);
-                self.client.request::<WrittenObject>(request).await
+                self.client.request::<WithMetadata<WrittenVersion>>(request).await
             }
             Err(error) => Err(kube::Error::BuildRequest(error)),
         };
@@ -258,12 +258,6 @@ where
                 .or_insert(echo);
         }
     }
-}
-
-/// The part of the response to a write that is decoded.
-#[derive(Deserialize)]
-struct WrittenObject {
-    metadata: WrittenVersion,
 }
 
 /// The part of the metadata in the response that is decoded.

@@ -69,22 +69,15 @@ impl MetadataPatch {
     pub fn body<'a>(&'a self, object: &'a impl Resource) -> impl Serialize + Debug + 'a {
         let meta = object.meta();
         let one = |finalizer: &'a Option<String>| finalizer.as_deref().map(|finalizer| [finalizer]);
-        Body {
-            metadata: BodyMetadata {
-                uid: meta.uid.as_deref(),
-                resource_version: meta.resource_version.as_deref().filter(|_| self.claim),
-                annotations: &self.annotations,
-                added: one(&self.add_finalizer),
-                removed: one(&self.remove_finalizer),
-            },
-        }
+        let metadata = BodyMetadata {
+            uid: meta.uid.as_deref(),
+            resource_version: meta.resource_version.as_deref().filter(|_| self.claim),
+            annotations: &self.annotations,
+            added: one(&self.add_finalizer),
+            removed: one(&self.remove_finalizer),
+        };
+        BTreeMap::from([("metadata", metadata)])
     }
-}
-
-/// The JSON body of the patch.
-#[derive(Debug, Serialize)]
-struct Body<'a> {
-    metadata: BodyMetadata<'a>,
 }
 
 /// The `metadata` of the patch. It is serialized directly, without a [`serde_json::Value`]: the write is the largest part of the cost

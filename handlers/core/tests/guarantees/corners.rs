@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use staffetta_handler::testing::{Fault, HandlerFn, TestMessage, pod};
+use staffetta_handler::testing::{Fault, HandlerFn, LogReport, NoMetrics, TestMessage, pod};
 use staffetta_handler::{
-    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, LogReport, Message, OrderingKey,
-    QueuePolicy, Superseded, Tombstone,
+    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Message, OrderingKey, QueuePolicy,
+    Superseded, Tombstone,
 };
 
 use crate::support::{Answer, POLICY, REQUEUE, Scribe, settle};
@@ -28,7 +28,7 @@ async fn a_failed_request_for_deletion_is_not_delivered_again_after_the_deletion
         if seen.len() == 1 { Err(Fault::permanent("refused").into()) } else { Ok(()) }
     });
     let links = handler.log_exceptions(Arc::new(LogReport::new("handler", REQUEUE)));
-    let chain = Async::new(links, POLICY, |_: &AnyEvent| OrderingKey::of("a"));
+    let chain = Async::new(links, POLICY, |_: &AnyEvent| OrderingKey::of("a"), Arc::new(NoMetrics));
     let mut terminating = pod("default", "a");
     terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
     let object = Arc::new(terminating);
@@ -59,7 +59,7 @@ async fn a_drain_handles_messages_queued_behind_a_sleeping_retry() {
         "a deleted 0" => Answer::Fail(Fault::transient("busy")),
         _ => Answer::Succeed,
     });
-    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::deleted("a"));
     settle().await;
     chain.push(TestMessage::added("b"));
@@ -98,7 +98,12 @@ async fn a_panic_that_no_wrapper_ends_does_not_block_its_key() {
         assert!(counter.fetch_add(1, Ordering::SeqCst) > 0, "the first call panics");
         Ok(())
     });
-    let chain = Async::new(panics, POLICY, |message: &TestMessage| OrderingKey::of(message.uid()));
+    let chain = Async::new(
+        panics,
+        POLICY,
+        |message: &TestMessage| OrderingKey::of(message.uid()),
+        Arc::new(NoMetrics),
+    );
     chain.push(TestMessage::added("a"));
     settle().await;
     chain.push(TestMessage::modified("a", 1));
@@ -112,7 +117,7 @@ async fn a_busy_key_does_not_starve_a_requeued_message() {
         "a added 0" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
-    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::added("a"));
     settle().await;
     for version in 0..10_000 {
@@ -165,7 +170,7 @@ async fn with_by_same_key_any_newer_message_of_the_key_replaces_a_failed_one() {
         _ => Answer::Succeed,
     });
     let policy = QueuePolicy { superseded: Superseded::BySameKey, ..POLICY };
-    let chain = Async::new(scribe.wrapped(), policy, one_key);
+    let chain = Async::new(scribe.wrapped(), policy, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::added("service"));
     settle().await;
     chain.push(TestMessage::added("slice"));
@@ -176,7 +181,7 @@ async fn with_by_same_key_any_newer_message_of_the_key_replaces_a_failed_one() {
 #[tokio::test(start_paused = true)]
 async fn the_back_off_of_a_message_is_not_passed_to_another_object() {
     let scribe = Scribe::new(|_| Answer::Fail(Fault::transient("busy")));
-    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::modified("a", 0));
     tokio::time::sleep(Duration::from_secs(20)).await;
     chain.push(TestMessage::modified("b", 0));

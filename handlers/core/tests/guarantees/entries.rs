@@ -1,10 +1,11 @@
 //! The observable state of the queues: the phase, start and last error of each message.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
 use staffetta_handler::{
     Async, EventHandler, LastError, Message, OrderingKey, Phase, QueueCounts, QueueEntry, QueuePolicy,
     Superseded,
@@ -172,7 +173,12 @@ async fn with_by_same_key_the_newest_message_inherits_the_last_error() {
         _ => Answer::Hang,
     });
     let policy = QueuePolicy { superseded: Superseded::BySameKey, ..POLICY };
-    let chain = Async::new(scribe.wrapped(), policy, |_: &TestMessage| OrderingKey::of("one key"));
+    let chain = Async::new(
+        scribe.wrapped(),
+        policy,
+        |_: &TestMessage| OrderingKey::of("one key"),
+        Arc::new(NoMetrics),
+    );
     chain.push(TestMessage::added("service"));
     settle().await;
     chain.push(TestMessage::added("slice"));
@@ -274,7 +280,7 @@ proptest! {
             let policy = QueuePolicy { coalesce: false, depth: usize::MAX, ..POLICY };
             let keys: Vec<_> = steps.iter().map(|(key, ..)| *key).collect();
             let key = move |message: &TestMessage| OrderingKey::of(keys[message.uid().parse::<usize>().unwrap()]);
-            let chain = Async::new(scribe.wrapped(), policy, key).closed();
+            let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics)).closed();
             let mut pushed = BTreeSet::new();
             for (place, (_, _, seconds)) in steps.iter().enumerate() {
                 if place == opened {

@@ -1,9 +1,10 @@
 //! Guarantees 5, 6 and 7: retries, reports of failures, and requeues.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, TestMessage};
-use staffetta_handler::{QueuePolicy, Superseded};
+use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
+use staffetta_handler::{Async, OrderingKey, QueuePolicy, Superseded};
 
 use crate::support::{Answer, POLICY, Scribe, settle};
 
@@ -49,9 +50,8 @@ async fn a_message_of_another_object_ends_a_retry_only_with_by_same_key() {
     for (superseded, attempts) in [(Superseded::BySameObject, 1), (Superseded::BySameKey, 2)] {
         let scribe = failing_until("service", u64::MAX);
         let policy = QueuePolicy { superseded, ..POLICY };
-        let chain = staffetta_handler::Async::new(scribe.wrapped(), policy, |_: &TestMessage| {
-            staffetta_handler::OrderingKey::of("one key")
-        });
+        let key = |_: &TestMessage| OrderingKey::of("one key");
+        let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("service"));
         settle().await;
         chain.push(TestMessage::added("slice"));

@@ -106,8 +106,7 @@ async fn a_message_that_replaces_another_inherits_its_queue_time() {
     let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
     let tape = Arc::<Tape>::default();
     let metrics = Arc::clone(&tape) as Arc<dyn QueueMetrics>;
-    let chain =
-        Async::with_metrics(scribe.wrapped(), POLICY, |_: &TestMessage| OrderingKey::of("one key"), metrics);
+    let chain = Async::new(scribe.wrapped(), POLICY, |_: &TestMessage| OrderingKey::of("one key"), metrics);
     chain.push(TestMessage::deleted("a"));
     settle().await;
     for version in [1, 2, 3] {

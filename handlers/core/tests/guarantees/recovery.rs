@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
 use staffetta_handler::{Async, Context, EventHandler, HandlerError, Identity, Message, OrderingKey, Report};
 
 use crate::support::{Answer, POLICY, Scribe, settle};
@@ -46,7 +46,10 @@ struct World<H> {
 fn world(scribe: &Scribe) -> World<impl EventHandler<TestMessage>> {
     let reported = Arc::<Reported>::default();
     let links = scribe.reported(Arc::clone(&reported) as Arc<dyn Report<TestMessage>>);
-    World { chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid())), reported }
+    World {
+        chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid()), Arc::new(NoMetrics)),
+        reported,
+    }
 }
 
 impl<H> World<H> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
 use staffetta_handler::{Async, Context, HandlerError, Message, OrderingKey, Report};
 use tokio::time::Instant;
 
@@ -48,7 +48,12 @@ async fn every_failed_attempt_is_reported_with_its_number_since_the_last_success
     let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
     let tape = Arc::<Tape>::default();
     let links = scribe.reported(Arc::clone(&tape) as Arc<dyn Report<TestMessage>>);
-    let chain = Async::new(links, POLICY, |message: &TestMessage| OrderingKey::of(message.uid()));
+    let chain = Async::new(
+        links,
+        POLICY,
+        |message: &TestMessage| OrderingKey::of(message.uid()),
+        Arc::new(NoMetrics),
+    );
     let started = Instant::now();
     chain.push(TestMessage::added("a"));
     tokio::time::sleep_until(started + Duration::from_secs(100)).await;

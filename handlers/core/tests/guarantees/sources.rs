@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use staffetta_handler::testing::pod;
+use staffetta_handler::testing::{NoMetrics, pod};
 use staffetta_handler::{
     AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Message, OrderingKey,
     QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
@@ -74,7 +74,7 @@ fn chain() -> (Async<AnyEvent, impl EventHandler<AnyEvent>>, Log) {
     let handler = Arc::new(registration.erase().into_parts().0);
     let keys = Arc::clone(&handler);
     let links = handler.limit(8);
-    (Async::new(links, QueuePolicy::default(), move |event| keys.key(event)), log)
+    (Async::new(links, QueuePolicy::default(), move |event| keys.key(event), Arc::new(NoMetrics)), log)
 }
 
 #[tokio::test(start_paused = true)]

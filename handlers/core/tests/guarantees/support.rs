@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::testing::{Fault, LogReport, NoMetrics, TestMessage};
 use staffetta_handler::{
-    Async, BackoffPolicy, Context, EventHandler, HandlerError, LogReport, Message, NoMetrics, OrderingKey,
-    QueueMetrics, QueuePolicy, Report, Superseded,
+    Async, BackoffPolicy, Context, EventHandler, HandlerError, Message, OrderingKey, QueueMetrics,
+    QueuePolicy, Report, Superseded,
 };
 
 pub(crate) const POLICY: QueuePolicy =
@@ -122,12 +122,7 @@ impl Scribe {
         policy: QueuePolicy,
         metrics: Arc<dyn QueueMetrics>,
     ) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
-        Async::with_metrics(
-            self.wrapped(),
-            policy,
-            |message: &TestMessage| OrderingKey::of(message.uid()),
-            metrics,
-        )
+        Async::new(self.wrapped(), policy, |message: &TestMessage| OrderingKey::of(message.uid()), metrics)
     }
 }
 

@@ -108,13 +108,17 @@ impl World {
         let is_watched = |message: &TestMessage| !message.is_trigger();
         let watched = self.messages(is_watched);
         let finalizing = self.messages(TestMessage::finalizing);
-        let is_superseded = self.queue.is_superseded(&self.policy);
-        let failed: Vec<_> = self.queue.messages().filter(|message| message.failed()).cloned().collect();
+        let is_superseded = self.queue.superseded(&self.policy).is_some();
+        let failed: Vec<_> = self.queue.messages().filter(Queued::failed).collect();
         self.queue.push(message.clone(), Instant::now(), &self.policy);
         if message.is_trigger() {
             assert_eq!(self.messages(is_watched), watched, "{message} changes no event");
-            if self.queue.current.as_ref().is_some_and(|current| !current.event.is_trigger()) {
-                assert_eq!(self.queue.is_superseded(&self.policy), is_superseded, "{message} ends no retry");
+            if self.queue.current.as_ref().is_some_and(|(current, _)| !current.is_trigger()) {
+                assert_eq!(
+                    self.queue.superseded(&self.policy).is_some(),
+                    is_superseded,
+                    "{message} ends no retry"
+                );
             }
             return;
         }
@@ -128,7 +132,7 @@ impl World {
     }
 
     fn take(&mut self) {
-        let Some(Queued { event, .. }) = self.queue.pop() else { return };
+        let Some((event, _)) = self.queue.pop(&self.policy) else { return };
         self.taken = self.clock;
         if self.attempted.iter().all(|attempted| attempted.version != event.version) {
             self.attempted.push(event);
@@ -136,7 +140,7 @@ impl World {
     }
 
     fn answer(&mut self, answer: Answer) {
-        let current = self.queue.current.as_ref().expect("the caller checked it").event.clone();
+        let current = self.queue.current.as_ref().expect("the caller checked it").0.clone();
         let failed = || {
             let mut retry = RetryState::default();
             retry.failed(&crate::testing::Fault::transient("busy"));
@@ -145,16 +149,16 @@ impl World {
         let end = match answer {
             Answer::Succeed => {
                 self.handled.push((self.taken, current));
-                (None, Outcome::Done)
+                (None, None)
             }
-            Answer::Fail => (failed(), Outcome::Requeue(LATER)),
-            Answer::Retry if self.queue.is_superseded(&self.policy) => {
+            Answer::Fail => (failed(), Some(LATER)),
+            Answer::Retry if self.queue.superseded(&self.policy).is_some() => {
                 assert!(!current.finalizing(), "nothing ends the retries of {current}");
-                (failed(), Outcome::Superseded)
+                (failed(), tests::SUPERSEDED)
             }
             Answer::Retry => return,
         };
-        self.queue.end(end, &self.policy);
+        tests::end(&mut self.queue, end, &self.policy);
     }
 
     /// Handles all messages successfully.

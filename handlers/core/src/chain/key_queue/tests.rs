@@ -19,6 +19,25 @@ fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) {
     queue.begin(event, Instant::now());
 }
 
+/// The result of a message whose retries ended because it was superseded.
+pub(super) const SUPERSEDED: Option<Duration> = Some(Duration::ZERO);
+
+/// Ends the current message with these failures. It is to be handled again after `again`.
+pub(super) fn end(
+    queue: &mut KeyQueue<TestMessage>,
+    (retry, again): (RetryMemory, Option<Duration>),
+    policy: &QueuePolicy,
+) {
+    let (_, current) = queue.current.as_ref().expect("there is one");
+    let mut progress = current.progress();
+    (progress.retry, progress.again) = (retry, again);
+    if let Some(delay) = again.filter(|delay| !delay.is_zero()) {
+        progress.requeue(delay);
+    }
+    drop(progress);
+    queue.end(policy);
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "it is the memory of a context")]
 fn memory(failures: u32) -> RetryMemory {
     let mut retry = RetryState::default();
@@ -27,12 +46,12 @@ fn memory(failures: u32) -> RetryMemory {
 }
 
 fn next(queue: &mut KeyQueue<TestMessage>) -> (String, u32) {
-    let Queued { event, retry, .. } = queue.pop().expect("there is one");
-    (event.to_string(), retry.map_or(0, |retry| retry.failures))
+    let (event, current) = queue.pop(&COALESCE).expect("there is one");
+    (event.to_string(), current.progress().retry.as_ref().map_or(0, |retry| retry.failures))
 }
 
 fn drain(queue: &mut KeyQueue<TestMessage>) -> Vec<String> {
-    std::iter::from_fn(|| queue.pop()).map(|message| message.event.to_string()).collect()
+    std::iter::from_fn(|| queue.pop(&COALESCE)).map(|(event, _)| event.to_string()).collect()
 }
 
 #[test]
@@ -74,7 +93,7 @@ fn a_superseded_added_makes_the_next_modified_an_added() {
     use TestMessage as M;
     let mut queue = queue(&[M::modified("b", 1), M::modified("a", 1)], &COALESCE);
     set_current(&mut queue, M::added("a"));
-    queue.end((memory(2), Outcome::Superseded), &COALESCE);
+    end(&mut queue, (memory(2), SUPERSEDED), &COALESCE);
     assert_eq!(next(&mut queue), ("b modified 1".into(), 0));
     assert_eq!(next(&mut queue), ("a added 1".into(), 2));
 }
@@ -93,10 +112,14 @@ fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whol
         let mut running = queue(&[], policy);
         set_current(&mut running, first.clone());
         running.push(newer.clone(), Instant::now(), policy);
-        assert_eq!(running.is_superseded(policy), expected, "{newer} arrives while {first} is handled");
+        assert_eq!(
+            running.superseded(policy).is_some(),
+            expected,
+            "{newer} arrives while {first} is handled"
+        );
         let mut queued = queue(&[first.clone(), newer.clone()], policy);
-        queued.pop().expect("there is one");
-        assert_eq!(queued.is_superseded(policy), expected, "{newer} is queued when {first} is taken");
+        queued.pop(policy).expect("there is one");
+        assert_eq!(queued.superseded(policy).is_some(), expected, "{newer} is queued when {first} is taken");
     }
 }
 
@@ -114,7 +137,7 @@ fn a_trigger_replaces_and_supersedes_only_triggers_of_its_type() {
 
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::deleted("a"));
-    queue.end((None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+    end(&mut queue, (None, Some(Duration::from_secs(60))), &COALESCE);
     queue.push(M::trigger("a", 1), Instant::now(), &whole);
     assert_eq!(drain(&mut queue), ["a trigger 1"]);
     assert!(queue.due().is_some(), "the deletion that failed is still handled again");
@@ -125,10 +148,10 @@ async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
     use TestMessage as M;
     let mut queue = queue(&[M::deleted("a")], &COALESCE);
     set_current(&mut queue, M::deleted("a"));
-    queue.end((None, Outcome::Requeue(Duration::MAX)), &COALESCE);
+    end(&mut queue, (None, Some(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_none(), "the newer message of the object replaces it");
     assert_eq!(next(&mut queue), ("a deleted 0".into(), 1));
-    queue.end((None, Outcome::Requeue(Duration::MAX)), &COALESCE);
+    end(&mut queue, (None, Some(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_some(), "a delay that cannot be represented is a long one");
 }
 
@@ -138,13 +161,13 @@ async fn a_failed_message_is_handled_again_after_its_delay_or_replaced_by_a_newe
     let mut queue = queue(&[], &COALESCE);
     for event in [M::added("a"), M::modified("b", 1)] {
         set_current(&mut queue, event);
-        queue.end((None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+        end(&mut queue, (None, Some(Duration::from_secs(60))), &COALESCE);
     }
-    assert!(queue.pop().is_none());
+    assert!(queue.pop(&COALESCE).is_none());
 
     queue.push(M::modified("a", 1), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 1".into(), 1), "it was never handled as Added");
-    queue.end((memory(1), Outcome::Done), &COALESCE);
+    end(&mut queue, (memory(1), None), &COALESCE);
 
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(next(&mut queue), ("b modified 1".into(), 1));
@@ -164,8 +187,8 @@ fn a_message_that_takes_over_keeps_the_larger_failure_count_and_the_newer_report
     for (newer, older, expected) in
         [(None, Some("b"), "b"), (Some("a"), Some("b"), "a"), (Some("a"), None, "a")]
     {
-        let mut successor = KeyQueue::new(true).begin(TestMessage::added("x"), Instant::now());
-        successor.retry = failed(3, older);
+        let (event, phase, since) = (TestMessage::added("x"), Phase::Queued, Instant::now());
+        let mut successor = Queued { event, phase, since, retry: failed(3, older) };
         successor.inherit(failed(2, newer));
         let retry = successor.retry.unwrap();
         assert_eq!((retry.failures, &*retry.reported_on.unwrap().name), (3, expected));
@@ -178,7 +201,7 @@ async fn a_deletion_of_another_object_of_the_key_leaves_a_failed_message_and_let
     let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::modified("new", 1));
-    queue.end((memory(0), Outcome::Requeue(Duration::from_secs(900))), &whole);
+    end(&mut queue, (memory(0), Some(Duration::from_secs(900))), &whole);
     queue.push(M::missed("old"), Instant::now(), &whole);
     assert_eq!(drain(&mut queue), ["new modified 1", "old deleted 0"]);
 }
@@ -190,9 +213,9 @@ async fn a_superseded_message_whose_successor_is_cancelled_is_handled_again() {
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::modified("a", 1));
     queue.push(M::added("b"), Instant::now(), &whole);
-    assert!(queue.is_superseded(&whole));
+    assert!(queue.superseded(&whole).is_some());
     queue.push(M::deleted("b"), Instant::now(), &whole);
-    queue.end((memory(0), Outcome::Superseded), &whole);
+    end(&mut queue, (memory(0), SUPERSEDED), &whole);
     assert_eq!(drain(&mut queue), ["a modified 1", "b deleted 0"]);
 }
 
@@ -201,7 +224,7 @@ async fn a_failed_deletion_is_not_repeated_once_the_object_exists_again() {
     use TestMessage as M;
     let mut queue = queue(&[], &COALESCE);
     set_current(&mut queue, M::deleted("a"));
-    queue.end((memory(0), Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
+    end(&mut queue, (memory(0), Some(Duration::from_secs(60))), &COALESCE);
     queue.push(M::added("a"), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 0".into(), 1));
     assert!(queue.due().is_none());

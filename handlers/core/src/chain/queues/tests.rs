@@ -1,9 +1,9 @@
 use super::*;
-use crate::testing::{HandlerFn, TestMessage};
+use crate::testing::{HandlerFn, NoMetrics, TestMessage};
 
 fn queues() -> Async<TestMessage, HandlerFn<impl Fn(&TestMessage) -> Result<(), HandlerError>>> {
     let key = |message: &TestMessage| OrderingKey::of(message.uid());
-    Async::new(HandlerFn(|_: &TestMessage| Ok(())), QueuePolicy::default(), key)
+    Async::new(HandlerFn(|_: &TestMessage| Ok(())), QueuePolicy::default(), key, Arc::new(NoMetrics))
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,7 +37,7 @@ impl EventHandler<TestMessage> for PassOn {
 async fn a_handler_runs_where_its_message_is_delivered_until_it_waits_and_never_within_another_one() {
     let handler = Arc::new(PassOn(std::sync::OnceLock::new()));
     let key = |message: &TestMessage| OrderingKey::of(message.uid());
-    let queues = Async::new(Arc::clone(&handler), QueuePolicy::default(), key);
+    let queues = Async::new(Arc::clone(&handler), QueuePolicy::default(), key, Arc::new(NoMetrics));
     assert!(handler.0.set(queues.clone()).is_ok());
     let (context, before) = (Context::detached(), Instant::now());
     queues.handle(&TestMessage::modified("first", 10_000), &context).await.expect("it is queued");
@@ -60,7 +60,12 @@ async fn a_trigger_is_never_handled_within_the_call_of_its_sender() {
         counter.fetch_add(1, SeqCst);
         Ok(())
     });
-    let queues = Async::new(handler, QueuePolicy::default(), |_: &TestMessage| OrderingKey::of("one key"));
+    let queues = Async::new(
+        handler,
+        QueuePolicy::default(),
+        |_: &TestMessage| OrderingKey::of("one key"),
+        Arc::new(NoMetrics),
+    );
     let context = Context::detached();
     queues.handle(&TestMessage::added("a"), &context).await.expect("it is queued");
     assert_eq!(calls.load(SeqCst), 1);

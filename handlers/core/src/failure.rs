@@ -1,10 +1,14 @@
 //! The errors of handlers. Each error states whether a retry may help.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use super::backoff::MAX_HINT;
+use futures_util::FutureExt;
+
+use crate::backoff::MAX_HINT;
 use crate::event::Identity;
 
 /// An error of a handler. It states whether a retry may help, and how the error is reported.
@@ -116,6 +120,71 @@ impl Failure for kube::Error {
     }
 }
 
+/// The handler panicked; the field is the panic message.
+#[derive(Debug, thiserror::Error)]
+#[error("the handler panicked: {0}")]
+pub struct Panicked(String);
+
+impl Panicked {
+    /// Creates the error of a panic with this payload.
+    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self(text.unwrap_or_else(|| "without a message".to_owned()))
+    }
+}
+
+impl Failure for Panicked {
+    fn transient(&self) -> bool {
+        false
+    }
+
+    fn reason(&self) -> &'static str {
+        "Panicked"
+    }
+}
+
+/// An invocation of a handler or of a driver exceeded its time limit, and was interrupted.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", limit.as_secs_f64())]
+pub struct TimedOut {
+    pub(crate) limit: Duration,
+}
+
+impl TimedOut {
+    /// Returns the time limit that was exceeded.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+impl Failure for TimedOut {
+    fn transient(&self) -> bool {
+        true
+    }
+
+    fn reason(&self) -> &'static str {
+        "TimedOut"
+    }
+}
+
+/// Runs `work` and returns a panic as the error [`Panicked`]. Pass large work pinned: an argument of an `async fn` takes up twice its
+/// size in the future.
+pub(crate) async fn panic_as_error<T>(
+    work: impl Future<Output = Result<T, HandlerError>>,
+) -> Result<T, HandlerError> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| Err(Panicked::new(&*payload).into()))
+}
+
+/// Runs `work` outside of a chain for at most `limit`. Returns [`TimedOut`] if it takes longer, and [`Panicked`] if it panics.
+pub async fn bounded<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, HandlerError>> + Send,
+) -> Result<T, HandlerError> {
+    let result = tokio::time::timeout(limit, panic_as_error(work)).await;
+    result.unwrap_or_else(|_| Err(TimedOut { limit }.into()))
+}
+
 /// Joins the error and its causes in one line: `write the annotation: patch pod: connection refused`.
 pub fn causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
@@ -153,6 +222,15 @@ mod tests {
         assert_eq!(answer(429, 0).retry_after(), None);
         assert_eq!(answer(503, u32::MAX).retry_after(), Some(MAX_HINT), "no server stops a watch for years");
         assert_eq!((answer(503, 0).reason(), answer(403, 0).reason()), ("ApiUnavailable", "ApiRefused"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bounded_work_outside_of_a_chain_neither_hangs_nor_panics() {
+        let limit = Duration::from_secs(30);
+        let hangs = bounded::<()>(limit, std::future::pending()).await;
+        assert_eq!(hangs.expect_err("it hangs").to_string(), "no answer within 30 s");
+        let panics = bounded::<()>(limit, async { panic!("out of cheese") }).await;
+        assert_eq!(panics.expect_err("it panics").to_string(), "the handler panicked: out of cheese");
     }
 
     #[test]

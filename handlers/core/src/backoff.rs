@@ -38,8 +38,8 @@ pub struct BackoffPolicy {
 /// retried at the same time.
 const JITTER: f64 = 0.1;
 
-/// The longest delay that an error can request with [`Failure::retry_after`](super::Failure::retry_after), because servers choose it.
-pub(super) const MAX_HINT: Duration = Duration::from_secs(300);
+/// The longest delay that an error can request with [`Failure::retry_after`](crate::Failure::retry_after), because servers choose it.
+pub(crate) const MAX_HINT: Duration = Duration::from_secs(300);
 
 impl Default for BackoffPolicy {
     /// Delays from 1 s to 60 s, for 500 s: the values that Kuryr uses for retries.
@@ -59,13 +59,7 @@ impl BackoffPolicy {
 
     /// Starts a series of attempts, whose time limit begins now.
     pub fn start(self) -> Backoff {
-        let mut inner = ExponentialBackoffBuilder::<TokioClock>::new()
-            .with_initial_interval(self.initial)
-            .with_max_interval(self.max)
-            .with_multiplier(2.0)
-            .with_randomization_factor(JITTER)
-            .with_max_elapsed_time(None)
-            .build();
+        let mut inner = exponential(self.initial, self.max, JITTER);
         // The builder takes the start from the system's clock; this takes it from tokio's.
         inner.reset();
         Backoff { inner, policy: self, attempts: 0 }
@@ -127,13 +121,20 @@ impl Backoff {
 }
 
 /// Returns a random delay between zero and `max`.
-pub(super) fn random_delay(max: Duration) -> Duration {
-    let mut backoff = ExponentialBackoffBuilder::<TokioClock>::new()
-        .with_initial_interval(max / 2)
-        .with_randomization_factor(1.0)
+pub(crate) fn random_delay(max: Duration) -> Duration {
+    exponential(max / 2, max, 1.0).next_backoff().unwrap_or(max)
+}
+
+/// Returns the unlimited series of delays that begins with `initial` and doubles up to `max`. `jitter` is the largest share by which a
+/// delay is randomly shortened or extended.
+fn exponential(initial: Duration, max: Duration, jitter: f64) -> ExponentialBackoff<TokioClock> {
+    ExponentialBackoffBuilder::new()
+        .with_initial_interval(initial)
+        .with_max_interval(max)
+        .with_multiplier(2.0)
+        .with_randomization_factor(jitter)
         .with_max_elapsed_time(None)
-        .build();
-    backoff.next_backoff().unwrap_or(max)
+        .build()
 }
 
 /// The clock of tokio, which tests can stop and advance.
