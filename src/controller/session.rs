@@ -166,7 +166,7 @@ async fn check_standby(
     };
     context.health.set_met(API_SERVER);
     until_standby().await;
-    if let Err(error) = check_handlers(&context.registry, &context.configuration, cluster) {
+    if let Err(error) = check_handlers(&context.registry, &context.configuration, &cluster) {
         return error;
     }
     context.health.set_met(HANDLERS);
