@@ -14,6 +14,7 @@ use crate::connect::api_versions;
 const KUBE_SYSTEM: &str = "kube-system";
 
 /// The properties of a cluster.
+#[derive(Clone)]
 pub(crate) struct ClusterInfo {
     /// The API versions that the server serves; `None` if the server is not known and is assumed to serve all.
     api_versions: Option<HashSet<String>>,

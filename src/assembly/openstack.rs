@@ -5,6 +5,7 @@ mod vifs;
 
 use std::sync::Arc;
 
+use serde_json::json;
 use staffetta_driver::{
     DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
     PodSecurityGroupsDriver, PodSubnetsDriver, ServiceProjectDriver, ServiceSecurityGroupsDriver,
@@ -108,9 +109,11 @@ pub(super) fn defaults(setup: &Setup) -> Result<NeutronDefaults, SetupError> {
     setup.section("neutron_defaults")
 }
 
-/// Returns the value of an option that must be set; `name` is the option in the error message.
+/// Returns the value of an option that must be set, an id. `name` is the section and the option.
 fn required<T>(option: Option<T>, name: &str) -> Result<T, SetupError> {
-    option.ok_or_else(|| SetupError::Invalid(format!("`{name}` is missing")))
+    let (section, key) = name.split_once('.').unwrap_or_default();
+    let stand_in = json!({ section: { key: "0" } });
+    option.ok_or_else(|| SetupError::Missing { message: format!("`{name}` is missing"), stand_in })
 }
 
 /// Returns the cache of subnets, which all drivers share.
@@ -129,7 +132,17 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     setup.shared(|| {
         let options: NeutronOptions = setup.section("neutron")?;
         let access = options.access(&Environment::of_the_process());
-        let access = access.map_err(|error| SetupError::Invalid(error.to_string()))?;
+        let access = access.map_err(|error| {
+            let url = "http://unknown.invalid";
+            let no_url = error.problems.len() == 1 && error.problems[0].location == "neutron.auth_url";
+            let stand_in = if no_url && options.auth_url.is_none() {
+                json!({ "neutron": { "auth_url": url } })
+            } else {
+                json!({ "neutron": {
+                    "auth_type": "none", "endpoint_override": url, "load_balancer_endpoint_override": url } })
+            };
+            SetupError::Missing { message: error.to_string(), stand_in }
+        })?;
         let requests = setup.shared(|| Ok(CloudRequestMetrics::default()))?;
         let cloud = Cloud::fenced(access, requests, fence(setup)?);
         let cloud = cloud.map_err(|error| SetupError::Invalid(causes(&error)))?;

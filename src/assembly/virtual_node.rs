@@ -32,7 +32,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         options.orphan_grace_ms = 0;
     }
     if let Some(contradiction) = options.contradiction() {
-        return Err(SetupError::Invalid(contradiction.to_owned()));
+        return Err(SetupError::Invalid(contradiction));
     }
     let devices = read_devices(&options.devices, &options.device_files);
     let devices = devices.map_err(|error| SetupError::Invalid(causes(&error)))?;

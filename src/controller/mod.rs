@@ -44,7 +44,8 @@ pub struct Controller {
     health: Arc<Health>,
     leadership: watch::Receiver<ElectionStatus>,
     stop: CancellationToken,
-    task: AbortOnDropHandle<Result<(), ControllerError>>,
+    /// The main task; `None` after [`ready`](Self::ready) has returned its error.
+    task: Option<AbortOnDropHandle<Result<(), ControllerError>>>,
 }
 
 /// The reason why the controller could not start, or stopped with an error.
@@ -116,7 +117,7 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, leadership, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, leadership, stop, task: Some(AbortOnDropHandle::new(task)) })
     }
 
     /// Returns the address of the admin server.
@@ -130,9 +131,15 @@ impl Controller {
     }
 
     /// Completes when this process is ready: as the leader when all kinds are listed and the check of each driver has succeeded, as a
-    /// standby when it knows the leader and could take over.
-    pub async fn ready(&self) {
-        self.health.until_ready().await;
+    /// standby when it knows the leader and could take over. Completes too when the controller has ended, with its result.
+    pub async fn ready(&mut self) -> Result<(), ControllerError> {
+        let Some(task) = &mut self.task else { return Ok(()) };
+        let ended = tokio::select! {
+            () = self.health.until_ready() => return Ok(()),
+            ended = task => ended,
+        };
+        self.task = None;
+        ended.map_err(ControllerError::Panicked)?
     }
 
     /// Returns a token that stops the controller when it is cancelled.
@@ -142,7 +149,8 @@ impl Controller {
 
     /// Waits until the controller has stopped, because its token was cancelled or because of an error.
     pub async fn ended(self) -> Result<(), ControllerError> {
-        self.task.await.map_err(ControllerError::Panicked)?
+        let Some(task) = self.task else { return Ok(()) };
+        task.await.map_err(ControllerError::Panicked)?
     }
 
     /// Stops the controller: ends all watches, handles the queued events within the drain time, and releases the lease. Fails with

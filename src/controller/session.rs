@@ -166,7 +166,7 @@ async fn check_standby(
     };
     context.health.set_met(API_SERVER);
     until_standby().await;
-    if let Err(error) = check_handlers(&context.registry, &context.configuration, cluster) {
+    if let Err(error) = check_handlers(&context.registry, &context.configuration, &cluster) {
         return error;
     }
     context.health.set_met(HANDLERS);
@@ -262,7 +262,7 @@ mod tests {
             ("STAFFETTA_LEADER_ELECTION__NAMESPACE".into(), "relay".into()),
         ];
         let configuration = Configuration::load(&schema, None, variables).unwrap();
-        let controller = Controller::start(registry, &configuration, server()).await.unwrap();
-        tokio::time::timeout(DISCOVERY_TIMEOUT / 2, controller.ready()).await.unwrap();
+        let mut controller = Controller::start(registry, &configuration, server()).await.unwrap();
+        tokio::time::timeout(DISCOVERY_TIMEOUT / 2, controller.ready()).await.unwrap().unwrap();
     }
 }

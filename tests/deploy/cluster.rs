@@ -1,5 +1,6 @@
 //! Tests that the manifests in etc/deploy work on a real cluster, with no more rights than needed.
 
+use std::fs;
 use std::time::Instant;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition};
@@ -12,6 +13,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::container::Container;
+use crate::folder;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rules};
@@ -68,7 +70,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
 
     let expected = of_handlers(&DEFAULT);
     let client = site.client_of(&token).await;
-    may_only(&site, &client, &work.namespace, &expected).await;
+    may_only(&site, &client, &work.namespace, &expected, &at_home(&[])).await;
 
     assert!(leader.terminate().await.success());
     let ended = Instant::now();
@@ -78,7 +80,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
     work.end().await;
     assert!(standby.terminate().await.success());
 
-    let all = expected.union(&at_home()).cloned().collect();
+    let all = expected.union(&at_home(&[])).cloned().collect();
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     let used = rights::used(&site.kubeconfig, &account, &all);
     site.remove().await;
@@ -99,7 +101,7 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
     let work = Work::begin(&site).await;
     work.has_vif("web").await;
     let client = site.client_of(&token).await;
-    may_only(&site, &client, &work.namespace, &of_handlers(&["vif"])).await;
+    may_only(&site, &client, &work.namespace, &of_handlers(&["vif"]), &at_home(&[])).await;
     work.end().await;
     assert!(process.terminate().await.success());
     site.remove().await;
@@ -116,14 +118,17 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     site.kubectl
         .run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"])
         .await;
-    let mut process = site.run_changed("only", |configuration| devices_alone(&configuration)).await;
+    let open = format!("{}-open", site.namespace);
+    let mut process = site.run_changed("only", |configuration| devices_alone(&configuration, &open)).await;
     process.ready().await;
     let device = Device { site: &site };
     device.comes().await;
+    device.gets_secrets_of(&open, "closed").await;
 
     let expected = of_handlers(&["app_hosting"]);
     let client = site.client_of(&token).await;
-    may_only(&site, &client, "default", &expected).await;
+    let home = at_home(&["app_hosting"]);
+    may_only(&site, &client, "default", &expected, &home).await;
     let of_leases = ["create", "patch"].map(|verb| format!("{verb} leases.coordination.k8s.io"));
     let with_leases: Rights = expected.iter().cloned().chain(of_leases.clone()).collect();
     assert_eq!(rules(&client, "kube-node-lease").await.intersection(&with_leases).count(), with_leases.len());
@@ -132,7 +137,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     device.costs_nothing_but_its_lease(&account).await;
     device.goes(&account).await;
     assert!(process.terminate().await.success());
-    let all = expected.union(&at_home()).cloned().chain(of_leases).collect();
+    let all = expected.union(&home).cloned().chain(of_leases).collect();
     let used = rights::used(&site.kubeconfig, &account, &all);
     site.remove().await;
     // Who stands by watches the lease, and here nobody does.
@@ -142,12 +147,17 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
 }
 
-/// The configuration of the base, with devices instead of its handlers.
-fn devices_alone(configuration: &str) -> String {
+/// The configuration of the base, with devices instead of its handlers, which may get the Secrets of the namespace `open`.
+fn devices_alone(configuration: &str, open: &str) -> String {
     let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
     assert!(configuration.contains(handlers), "{configuration}");
     let devices = "enabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"";
-    configuration.replace(handlers, devices) + "[app_hosting]\npoll_interval_ms = 200\nkubelet = false\n"
+    let allowed = format!(
+        "allowed_addresses = [\"192.0.2.0/24\"]\nallowed_label_prefixes = [\"rack\"]\nsecret_namespaces = [{open:?}]\n"
+    );
+    configuration.replace(handlers, devices)
+        + "[app_hosting]\npoll_interval_ms = 200\nkubelet = false\n"
+        + &allowed
 }
 
 /// A device, in the namespace of the site. SITE stands for a name that nobody else has.
@@ -213,6 +223,41 @@ impl Device<'_> {
         self.site.kubectl.run(&["patch", &device, "--type=merge", "--patch", change]).await;
         for what in ["{.metadata.labels.rack}=9", "{.status.capacity.pods}=3"] {
             self.kubectl(&["wait", &format!("--for=jsonpath={what}"), &node]).await;
+        }
+    }
+
+    /// Ends when a pod of the namespace `open` runs with its Secret, and one of `closed` is refused its own.
+    async fn gets_secrets_of(&self, open: &str, closed: &str) {
+        let binding = fs::read_to_string(folder().join("device-secrets/role-binding.yaml")).unwrap();
+        let (subject, site) = ("name: staffetta\n    namespace: staffetta", &self.site.namespace);
+        assert!(binding.contains(subject));
+        let account = self.site.account().await;
+        let binding = binding.replace(subject, &format!("name: {account}\n    namespace: {site}"));
+        let closed = format!("{site}-{closed}");
+        let secret = "valueFrom: {secretKeyRef: {name: login, key: password}}";
+        let of_map = "valueFrom: {configMapKeyRef: {name: settings, key: colour}}";
+        assert!(POD_THERE.contains(of_map));
+        let pod = POD_THERE.replace(of_map, secret).replace("NAME", "web").replace("SITE", site);
+        for namespace in [open, &closed] {
+            let kubectl = Kubectl::find(&self.site.kubeconfig, namespace);
+            kubectl.run(&["create", "namespace", namespace]).await;
+            kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
+            kubectl.run(&["create", "secret", "generic", "login", "--from-literal=password=hunter2"]).await;
+            if namespace == open {
+                kubectl.apply(&binding).await;
+            }
+            kubectl.apply(&pod).await;
+            if namespace == open {
+                kubectl.run(&["wait", "--for=condition=Ready", "pod/web", "--timeout=60s"]).await;
+            } else {
+                eventually("the pod is refused the Secret", async || {
+                    let events = ["get", "events.events.k8s.io", "--output", "jsonpath={.items[*].reason}"];
+                    kubectl.run(&events).await.contains("SecretForbidden")
+                })
+                .await;
+            }
+            kubectl.run(&["delete", "pod/web", "--timeout=60s"]).await;
+            kubectl.run(&["delete", "namespace", namespace, "--wait=false"]).await;
         }
     }
 
@@ -356,15 +401,21 @@ async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
     }
 }
 
-/// Asserts that whoever the client is has these rights in all namespaces, at home the lease, and nothing else that not
-/// everybody has.
-pub(crate) async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
+/// Asserts that whoever the client is has the `expected` rights in all namespaces, those `of_home` in the namespace of the site too,
+/// and nothing else that not everybody has.
+pub(crate) async fn may_only(
+    site: &Site,
+    client: &Client,
+    elsewhere: &str,
+    expected: &Rights,
+    of_home: &Rights,
+) {
     let nobody = site.client_of(&site.token("default", "nobody").await).await;
     let home = site.namespace.as_str();
     let of_everybody = rules(&nobody, home).await;
     let beyond = |rights: Rights| rights.difference(&of_everybody).cloned().collect::<Rights>();
 
-    let everywhere_and_home: Rights = expected.union(&at_home()).cloned().collect();
+    let everywhere_and_home: Rights = expected.union(of_home).cloned().collect();
     assert_eq!(beyond(rules(client, elsewhere).await), *expected, "the rules elsewhere");
     assert_eq!(beyond(rules(client, home).await), everywhere_and_home, "the rules at home");
 

@@ -11,7 +11,7 @@ use staffetta_apiserver::{ApiServer, Options};
 
 use crate::cluster::{CLUSTER, Work, may_only};
 use crate::process::{Process, SIMULATED, eventually};
-use crate::rights::{self, Rights, of_handlers};
+use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::Site;
 use crate::{PROGRAM, folder};
 
@@ -144,7 +144,7 @@ async fn with_the_components_of_its_options_it_works_and_may_nothing_beyond_on_a
 
     let taken = COMPONENTS.iter().flat_map(|component| component.rights).map(str::to_owned);
     let expected: Rights = of_handlers(&["vif"]).into_iter().chain(taken).collect();
-    may_only(&site, &site.client_of(&token).await, work.namespace(), &expected).await;
+    may_only(&site, &site.client_of(&token).await, work.namespace(), &expected, &at_home(&[])).await;
     work.end().await;
     assert!(process.terminate().await.success());
 

@@ -275,6 +275,13 @@ fn the_rights_for_leases_of_nodes_stay_where_these_are_under_names_of_its_own_wi
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
         assert_eq!(named(kind)["subjects"], json!([account]), "{kind}");
     }
+    let bindings = of_kind(&objects, "RoleBinding");
+    let secrets =
+        bindings.iter().find(|object| object["metadata"]["name"] == "staffetta-device-secrets").unwrap();
+    assert_eq!(
+        (&secrets["metadata"]["namespace"], &secrets["subjects"]),
+        (&json!("other"), &json!([account]))
+    );
     let container = container(of_kind(&objects, "Deployment")[0]);
     let variable = |name: &str| {
         let variables = container["env"].as_array().unwrap();

@@ -61,7 +61,7 @@ async fn devices(client: &Client) -> Api<DynamicObject> {
     })
     .await;
     let kind = GroupVersionKind::gvk("cisco.vk", "v1alpha1", "CiscoDevice");
-    Api::default_namespaced_with(client.clone(), &ApiResource::from_gvk(&kind))
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 
 #[tokio::test]

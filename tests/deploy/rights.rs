@@ -56,7 +56,6 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "delete pods",
                 "patch pods/status",
                 "get configmaps",
-                "get secrets",
                 "list ciscodevices.cisco.vk",
                 "watch ciscodevices.cisco.vk",
                 "patch ciscodevices.cisco.vk",
@@ -69,9 +68,10 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
 }
 
 /// The rights in the namespace of the program, beyond those in all.
-pub(crate) fn at_home() -> Rights {
+pub(crate) fn at_home(handlers: &[&str]) -> Rights {
     let lease = ["get", "watch", "patch"].map(|verb| format!("{verb} {LEASES} staffetta"));
-    lease.into_iter().chain([format!("create {LEASES}")]).collect()
+    let accounts = handlers.contains(&"app_hosting").then(|| "get secrets".to_owned());
+    lease.into_iter().chain([format!("create {LEASES}")]).chain(accounts).collect()
 }
 
 const LEASES: &str = "leases.coordination.k8s.io";

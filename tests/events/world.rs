@@ -83,12 +83,12 @@ impl World {
         let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "kubernetes".into());
         let configuration = Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap();
         let controller = Controller::start(registry, &configuration, client.clone()).await.unwrap();
-        let world = Self { client, namespace, vifs, controller };
+        let mut world = Self { client, namespace, vifs, controller };
         world.prepare().await;
         world
     }
 
-    async fn prepare(&self) {
+    async fn prepare(&mut self) {
         let namespace = json!({ "metadata": { "name": self.namespace } });
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.create(&PostParams::default(), &from(namespace)).await.unwrap();
@@ -97,7 +97,7 @@ impl World {
             accounts.get_opt("default").await.unwrap().is_some()
         })
         .await;
-        tokio::time::timeout(PATIENCE, self.controller.ready()).await.expect("it is ready in time");
+        tokio::time::timeout(PATIENCE, self.controller.ready()).await.expect("it is ready in time").unwrap();
     }
 
     /// Stops the controller and deletes the namespace.

@@ -121,10 +121,11 @@ async fn elected_through_an_outage(world: World, time: Duration) {
     leader(&world, &replicas).await;
     world.until_settled(&["before", "after"]).await;
     world.until_served(&["before", "after"]).await;
-    for replica in replicas {
+    for mut replica in replicas {
         tokio::time::timeout(OUTAGE, replica.ready())
             .await
-            .expect("who leads is ready, and so is who stands by");
+            .expect("who leads is ready, and so is who stands by")
+            .unwrap();
         replica.stop().await.unwrap();
     }
 }

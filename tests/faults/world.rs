@@ -104,8 +104,11 @@ impl World {
 
     /// The same; an attempt of its handlers may take so long.
     pub(crate) async fn ready_with(&self, task: Task, handler_timeout: Duration) -> Controller {
-        let controller = self.controller(task, handler_timeout).await;
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        let mut controller = self.controller(task, handler_timeout).await;
+        tokio::time::timeout(PATIENCE, controller.ready())
+            .await
+            .expect("the controller is ready in time")
+            .unwrap();
         controller
     }
 

@@ -16,7 +16,8 @@ use crate::world::World;
 /// A controller holds all nodes of devices for its own: one at a time.
 static CLUSTER: Mutex<()> = Mutex::const_new(());
 
-const DEFINITION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/handlers/app_hosting/crd.yaml");
+pub(crate) const DEFINITION: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/handlers/app_hosting/crd.yaml");
 
 /// NODE stands for the name of a node.
 const DEPLOYMENT: &str = r"
@@ -192,10 +193,11 @@ async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server
     let name = world.device().name().to_owned();
     let (address, port) = (world.device().address().ip(), world.device().address().port());
     world.described.clear();
+    world.options = format!("allowed_addresses = [\"{address}\"]\nallowed_label_prefixes = [\"rack\"]\n");
     let _controller = world.controller().await;
     let resource = serde_json::json!({
         "apiVersion": "cisco.vk/v1alpha1", "kind": "CiscoDevice", "metadata": { "name": name },
-        "spec": { "driver": "XE", "address": address, "port": port, "credentialSecretRef": { "name": "account" },
+        "spec": { "driver": "XE", "address": address, "port": port, "credentialSecretRef": { "name": name },
             "tls": { "enabled": false }, "xe": {} },
     });
     kubectl.apply(&resource.to_string()).await;
@@ -207,7 +209,9 @@ async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server
     let why = kubectl.run(&["get", &device, "--output", "jsonpath={.status.conditions[0].message}"]).await;
     assert!(why.contains("there is no Secret"), "{why}");
     let account = ["--from-literal=username=admin", "--from-literal=password=cisco-123"];
-    kubectl.run(&[&["create", "secret", "generic", "account"][..], &account].concat()).await;
+    // The namespace of the controller is that of its kubeconfig.
+    let admin = Kubectl::find(&real_kubeconfig(), "default");
+    admin.run(&[&["create", "secret", "generic", &name][..], &account].concat()).await;
     // A device without its account is tried again after half a minute.
     wait("condition=Ready", &device).await;
     wait("condition=Ready", &format!("node/{name}")).await;
@@ -220,6 +224,7 @@ async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server
 
     kubectl.run(&["delete", &device, "--timeout=90s"]).await;
     wait("delete", &format!("node/{name}")).await;
+    admin.run(&["delete", "secret", &name]).await;
     world.assert_clean();
     remove(&kubectl, &name).await;
 }

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod cluster;
+mod custom_resource;
 mod killing;
 #[path = "../support/kubectl.rs"]
 mod kubectl;

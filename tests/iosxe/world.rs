@@ -29,6 +29,8 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     /// The descriptions of the devices, by number.
     pub(crate) described: Vec<Value>,
+    /// Further options of the section `[app_hosting]`.
+    pub(crate) options: String,
 }
 
 impl World {
@@ -83,6 +85,7 @@ impl World {
             kubeconfig,
             folder: tempfile::tempdir().unwrap(),
             described,
+            options: String::new(),
         }
     }
 
@@ -103,13 +106,14 @@ impl World {
         let options = format!(
             "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n\
              [app_hosting]\ndevice_files = [{:?}]\npoll_interval_ms = 100\nhealth_interval_ms = 500\n\
-             read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\nkubelet = {}\n\
+             read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\nkubelet = {}\n{}\
              [iosxe]\nrequest_timeout_ms = 1000\nstep_limit_ms = 2000\nconnect_timeout_ms = 500\n\
              [relay]\nretry_interval = \"50ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"1s\"\n\
              [leader_election]\nenabled = false\n",
             devices.display().to_string(),
             // Only a real server asks.
             self.server.is_none(),
+            self.options,
         );
         Process::start(Path::new(PROGRAM), self.folder(), &options, &self.kubeconfig).await
     }

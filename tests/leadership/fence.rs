@@ -168,21 +168,21 @@ async fn after_its_term_neither_a_handler_nor_its_leftover_tasks_act_although_th
 #[tokio::test]
 async fn twenty_lost_leases_leak_nothing_and_fail_no_object() {
     let world = World::embedded().await;
-    let (controller, seen, let_go) = controller(&world, Wants::Nothing).await;
+    let (mut controller, seen, let_go) = controller(&world, Wants::Nothing).await;
     world.pod("web").await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let mut early = 0;
     for term in 1..=20 {
         until_begun(&seen, term).await;
         if term == 3 {
-            controller.ready().await;
+            controller.ready().await.unwrap();
             early = tasks();
         }
         set_holder(&world, "").await;
     }
     until_begun(&seen, 21).await;
     assert_eq!(controller.leadership().losses, 20);
-    controller.ready().await;
+    controller.ready().await.unwrap();
     let alive = seen.lives.lock().unwrap().iter().filter(|life| life.strong_count() > 0).count();
     assert_eq!(alive, 1, "each term's chains went with it");
     // Each term has a dozen tasks.

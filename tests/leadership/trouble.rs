@@ -7,7 +7,7 @@ use staffetta::controller::{Controller, Role};
 use staffetta_apiserver::{Fault, Requests};
 use staffetta_handler::causes;
 
-use crate::process::eventually;
+use crate::process::{PATIENCE, eventually};
 use crate::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
 
 #[tokio::test]
@@ -48,15 +48,13 @@ async fn a_standby_whose_handlers_cannot_be_created_is_never_ready_and_exits_wit
     std::fs::write(file.path(), INCOMPLETE).unwrap();
     let schema = FileSchema::assemble(&registry).unwrap();
     let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
-    let controller = Controller::start(registry, &configuration, world.client()).await.unwrap();
-    let admin = controller.admin();
-    tokio::select! {
-        biased;
-        () = controller.ready() => panic!("it is ready at {admin}"),
-        () = eventually("it ends", async || matches!(controller.leadership().role, Role::Ended(_))) => {}
-    }
-    let ended = controller.ended().await.map_err(|error| causes(&error));
-    assert_eq!(ended, Err(REASON.to_owned()));
+    let mut controller = Controller::start(registry, &configuration, world.client()).await.unwrap();
+    let ready = tokio::time::timeout(PATIENCE, controller.ready())
+        .await
+        .expect("who has ended is waited for no more");
+    let error = causes(&ready.unwrap_err());
+    assert!(error.starts_with(REASON), "{error}");
+    assert!(matches!(controller.leadership().role, Role::Ended(_)));
 
     world.pod("web").await;
     world.until_plugged("web", true).await;

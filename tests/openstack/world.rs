@@ -140,8 +140,11 @@ impl World {
 
     /// Starts a controller by the gate, with `options` on top, and waits until it is ready.
     pub(crate) async fn controller(&self, options: &str) -> Controller {
-        let controller = self.try_controller(&self.options(options)).await;
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        let mut controller = self.try_controller(&self.options(options)).await;
+        tokio::time::timeout(PATIENCE, controller.ready())
+            .await
+            .expect("the controller is ready in time")
+            .unwrap();
         controller
     }
 

@@ -49,8 +49,9 @@ const QUICK: &str = "[relay]\nretry_interval = \"20ms\"\nretry_max_interval = \"
 async fn readyz_lists_each_condition_on_a_line() {
     let world = World::new().await;
     world.vifs.faults().inject(VifMethod::List, 1000, fails(Reason::Unavailable));
-    let controller = world.starting_controller().await;
-    let verbose = async || get(controller.admin(), "/readyz?verbose").await;
+    let mut controller = world.starting_controller().await;
+    let admin = controller.admin();
+    let verbose = async || get(admin, "/readyz?verbose").await;
     world
         .until("the pods are listed while the marks cannot be read", async || {
             verbose().await.1.contains("[+]watch Pod ok\n")
@@ -75,7 +76,7 @@ async fn readyz_lists_each_condition_on_a_line() {
     );
 
     world.vifs.faults().clear();
-    tokio::time::timeout(std::time::Duration::from_secs(30), controller.ready()).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(30), controller.ready()).await.unwrap().unwrap();
     let (code, lines) = verbose().await;
     assert_eq!(code, 200, "{lines}");
     assert!(lines.contains("[+]handler vif ok\n") && lines.ends_with("readyz check passed\n"), "{lines}");

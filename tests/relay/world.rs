@@ -77,8 +77,11 @@ impl World {
 
     /// Starts a controller and waits until it is ready.
     pub(crate) async fn controller(&self) -> Controller {
-        let controller = self.starting_controller().await;
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        let mut controller = self.starting_controller().await;
+        tokio::time::timeout(PATIENCE, controller.ready())
+            .await
+            .expect("the controller is ready in time")
+            .unwrap();
         controller
     }
 

@@ -65,10 +65,13 @@ impl Stack {
         ];
         let variables = options.map(|(option, value)| (format!("STAFFETTA_{option}").into(), value.into()));
         let configuration = Configuration::load(&schema, None, variables).unwrap();
-        let controller = Controller::start(registry, &configuration, client.clone()).await.unwrap();
+        let mut controller = Controller::start(registry, &configuration, client.clone()).await.unwrap();
         let options = Options { name: namespace.to_owned(), parts, ..Options::default() };
         let cluster = Cluster::start(client.clone(), options);
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        tokio::time::timeout(PATIENCE, controller.ready())
+            .await
+            .expect("the controller is ready in time")
+            .unwrap();
         Self { client, controller, cluster, network, services, namespace: namespace.to_owned() }
     }
 

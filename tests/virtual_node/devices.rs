@@ -15,8 +15,8 @@ use crate::world::World;
 
 const DEFINITION: &str = include_str!("../../etc/deploy/handlers/app_hosting/crd.yaml");
 
-async fn define_devices(world: &World) {
-    let definition: DynamicObject = serde_saphyr::from_str(DEFINITION).unwrap();
+async fn define(world: &World, definition: &str) {
+    let definition: DynamicObject = serde_saphyr::from_str(definition).unwrap();
     let kind = kube::core::ApiResource::erase::<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     >(&());
@@ -27,44 +27,45 @@ async fn define_devices(world: &World) {
 /// A world whose API server has `CiscoDevice`s.
 pub(crate) async fn world(options: &str) -> World {
     let mut world = World::new().await;
-    define_devices(&world).await;
+    define(&world, DEFINITION).await;
     world.options = self::options(options);
     world
 }
 
 fn devices(world: &World) -> Api<CiscoDevice> {
-    Api::namespaced(world.client.clone(), "default")
+    Api::all(world.client.clone())
 }
 
 /// The usual options, with these beside in the section of the handler.
 fn options(options: &str) -> String {
     format!(
         "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n\
-         [app_hosting]\npoll_interval_ms = 30\nhealth_interval_ms = 100\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n"
+         [app_hosting]\npoll_interval_ms = 30\nhealth_interval_ms = 100\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n\
+         allowed_addresses = [\"one\", \"two\", \"three\", \"x\", \"real\", \"theirs\"]\nallowed_label_prefixes = [\"rack\"]\n\
+         secret_namespaces = [\"default\"]\n{options}\n"
     )
 }
 
-pub(crate) async fn device(world: &World, namespace: &str, name: &str, spec: Value) {
+pub(crate) async fn device(world: &World, name: &str, spec: Value) {
     let device = json!({ "metadata": { "name": name }, "spec": spec });
-    let devices: Api<CiscoDevice> = Api::namespaced(world.client.clone(), namespace);
-    devices.create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
+    devices(world).create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
 }
 
 async fn until_phase(world: &World, name: &str, phase: &str) -> CiscoDevice {
-    until_phase_of(world, &devices(world), name, phase).await
-}
-
-async fn until_phase_of(world: &World, devices: &Api<CiscoDevice>, name: &str, phase: &str) -> CiscoDevice {
     let mut found = None;
     world
         .until(&format!("the device {name} is {phase}"), async || {
-            let device = devices.get_opt(name).await.unwrap();
+            let device = devices(world).get_opt(name).await.unwrap();
             let is = device.as_ref().and_then(|device| device.status.as_ref()?.phase.clone());
             found = device;
             is.as_deref() == Some(phase)
         })
         .await;
     found.unwrap()
+}
+
+fn message(device: CiscoDevice) -> String {
+    device.status.unwrap().conditions.remove(0).message
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ fn what_the_driver_of_a_device_refuses_is_told_by_the_check_of_the_configuration
 async fn a_device_comes_changes_and_goes_with_its_custom_resource() {
     let world = world("").await;
     let controller = world.controller().await;
-    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
     world.node_ready("r1", "True").await;
     let ready = until_phase(&world, "r1", "Ready").await;
     assert_eq!(ready.metadata.finalizers.unwrap(), ["cisco.vk/device-cleanup"]);
@@ -194,24 +195,108 @@ async fn a_device_comes_changes_and_goes_with_its_custom_resource() {
 
 #[tokio::test]
 async fn a_device_that_cannot_be_right_or_has_the_name_of_another_says_so() {
-    let world = world("").await;
+    let world = world("devices = [{ name = \"r1\", device = { address = \"one\" } }]").await;
     let controller = world.controller().await;
-    device(&world, "default", "wrong", json!({ "driver": "FAKE", "address": "x", "colour": "red" })).await;
-    let wrong = until_phase(&world, "wrong", "Error").await;
-    assert!(wrong.status.unwrap().conditions[0].message.contains("colour"));
-    device(&world, "default", "strange", json!({ "driver": "XR", "address": "x" })).await;
-    let strange = until_phase(&world, "strange", "Error").await;
-    let message = strange.status.unwrap().conditions[0].message.clone();
-    assert!(message.contains("unsupported device type `XR`"), "{message}");
-    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
-    until_phase(&world, "r1", "Ready").await;
-    // Of two that were made in one second, the one whose namespace comes first is the older one.
-    device(&world, "kube-system", "r1", json!({ "driver": "FAKE", "address": "two" })).await;
-    let elsewhere = Api::namespaced(world.client.clone(), "kube-system");
-    let second = until_phase_of(&world, &elsewhere, "r1", "Error").await;
-    until_phase(&world, "r1", "Ready").await;
+    device(&world, "wrong", json!({ "driver": "FAKE", "address": "x", "colour": "red" })).await;
+    let wrong = message(until_phase(&world, "wrong", "Error").await);
+    assert!(wrong.contains("colour"), "{wrong}");
+    device(&world, "strange", json!({ "driver": "XR", "address": "x" })).await;
+    let strange = message(until_phase(&world, "strange", "Error").await);
+    assert!(strange.contains("unsupported device type `XR`"), "{strange}");
+    world.node_ready("r1", "True").await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "two" })).await;
+    let second = until_phase(&world, "r1", "Error").await;
     assert_eq!(second.status.unwrap().conditions[0].reason, "NodeNameTaken");
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_custom_resource_with_an_address_label_or_file_that_is_not_allowed_is_refused() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    for (name, more, field) in [
+        ("stranger", json!({ "address": "169.254.169.254" }), "spec.address: "),
+        ("role", json!({ "labels": { "node-role.kubernetes.io/control-plane": "" } }), "spec.labels: "),
+        ("file", json!({ "tls": { "caFile": "/etc/hostname" } }), "spec.tls.caFile: "),
+    ] {
+        let mut spec = json!({ "driver": "FAKE", "address": "one" });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        device(&world, name, spec).await;
+        let message = message(until_phase(&world, name, "Error").await);
+        assert!(message.starts_with(field) && message.contains("app_hosting."), "{message}");
+        assert!(world.nodes().get_opt(name).await.unwrap().is_none());
+    }
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_custom_resource_in_a_namespace_makes_no_node() {
+    let mut world = World::new().await;
+    define(&world, &DEFINITION.replace("scope: Cluster", "scope: Namespaced")).await;
+    world.options = options("");
+    let controller = world.controller().await;
+    let kind = kube::core::ApiResource::erase::<CiscoDevice>(&());
+    let devices: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), "default", &kind);
+    let spec = json!({ "driver": "FAKE", "address": "one" });
+    let device = json!({ "metadata": { "name": "r1" }, "spec": spec });
+    devices.create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
+    let told = world.until_told("DeviceInvalid").await;
+    assert!(told.contains("replace its definition"), "{told}");
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
+    assert_eq!(devices.get("r1").await.unwrap().metadata.finalizers, None);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_of_a_namespace_that_is_not_listed_gets_no_secret() {
+    let mut world = world("").await;
+    world.options = world.options.replace("secret_namespaces = [\"default\"]\n", "");
+    let controller = world.controller().await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    let from = json!({ "secretKeyRef": { "name": "login", "key": "password", "optional": true } });
+    let container =
+        json!({ "name": "app", "image": "flash:/a.tar", "env": [{ "name": "A", "valueFrom": from }] });
+    world.pod("web", json!({ "containers": [container] })).await;
+    let told = world.until_told("SecretForbidden").await;
+    assert!(told.contains("namespace default") && told.contains("secret_namespaces"), "{told}");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_description_is_not_called_unreachable() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "r1", json!({ "driver": "XR", "address": "one" })).await;
+    until_phase(&world, "r1", "Error").await;
+    world.pod("web", json!({})).await;
+    world
+        .until("the node and the pod say so", async || world.events("MachineInvalid").await.len() == 2)
+        .await;
+    for told in world.events("MachineInvalid").await {
+        assert!(told.contains("has no usable description") && told.contains("`XR`"), "{told}");
+    }
+    assert_eq!(world.events("MachineUnreachable").await, [""; 0]);
+    assert_eq!(world.events("NodeUnreachable").await, [""; 0]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_pod_that_is_deleted_did_not_recover() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    let from = json!({ "resourceFieldRef": { "resource": "limits.cpu" } });
+    let container =
+        json!({ "name": "app", "image": "flash:/a.tar", "env": [{ "name": "A", "valueFrom": from }] });
+    world.pod("web", json!({ "containers": [container] })).await;
+    world.until_told("FieldNotSupported").await;
+    world.delete("web").await;
+    world.until_pod_is_gone("web").await;
+    // Events that are due are written before the end.
+    controller.stop().await.unwrap();
+    assert_eq!(world.events("Recovered").await, [""; 0]);
 }
 
 #[tokio::test]
@@ -219,7 +304,7 @@ async fn a_device_that_is_deleted_stays_until_its_node_is_gone() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let world = world("").await;
     let controller = world.controller().await;
-    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
     world.node_ready("r1", "True").await;
     until_phase(&world, "r1", "Ready").await;
     let faults = world.server.faults();
@@ -246,7 +331,7 @@ async fn a_device_that_is_deleted_stays_until_its_node_is_gone() {
 async fn a_device_whose_description_was_corrected_is_tried_at_once() {
     let world = world("").await;
     let controller = world.controller().await;
-    device(&world, "default", "r1", json!({ "driver": "XR", "address": "one" })).await;
+    device(&world, "r1", json!({ "driver": "XR", "address": "one" })).await;
     until_phase(&world, "r1", "Error").await;
     let change = json!({ "spec": { "driver": "FAKE" } });
     devices(&world).patch("r1", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
@@ -261,7 +346,7 @@ async fn the_account_of_a_device_comes_from_its_secret_as_soon_as_there_is_one()
     let world = world("").await;
     let controller = world.controller().await;
     let spec = json!({ "driver": "FAKE", "address": "one", "credentialSecretRef": { "name": "login" } });
-    device(&world, "default", "r1", spec).await;
+    device(&world, "r1", spec).await;
     let waits = until_phase(&world, "r1", "Error").await;
     let message = waits.status.unwrap().conditions[0].message.clone();
     assert!(message.contains("there is no Secret default/login"), "{message}");
@@ -281,7 +366,7 @@ async fn change(world: &World, name: &str, spec: Value) {
 
 /// A device that outlives controllers, with a pod that runs on it.
 async fn held(world: &World) -> Arc<MemoryDevice> {
-    device(world, "default", "r1", json!({ "driver": "HELD", "address": "one" })).await;
+    device(world, "r1", json!({ "driver": "HELD", "address": "one" })).await;
     until_phase(world, "r1", "Ready").await;
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
@@ -323,7 +408,7 @@ async fn a_slip_in_the_description_of_a_device_takes_no_node_out_of_the_cluster(
     until_phase(&world, "r1", "Error").await;
     for number in 2..5 {
         // The readers look for strays when a machine comes.
-        device(&world, "default", &format!("r{number}"), json!({ "driver": "HELD", "address": "two" })).await;
+        device(&world, &format!("r{number}"), json!({ "driver": "HELD", "address": "two" })).await;
         world.node_ready(&format!("r{number}"), "True").await;
     }
     assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
@@ -391,7 +476,7 @@ async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_wh
 async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     let world = world("").await;
     let controller = world.controller().await;
-    device(&world, "default", "r1", json!({ "driver": "HELD", "address": "one" })).await;
+    device(&world, "r1", json!({ "driver": "HELD", "address": "one" })).await;
     until_phase(&world, "r1", "Ready").await;
     world.devices.device("one").set_hosting(false);
     let troubled = until_phase(&world, "r1", "Error").await;
@@ -434,7 +519,7 @@ async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
     }
     let controller = world.controller().await;
     for name in ["real", "theirs"] {
-        device(&world, "default", name, json!({ "driver": "FAKE", "address": name })).await;
+        device(&world, name, json!({ "driver": "FAKE", "address": name })).await;
         let taken = until_phase(&world, name, "Error").await.status.unwrap().conditions;
         assert_eq!((taken[0].status.as_str(), taken[0].reason.as_str()), ("False", "NodeNameTaken"));
         devices(&world).delete(name, &DeleteParams::default()).await.unwrap();

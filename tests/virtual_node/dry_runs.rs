@@ -16,7 +16,7 @@ fn lines<'a>(plan: &'a str, object: &str) -> Vec<&'a str> {
 #[tokio::test]
 async fn devices_nodes_and_pods_are_planned_and_nothing_is_written() {
     let world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
-    device(&world, "default", "edge-2", json!({ "driver": "FAKE", "address": "two" })).await;
+    device(&world, "edge-2", json!({ "driver": "FAKE", "address": "two" })).await;
     world.pod("web", json!({ "nodeName": "edge-1" })).await;
     world.server.clear_requests();
     let dry_run = world.dry_run().await;
@@ -33,7 +33,7 @@ async fn devices_nodes_and_pods_are_planned_and_nothing_is_written() {
     let web = lines(&plan, "Pod default/web");
     assert_eq!(web[0], "app_hosting: would deploy a pod: device one, images flash:/a.tar", "{plan}");
     assert!(web[1].starts_with("app_hosting: would write: + status."), "{plan}");
-    let resource = lines(&plan, "CiscoDevice default/edge-2");
+    let resource = lines(&plan, "CiscoDevice edge-2");
     assert!(resource[0].contains("+ finalizer cisco.vk/device-cleanup"), "{plan}");
     assert!(dry_run.is_complete(), "{plan}");
     let writes: Vec<_> = world.server.requests().into_iter().filter(RequestRecord::is_write).collect();

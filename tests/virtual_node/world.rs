@@ -52,8 +52,11 @@ impl World {
     pub(crate) async fn controller(&self) -> Controller {
         let registry = self.registry();
         let configuration = self.configuration(&registry);
-        let controller = Controller::start(registry, &configuration, self.client.clone()).await.unwrap();
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        let mut controller = Controller::start(registry, &configuration, self.client.clone()).await.unwrap();
+        tokio::time::timeout(PATIENCE, controller.ready())
+            .await
+            .expect("the controller is ready in time")
+            .unwrap();
         controller
     }
 

@@ -67,14 +67,14 @@ impl Stack {
         let network = Arc::new(MemoryNetwork::new(options.clone()));
         let services = Arc::new(MemoryServices::new(options));
         staffetta::assembly::world(&mut registry, &network, &services);
-        let controller = Controller::start(registry, &configuration, client.clone()).await?;
+        let mut controller = Controller::start(registry, &configuration, client.clone()).await?;
         let options = staffetta_cluster::Options {
             nodes: 3,
             stop_time: Duration::from_millis(100),
             ..staffetta_cluster::Options::default()
         };
         let cluster = Cluster::start(client.clone(), options);
-        controller.ready().await;
+        controller.ready().await?;
         Ok(Self { client, network, services, devices, server, cluster, controller })
     }
 

@@ -102,10 +102,9 @@ impl Machine {
         }
     }
 
-    /// Records `true` while the node is being removed from the cluster, which stops all work for its pods; `false` when
-    /// another device specification takes over the node.
-    pub(crate) fn retire(&self, retired: bool) {
-        Arc::make_mut(&mut lock(&self.state).view.spec).retired = retired;
+    /// Records that the node is being removed from the cluster, which stops all work for its pods.
+    pub(crate) fn retire(&self) {
+        Arc::make_mut(&mut lock(&self.state).view.spec).retired = true;
     }
 
     /// Stores an opened connection and returns `true`. Returns `false`, and stores nothing, if `session` is not the

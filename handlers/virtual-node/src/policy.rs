@@ -22,6 +22,8 @@ pub struct Policy {
     pub orphan_grace: Duration,
     /// The interval between two renewals of a node's lease. Default: 10 s.
     pub lease_interval: Duration,
+    /// The namespaces whose pods may use Secrets in their environment. Default: none.
+    pub secret_namespaces: Vec<String>,
 }
 
 impl Default for Policy {
@@ -34,6 +36,7 @@ impl Default for Policy {
             max_retry_interval: Duration::from_secs(60),
             orphan_grace: Duration::from_secs(60),
             lease_interval: Duration::from_secs(10),
+            secret_namespaces: Vec::new(),
         }
     }
 }

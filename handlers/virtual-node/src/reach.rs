@@ -33,6 +33,21 @@ pub(crate) struct MachineOutage {
     pub(crate) was_up: bool,
 }
 
+/// The reason of an outage of a machine whose description cannot be used, so that nothing was sent to it.
+pub(crate) const MISDESCRIBED: &str = "MachineInvalid";
+
+impl MachineOutage {
+    /// Returns `true` if the description of the machine cannot be used.
+    pub(crate) fn is_misdescribed(&self) -> bool {
+        self.reason == MISDESCRIBED
+    }
+
+    /// Returns the state of the machine, for messages.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.is_misdescribed() { "has no usable description" } else { "cannot be reached" }
+    }
+}
+
 /// The change of the reachability by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {

@@ -16,7 +16,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::reach::retry_delay;
+use crate::reach::{MISDESCRIBED, retry_delay};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
@@ -125,7 +125,7 @@ async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -
         }
         Err(error) => {
             let message = causes(&error);
-            machine.read_failed(error.reason().name(), message.clone(), refuses(&error));
+            machine.read_failed(reason(machine, &error), message.clone(), refuses(&error));
             Some(format!("{}: {message}", machine.name))
         }
     }
@@ -168,23 +168,22 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
             Err(error) => {
                 failed += 1;
                 health_due = Instant::now();
-                let refused = refuses(&error);
-                // Without a connection, it was not the machine that refused.
-                let misdescribed = refused && machine.back_end().is_none();
+                let (reason, refused) = (reason(machine, &error), refuses(&error));
                 shared.counts.read(if refused { Read::Refused } else { Read::Failure });
                 if refused {
                     machine.drop_connection();
                 }
                 let message = causes(&error);
-                if machine.read_failed(error.reason().name(), message.clone(), refused) {
-                    let (reason, state) = if misdescribed {
-                        (EventReason::Misdescribed, "has no usable description")
-                    } else {
-                        (EventReason::Unreachable, "cannot be reached")
-                    };
+                if machine.read_failed(reason, message.clone(), refused)
+                    && let Some(outage) = machine.view().outage()
+                {
                     let text = format!(
-                        "the machine behind this node {state}; its pods are left as they are: {message}"
+                        "the machine behind this node {}; its pods are left as they are: {message}",
+                        outage.state()
                     );
+                    let misdescribed = outage.is_misdescribed();
+                    let reason =
+                        if misdescribed { EventReason::Misdescribed } else { EventReason::Unreachable };
                     shared.note_node(&machine.name, reason, text);
                 }
                 let wait = retry_delay(failed, refused, &shared.config.policy);
@@ -201,6 +200,12 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
             () = machine.wake.notified(), if failed == 0 => {}
         }
     }
+}
+
+/// Returns the reason of the outage that begins or continues with this error.
+fn reason(machine: &Machine, error: &DriverError) -> &'static str {
+    // Without a connection, it was not the machine that refused.
+    if refuses(error) && machine.back_end().is_none() { MISDESCRIBED } else { error.reason().name() }
 }
 
 /// Returns `true` if the machine answered and a retry would get the same answer.

@@ -2,6 +2,8 @@
 
 use staffetta_handler::{EventNote, Identity};
 
+use crate::reach::MISDESCRIBED;
+
 /// The reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventReason {
@@ -35,7 +37,7 @@ impl EventReason {
         let (reason, warning) = match self {
             Self::Reached => ("MachineReached", false),
             Self::Unreachable => ("MachineUnreachable", true),
-            Self::Misdescribed => ("MachineInvalid", true),
+            Self::Misdescribed => (MISDESCRIBED, true),
             Self::Waits => ("NodeUnreachable", true),
             Self::Deployed => ("Deployed", false),
             Self::Replaced => ("Replaced", false),

@@ -107,7 +107,7 @@ impl Shared {
             pods: Writer::new(client()),
             nodes: Writer::new(client()),
             leases: NodeLeases::new(client(), config.policy.lease_interval),
-            environments: Environments::new(client()),
+            environments: Environments::new(client(), config.policy.secret_namespaces.clone()),
             records: DashMap::new(),
             orphaned_nodes: DashMap::new(),
             config,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use staffetta_driver::{PodVifDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{
@@ -63,7 +64,8 @@ fn nested(setup: &Setup) -> Result<PodVifNestedOptions, SetupError> {
     if nested.worker_nodes_subnets.is_empty() {
         let missing =
             "`pod_vif_nested.worker_nodes_subnets` is empty: without it the ports of nodes cannot be found";
-        return Err(SetupError::Invalid(missing.to_owned()));
+        let stand_in = json!({ "pod_vif_nested": { "worker_nodes_subnets": ["0"] } });
+        return Err(SetupError::Missing { message: missing.to_owned(), stand_in });
     }
     Ok(nested)
 }

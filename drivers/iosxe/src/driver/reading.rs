@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::model::config::ConfigData;
 use crate::model::oper::OperData;
@@ -134,7 +135,21 @@ fn parsed<T: DeserializeOwned + Default>(
 ) -> Result<T, DriverError> {
     let Some(body) = body else { return Ok(T::default()) };
     read(body, resource.container()).map_err(|error| {
-        let unreadable = DriverError::new(Reason::Unavailable, step);
-        unreadable.detail("the response cannot be decoded").because(error)
+        // The error may quote the response.
+        debug!(%error, step, "a response cannot be decoded");
+        DriverError::new(Reason::Unavailable, step).detail("the response cannot be decoded")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_that_cannot_be_decoded_is_not_quoted() {
+        for body in [r#"{"m:app-hosting-oper-data":"hunter3"}"#, r#"{"hunter3":[}"#, "hunter3"] {
+            let error = operational(Some(body.as_bytes())).err().unwrap();
+            assert!(!format!("{error:?}").contains("hunter3"), "{error:?}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use reqwest::header::ACCEPT;
 use reqwest::{StatusCode, Url};
 use staffetta_driver::{DriverError, Reason};
+use tracing::debug;
 
 use super::Restconf;
 use super::error_response::ErrorResponse;
@@ -29,15 +30,15 @@ impl Restconf {
     }
 
     fn root_in(&self, document: &str) -> Result<String, DriverError> {
-        let unknown = |detail: String| DriverError::new(Reason::Unavailable, STEP).detail(detail);
-        let link = link(document)
-            .ok_or_else(|| unknown("it names no link `restconf` in /.well-known/host-meta".to_owned()))?;
-        let named = format!("it names `{}`", quoted(&link));
-        let url = self.base.join(&link).map_err(|error| unknown(named.clone()).because(error))?;
+        let unknown = |detail: &str| DriverError::new(Reason::Unavailable, STEP).detail(detail);
+        let link =
+            link(document).ok_or_else(|| unknown("it names no link `restconf` in /.well-known/host-meta"))?;
         // The password goes to the device that was described, and to no other.
-        if origin(&url) != origin(&self.base) {
-            return Err(unknown(format!("{named}, which has another scheme, host or port")));
-        }
+        let url = self.base.join(&link).ok().filter(|url| origin(url) == origin(&self.base));
+        let url = url.ok_or_else(|| {
+            debug!(link = quoted(&link), "the device names an unusable link to its API");
+            unknown("its link `restconf` in /.well-known/host-meta has another scheme, host or port")
+        })?;
         Ok(url.path().trim_end_matches('/').to_owned())
     }
 }

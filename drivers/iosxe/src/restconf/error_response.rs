@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
+use tracing::debug;
 
 use super::Fault;
 use crate::model::quote::quoted;
@@ -74,10 +75,17 @@ impl ErrorResponse {
         }
     }
 
-    /// Converts the response into a [`Fault`]. With `changes`, the error of a server status (5xx) says that the request
-    /// may have taken effect.
+    /// Returns the status alone, for errors of reads: these appear in the status of a node and a `CiscoDevice`, whose
+    /// author may have named an address that is no device. The log contains the message at the level `debug`.
+    pub(super) fn status_only(&self) -> String {
+        debug!(answer = %self, "a request was answered with an error");
+        format!("HTTP {}", self.status.as_u16())
+    }
+
+    /// Converts the response into a [`Fault`]. With `changes`, it quotes the message of the device, and the error of a
+    /// server status (5xx) says that the request may have taken effect.
     pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
-        let said = self.to_string();
+        let said = if changes { self.to_string() } else { self.status_only() };
         let error = DriverError::new(self.reason(), step).detail(said.clone());
         let error = if changes && self.status.is_server_error() { error.maybe_applied() } else { error };
         Fault { error: Box::new(error), said: Some(said), timed_out: false }

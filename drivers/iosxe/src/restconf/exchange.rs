@@ -102,7 +102,7 @@ impl Restconf {
         // An account that may not do everything (RFC 8341) is one that the device knows.
         let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();
         if status == StatusCode::UNAUTHORIZED || stranger {
-            return Err(self.gate.close_after_refusal(ErrorResponse::read(status, &body).to_string()));
+            return Err(self.gate.close_after_refusal(ErrorResponse::read(status, &body).status_only()));
         }
         self.gate.open();
         Ok((status, body))

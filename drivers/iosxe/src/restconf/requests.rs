@@ -105,7 +105,7 @@ impl Restconf {
         if status == StatusCode::NOT_FOUND {
             self.forget_root();
             let error = DriverError::new(Reason::Unavailable, step);
-            let detail = format!("the device does not serve {path}: {refusal}");
+            let detail = format!("the device does not serve {path}: {}", refusal.status_only());
             return Err(error.detail(detail).into());
         }
         Err(refusal.fault(step, false))

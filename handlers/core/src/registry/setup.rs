@@ -86,6 +86,14 @@ pub enum SetupError {
         #[source]
         source: serde_json::Error,
     },
+    /// Options are missing. A check of the configuration continues with those of `stand_in`, so that it finds all missing ones.
+    #[error("{message}")]
+    Missing {
+        /// The message, which names the options.
+        message: String,
+        /// Valid options of the same names: an object with a field for each section.
+        stand_in: Value,
+    },
     /// The options contradict one another, or an external system rejected them.
     #[error("{0}")]
     Invalid(String),

@@ -38,7 +38,7 @@ pub struct CiscoDeviceStatus {
 
 impl Resource for CiscoDevice {
     type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
+    type Scope = k8s_openapi::ClusterResourceScope;
 
     fn kind((): &()) -> Cow<'_, str> {
         "CiscoDevice".into()

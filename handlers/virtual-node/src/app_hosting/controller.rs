@@ -74,7 +74,7 @@ impl Controller {
         match verdict {
             Verdict::Holds => Ok(()),
             Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
-            Verdict::Taken(by) => Err(DeviceError::Taken(by)),
+            Verdict::Taken => Err(DeviceError::Taken),
         }
     }
 
@@ -103,16 +103,12 @@ impl Controller {
         if self.devices.is_held_by(&name, &uid) {
             let machine = self.nodes.node_store.get(&name);
             let machine = machine.ok_or(DeviceError::Leaving("its workloads have not been read yet"))?;
-            machine.retire(true);
+            machine.retire();
             self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
         }
-        let successor = self.devices.of(&name).is_some();
-        if let Some(machine) = self.nodes.node_store.get(&name).filter(|_| successor) {
-            machine.retire(false);
-        }
         let node = self.nodes.cluster.node(&name).filter(|node| names_owner(node, self.nodes.node_owner()));
-        if self.devices.has_left(&name, &uid) && !successor && node.is_some() {
+        if self.devices.has_left(&name, &uid) && node.is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
         let finalizers: Vec<_> =
@@ -183,8 +179,7 @@ impl Controller {
     ) -> Result<(), DeviceError> {
         patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
         patch["metadata"]["uid"] = json!(object.metadata.uid);
-        let namespace = object.namespace().unwrap_or_default();
-        let devices: Api<CiscoDevice> = Api::namespaced(self.client.clone(), &namespace);
+        let devices: Api<CiscoDevice> = Api::all(self.client.clone());
         let (name, params, patch) = (object.name_any(), PatchParams::default(), Patch::Merge(patch));
         let written = match subresource {
             Some(_) => devices.patch_status(&name, &params, &patch).await,
@@ -206,10 +201,17 @@ impl ResourceEventHandler<CiscoDevice> for Controller {
     type Error = DeviceError;
 
     async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+        if object.metadata.namespace.is_some() {
+            let reason = "the kind CiscoDevice is namespaced in this cluster: replace its definition by that of etc/deploy";
+            return Err(DeviceError::Invalid(reason.to_owned()));
+        }
         self.reconcile(&self.newest(object)).await
     }
 
     async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+        if object.metadata.namespace.is_some() {
+            return Ok(());
+        }
         self.take_out(&self.newest(object)).await
     }
 }

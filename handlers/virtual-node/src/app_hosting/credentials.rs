@@ -13,17 +13,14 @@ use super::file::{FileError, password};
 
 const STEP: &str = "read the account of the device";
 
-/// Returns `spec` with the credentials from the Secret that its `credentialSecretRef` names; `spec` itself if it names
-/// none. The Secret is read each time the connection to the device is opened, for example after the device refused the
+/// Returns `spec` with the credentials from the Secret that its `credentialSecretRef` names, in the namespace of this
+/// program; `spec` itself if it names none. The Secret is read each time the connection to the device is opened, for example after the device refused the
 /// previous credentials. Returns an error if the Secret cannot be read, does not exist, or has no key `password` with
 /// text.
-pub(super) async fn with_account(
-    client: &Client,
-    namespace: &str,
-    spec: &DeviceSpec,
-) -> Result<DeviceSpec, DriverError> {
+pub(super) async fn with_account(client: &Client, spec: &DeviceSpec) -> Result<DeviceSpec, DriverError> {
     let mut spec = spec.clone();
     let Some(reference) = spec.credential_secret_ref.clone() else { return Ok(spec) };
+    let namespace = client.default_namespace();
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let secret = secrets.get_opt(&reference.name).await.map_err(|error| {
         let reason = if error.transient() { Reason::Unavailable } else { Reason::Refused };

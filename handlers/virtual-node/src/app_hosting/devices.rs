@@ -12,12 +12,15 @@ use super::check::mistake;
 use super::cisco_device::CiscoDevice;
 use super::entry::DeviceEntry;
 use super::name::is_name;
+use super::options::AppHostingOptions;
 use crate::lock::lock;
 
 /// The device specifications, by the name of the node. If several specifications have the same node name, only one is
-/// in effect: that from the configuration or a file, or else that of the oldest object.
+/// in effect: that from the configuration or a file, or else that of the object.
 pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
+    /// The options that limit what an object may specify.
+    options: AppHostingOptions,
     /// Notified when a specification is added, changed or removed.
     pub(super) changed: Notify,
 }
@@ -26,7 +29,7 @@ pub(super) struct Devices {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     File,
-    Resource { created: Option<jiff::Timestamp>, namespace: String, uid: String },
+    Resource,
 }
 
 /// A device specification that claims a node name, with its origin.
@@ -51,15 +54,6 @@ impl Claim {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
     }
 
-    /// Returns the origin of the specification, for messages.
-    fn origin(&self) -> String {
-        let namespace = self.object.as_ref().and_then(|object| object.metadata.namespace.as_ref());
-        namespace.map_or_else(
-            || "a file or the configuration".to_owned(),
-            |namespace| format!("the namespace {namespace}"),
-        )
-    }
-
     /// Returns `true` if the specification is that of an object that is being deleted.
     pub(super) fn is_leaving(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
@@ -74,20 +68,20 @@ pub(super) enum Verdict {
     Holds,
     /// The specification is invalid, for the reason in the text.
     Invalid(String),
-    /// A file, the configuration or an older object already has the node name. The text is its origin, for messages.
-    Taken(String),
+    /// A file or the configuration already has the node name.
+    Taken,
 }
 
 impl Devices {
     /// Creates the index with the devices from files and the configuration, by the name of their node.
-    pub(super) fn new(devices: BTreeMap<String, DeviceEntry>) -> Self {
+    pub(super) fn new(devices: BTreeMap<String, DeviceEntry>, options: AppHostingOptions) -> Self {
         let claims = devices.into_iter().map(|(name, DeviceEntry { device, password_file, .. })| {
             let spec = Some(Arc::new(device));
             let claim = Claim { object: None, spec, password_file, wrong: None, left: false };
             (name, BTreeMap::from([(Rank::File, claim)]))
         });
         let claims = claims.collect();
-        Self { claims: Mutex::new(claims), changed: Notify::new() }
+        Self { claims: Mutex::new(claims), options, changed: Notify::new() }
     }
 
     /// Returns the specifications in effect, by the name of the node.
@@ -137,7 +131,7 @@ impl Devices {
         match (own, of_name.and_then(holder)) {
             (None, _) => Verdict::Invalid("it has not been read".to_owned()),
             (Some(Claim { wrong: Some(reason), .. }), _) => Verdict::Invalid(reason.clone()),
-            (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken(holder.origin()),
+            (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken,
             _ => Verdict::Holds,
         }
     }
@@ -149,7 +143,7 @@ impl Devices {
         lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
-    /// Records that nothing remains of the device of the object with this UID: others may use the node name.
+    /// Records that nothing remains of the device of the object with this UID: its node is deleted.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
@@ -174,28 +168,35 @@ impl Devices {
     fn claim(&self, object: &Arc<CiscoDevice>) {
         let meta = &object.metadata;
         let name = meta.name.clone().unwrap_or_default();
-        let rank = Rank::Resource {
-            created: meta.creation_timestamp.as_ref().map(|time| time.0),
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-        };
-        let described = described(&name, object).map(Arc::new);
+        let described = self.described(&name, object).map(Arc::new);
         let mut claims = lock(&self.claims);
         let of_name = claims.entry(name).or_default();
-        let left = of_name.get(&rank).is_some_and(|claim| claim.left) && meta.deletion_timestamp.is_some();
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let before = of_name.get(&Rank::Resource).filter(|claim| claim.is_of(uid));
+        let left = before.is_some_and(|claim| claim.left);
         let (spec, wrong) = match described {
             Ok(spec) => (Some(spec), None),
-            Err(reason) => match of_name.get(&rank).and_then(|claim| claim.spec.clone()) {
+            Err(reason) => match before.and_then(|claim| claim.spec.clone()) {
                 Some(before) => {
                     (Some(before), Some(format!("{reason}; the previous description stays in effect")))
                 }
                 None => (None, Some(reason)),
             },
         };
-        of_name
-            .insert(rank, Claim { object: Some(Arc::clone(object)), spec, password_file: None, wrong, left });
+        let claim = Claim { object: Some(Arc::clone(object)), spec, password_file: None, wrong, left };
+        of_name.insert(Rank::Resource, claim);
         drop(claims);
         self.changed.notify_one();
+    }
+
+    /// Returns the decoded specification of an object, or the reason why it is invalid.
+    fn described(&self, name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
+        if !is_name(name) {
+            return Err("no node may have the name of this object: at most 63 characters".to_owned());
+        }
+        let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
+        let mistake = mistake(&spec).or_else(|| self.options.forbidden(&spec));
+        mistake.map_or(Ok(spec), |mistake| Err(format!("spec.{mistake}")))
     }
 }
 
@@ -204,18 +205,11 @@ fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
     claims.values().find(|claim| claim.spec.is_some() && !claim.left)
 }
 
-/// Returns the decoded specification of an object, or the reason why it is invalid.
-fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
-    if !is_name(name) {
-        return Err("no node may have the name of this object: at most 63 characters".to_owned());
-    }
-    let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
-    mistake(&spec).map_or(Ok(spec), |mistake| Err(format!("spec.{mistake}")))
-}
-
 impl Index<CiscoDevice> for Devices {
     fn apply(&self, event: &Event<CiscoDevice>) {
         match event {
+            // A tenant may have created it; the controller rejects it.
+            Event::Added(object) | Event::Modified(object) if object.metadata.namespace.is_some() => {}
             Event::Added(object) | Event::Modified(object) => self.claim(object),
             Event::Deleted(_) => self.release(event.object_ref().name, event.uid()),
         }
@@ -228,45 +222,35 @@ mod tests {
 
     use super::*;
 
-    fn object(namespace: &str, created: &str, spec: &serde_json::Value) -> Arc<CiscoDevice> {
-        let metadata = json!({ "name": "r1", "namespace": namespace, "uid": format!("uid-{namespace}"), "creationTimestamp": created });
+    fn object(uid: &str, spec: &serde_json::Value) -> Arc<CiscoDevice> {
+        let metadata = json!({ "name": "r1", "uid": uid });
         Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
     }
 
+    /// Returns an index that allows the addresses of these tests and the label `rack`.
+    fn index(devices: BTreeMap<String, DeviceEntry>) -> Devices {
+        let options =
+            json!({ "allowed_addresses": ["x", "one", "two", "three"], "allowed_label_prefixes": ["rack"] });
+        Devices::new(devices, serde_json::from_value(options).unwrap())
+    }
+
     #[test]
-    fn of_several_devices_of_one_name_the_oldest_holds_in_whatever_order_they_are_seen() {
-        let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
-        let old = object("b", "2026-01-01T00:00:00Z", &spec("old"));
-        let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
-        for order in [[&old, &new], [&new, &old]] {
-            let devices = Devices::new(BTreeMap::new());
-            for object in order {
-                devices.claim(object);
-            }
-            assert_eq!(devices.verdict(&old), Verdict::Holds);
-            assert_eq!(devices.verdict(&new), Verdict::Taken("the namespace b".into()));
-            devices.release("r1", "uid-b");
-            assert_eq!(devices.verdict(&new), Verdict::Holds);
-        }
-        let spec = serde_json::from_value(spec("file")).unwrap();
+    fn a_device_of_a_file_has_precedence_over_a_custom_resource_of_its_name() {
+        let object = object("uid", &json!({ "driver": "FAKE", "address": "one" }));
+        let spec = serde_json::from_value(json!({ "driver": "FAKE", "address": "file" })).unwrap();
         let file = DeviceEntry { name: None, password_file: None, device: spec };
-        let devices = Devices::new([("r1".to_owned(), file)].into());
-        devices.claim(&old);
-        assert_eq!(devices.verdict(&old), Verdict::Taken("a file or the configuration".into()));
+        let devices = index([("r1".to_owned(), file)].into());
+        devices.claim(&object);
+        assert_eq!(devices.verdict(&object), Verdict::Taken);
         assert_eq!(devices.of("r1").unwrap().spec.unwrap().address, "file");
     }
 
     #[test]
-    fn a_description_that_cannot_be_right_is_told_and_holds_no_name() {
-        let devices = Devices::new(BTreeMap::new());
-        let wrong =
-            object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
-        let right = object("b", "2026-02-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "y" }));
+    fn a_description_that_cannot_be_right_is_told_and_its_node_stays() {
+        let devices = index(BTreeMap::new());
+        let wrong = object("uid", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
         devices.claim(&wrong);
-        devices.claim(&right);
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
-        assert_eq!(devices.verdict(&right), Verdict::Holds);
-        devices.release("r1", "uid-b");
         assert_eq!(
             (devices.nodes_without_valid_description(), devices.in_effect().len()),
             (vec!["r1".to_owned()], 0)
@@ -274,11 +258,36 @@ mod tests {
     }
 
     #[test]
+    fn an_object_of_the_same_name_has_nothing_of_the_one_before() {
+        let devices = index(BTreeMap::new());
+        devices.claim(&object("first", &json!({ "driver": "FAKE", "address": "one" })));
+        devices.leave("r1", "first");
+        let second = object("second", &json!({ "driver": "FAKE", "address": "one", "colour": 1 }));
+        devices.claim(&second);
+        assert!(devices.of("r1").is_none() && !devices.has_left("r1", "second"));
+        devices.release("r1", "first");
+        assert_eq!(devices.nodes_without_valid_description(), ["r1"]);
+    }
+
+    #[test]
+    fn a_description_that_is_not_allowed_is_told() {
+        let devices = index(BTreeMap::new());
+        let stranger = object("uid", &json!({ "driver": "FAKE", "address": "192.0.2.1" }));
+        devices.claim(&stranger);
+        let verdict = devices.verdict(&stranger);
+        assert!(
+            matches!(&verdict, Verdict::Invalid(reason) if reason.starts_with("spec.address: `192.0.2.1`")),
+            "{verdict:?}"
+        );
+        assert!(devices.of("r1").is_none());
+    }
+
+    #[test]
     fn a_description_that_chooses_a_label_of_ours_cannot_be_right() {
         for key in ["type", "staffetta.dev/handler", "staffetta.dev/cluster", "kubernetes.io/hostname"] {
             let spec = json!({ "address": "x", "labels": { key: "edge" } });
-            let device = object("a", "2026-01-01T00:00:00Z", &spec);
-            let devices = Devices::new(BTreeMap::new());
+            let device = object("uid", &spec);
+            let devices = index(BTreeMap::new());
             devices.claim(&device);
             assert!(matches!(devices.verdict(&device), Verdict::Invalid(reason) if reason.contains(key)));
         }
@@ -286,9 +295,8 @@ mod tests {
 
     #[test]
     fn a_description_with_a_label_that_no_server_takes_cannot_be_right() {
-        let devices = Devices::new(BTreeMap::new());
-        let device =
-            object("a", "2026-01-01T00:00:00Z", &json!({ "address": "x", "labels": { "rack": "7 b" } }));
+        let devices = index(BTreeMap::new());
+        let device = object("uid", &json!({ "address": "x", "labels": { "rack": "7 b" } }));
         devices.claim(&device);
         let verdict = devices.verdict(&device);
         assert!(
@@ -299,18 +307,18 @@ mod tests {
 
     #[test]
     fn a_description_that_was_right_holds_while_the_one_after_it_cannot_be() {
-        let devices = Devices::new(BTreeMap::new());
+        let devices = index(BTreeMap::new());
         let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
-        devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("one")));
+        devices.claim(&object("uid", &spec("one")));
         let mut wrong = spec("two");
         wrong["colour"] = json!("red");
-        let wrong = object("a", "2026-01-01T00:00:00Z", &wrong);
+        let wrong = object("uid", &wrong);
         devices.claim(&wrong);
         let address = || devices.of("r1").and_then(|claim| claim.spec).map(|spec| spec.address.clone());
         assert_eq!(address().as_deref(), Some("one"));
-        assert!(devices.is_held_by("r1", "uid-a") && devices.nodes_without_valid_description().is_empty());
+        assert!(devices.is_held_by("r1", "uid") && devices.nodes_without_valid_description().is_empty());
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
-        devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("three")));
+        devices.claim(&object("uid", &spec("three")));
         assert_eq!(address().as_deref(), Some("three"));
     }
 }

@@ -11,9 +11,9 @@ pub enum DeviceError {
     /// The specification of the device is invalid.
     #[error("the description of the device is invalid: {0}")]
     Invalid(String),
-    /// Another device already uses the node name.
-    #[error("the node name is already used by a device from {0}; rename one of them")]
-    Taken(String),
+    /// A device of a file or the configuration already uses the node name.
+    #[error("the node name is already used by a device of a file or the configuration; rename one of them")]
+    Taken,
     /// The API server did not accept a change of the object or its status.
     #[error("{step} of the device")]
     Write {
@@ -37,7 +37,7 @@ impl DeviceError {
     fn class(&self) -> (bool, Option<Duration>, &'static str) {
         match self {
             Self::Invalid(_) => (false, None, "DeviceInvalid"),
-            Self::Taken(_) => (false, None, "NodeNameTaken"),
+            Self::Taken => (false, None, "NodeNameTaken"),
             Self::Leaving(_) => (true, Some(Duration::from_secs(1)), "DeviceLeaving"),
             Self::Write { source, .. } => (source.transient(), source.retry_after(), source.reason()),
             Self::Remove(error) => (error.transient(), error.retry_after(), error.reason().name()),

@@ -4,6 +4,7 @@
 //! provider) and from [`CiscoDevice`] objects, which may change at run time. Each device is a node of [`VirtualNodes`].
 //! The driver that the device specification names runs the pods on the device.
 
+mod allowed;
 mod back_end;
 mod check;
 mod cisco_device;
@@ -82,7 +83,7 @@ impl AppHosting {
     /// Returns an error if the certificates of the kubelet APIs cannot be read or generated.
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { cluster, client, options, devices, drivers, recorder, custom_resources, figures } = self;
-        let known = Arc::new(Devices::new(devices));
+        let known = Arc::new(Devices::new(devices, options.clone()));
         let (devices, connecting) = (Arc::clone(&known), DriverConnections::default());
         let source = DeviceSource { devices, drivers, client: client.clone(), connecting };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
@@ -120,6 +121,7 @@ fn policy(options: &AppHostingOptions) -> Policy {
         read_timeout: Duration::from_millis(options.read_timeout_ms.get()),
         unreachable_after: Duration::from_millis(options.unreachable_after_ms),
         orphan_grace: Duration::from_millis(options.orphan_grace_ms),
+        secret_namespaces: options.secret_namespaces.clone(),
         ..Policy::default()
     }
 }

@@ -26,6 +26,22 @@ pub struct AppHostingOptions {
     /// contain a password.
     #[schemars(extend("x-secret" = true))]
     pub devices: Vec<DeviceEntry>,
+    /// The addresses that a `CiscoDevice` may have: IP addresses, networks such as `192.0.2.0/24`, host names, and domains
+    /// such as `.example.com` for all names in them. By default none: the controller sends credentials there.
+    #[schemars(extend("uniqueItems" = true))]
+    pub allowed_addresses: Vec<String>,
+    /// The prefixes of the keys of node labels that a `CiscoDevice` may set, by default none. Keys of the domains
+    /// `kubernetes.io` and `k8s.io`, such as `node-role.kubernetes.io/`, are never allowed.
+    #[schemars(extend("uniqueItems" = true))]
+    pub allowed_label_prefixes: Vec<String>,
+    /// The folder of the certificate and key files that a `CiscoDevice` may name (`caFile`, `certFile`, `keyFile`). If
+    /// not set, it may name none.
+    #[schemars(length(min = 1), example = "/etc/staffetta-devices")]
+    pub certificate_folder: Option<PathBuf>,
+    /// The namespaces whose pods may use Secrets in their environment on devices, by default none. The controller needs
+    /// the right to read Secrets in each of them.
+    #[schemars(extend("uniqueItems" = true))]
+    pub secret_namespaces: Vec<String>,
     /// The interval at which the workloads of a device are read, in milliseconds. One read returns the workloads of all
     /// its pods.
     pub poll_interval_ms: NonZeroU64,
@@ -71,6 +87,10 @@ impl Default for AppHostingOptions {
         Self {
             device_files: Vec::new(),
             devices: Vec::new(),
+            allowed_addresses: Vec::new(),
+            allowed_label_prefixes: Vec::new(),
+            certificate_folder: None,
+            secret_namespaces: Vec::new(),
             poll_interval_ms: count(5000),
             health_interval_ms: count(60_000),
             read_timeout_ms: count(30_000),
@@ -101,15 +121,16 @@ impl AppHostingOptions {
         })
     }
 
-    /// Returns a message about the first conflict between options; `None` if there is none.
-    pub fn contradiction(&self) -> Option<&'static str> {
+    /// Returns a message about the first conflict between options, or invalid entry of a list; `None` if there is none.
+    pub fn contradiction(&self) -> Option<String> {
         if self.kubelet_certificate_file.is_some() != self.kubelet_key_file.is_some() {
             return Some(
-                "`app_hosting.kubelet_certificate_file` and `app_hosting.kubelet_key_file` are set together or not at all",
+                "`app_hosting.kubelet_certificate_file` and `app_hosting.kubelet_key_file` are set together or not at all".to_owned(),
             );
         }
         let address = self.kubelet_address.unwrap_or(self.kubelet_listen);
-        (self.kubelet && address.is_unspecified())
-            .then_some("`app_hosting.kubelet_address` must say where the API server reaches the kubelet APIs, because `app_hosting.kubelet_listen` is every address")
+        let unreachable = (self.kubelet && address.is_unspecified())
+            .then_some("`app_hosting.kubelet_address` must say where the API server reaches the kubelet APIs, because `app_hosting.kubelet_listen` is every address");
+        unreachable.map(str::to_owned).or_else(|| self.invalid_entry())
     }
 }

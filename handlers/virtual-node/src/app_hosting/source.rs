@@ -65,14 +65,12 @@ impl NodeSource for DeviceSource {
 
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let claim = self.devices.of(&node.name);
-        let Some(Claim { object, spec: Some(spec), password_file, .. }) = claim else {
+        let Some(Claim { spec: Some(spec), password_file, .. }) = claim else {
             return Err(
                 DriverError::new(Reason::NotFound, OPEN).detail("the device has no valid description")
             );
         };
-        let namespace = object.and_then(|object| object.metadata.namespace.clone());
-        let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
-        let spec = with_account(&self.client, &namespace, &spec).await?;
+        let spec = with_account(&self.client, &spec).await?;
         let password_file = password_file.filter(|_| spec.credential_secret_ref.is_none());
         let address = spec.address.clone();
         let drivers = self.drivers.clone();
@@ -108,6 +106,7 @@ mod tests {
     use staffetta_memory::MemoryDevices;
 
     use super::super::entry::DeviceEntry;
+    use super::super::options::AppHostingOptions;
     use super::*;
 
     /// Drivers that wait for a slow file, and report when the wait begins.
@@ -129,7 +128,7 @@ mod tests {
         let device = DeviceEntry { name: None, password_file, device: spec };
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         DeviceSource {
-            devices: Arc::new(Devices::new([("r1".to_owned(), device)].into())),
+            devices: Arc::new(Devices::new([("r1".to_owned(), device)].into(), AppHostingOptions::default())),
             drivers: AppHostingDriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
             connecting: DriverConnections::default(),

@@ -54,9 +54,9 @@ pub(super) fn phase(object: &CiscoDevice, verdict: &Verdict, machine: Option<&Ma
     }
     match verdict {
         Verdict::Invalid(reason) => return of("Error", "DeviceInvalid", reason),
-        Verdict::Taken(by) => {
-            let message = format!("the node name is already used by a device from {by}");
-            return of("Error", "NodeNameTaken", &message);
+        Verdict::Taken => {
+            let message = "the node name is already used by a device of a file or the configuration";
+            return of("Error", "NodeNameTaken", message);
         }
         Verdict::Holds => {}
     }

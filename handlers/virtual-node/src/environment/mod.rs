@@ -68,6 +68,11 @@ pub enum EnvironmentProblem {
     /// The environment of the pod exceeds the limit in the message.
     #[error("{0}")]
     TooLarge(&'static str),
+    /// The namespace of the pod is not one whose Secrets may be used. The text names the namespace.
+    #[error(
+        "pods of the namespace {0} may not use Secrets on this node; an administrator can allow it with the option `secret_namespaces`"
+    )]
+    Forbidden(String),
     /// The API server did not return a `ConfigMap` or Secret. The text names the object.
     #[error("read the {0}")]
     Read(String, #[source] Box<kube::Error>),
@@ -77,7 +82,9 @@ impl Failure for EnvironmentError {
     fn transient(&self) -> bool {
         match &self.problem {
             EnvironmentProblem::Missing(_) | EnvironmentProblem::NotText(_) => true,
-            EnvironmentProblem::Unsupported(_) | EnvironmentProblem::TooLarge(_) => false,
+            EnvironmentProblem::Unsupported(_)
+            | EnvironmentProblem::TooLarge(_)
+            | EnvironmentProblem::Forbidden(_) => false,
             EnvironmentProblem::Read(_, source) => source.transient(),
         }
     }
@@ -92,6 +99,7 @@ impl Failure for EnvironmentError {
     fn reason(&self) -> &'static str {
         match &self.problem {
             EnvironmentProblem::Missing(_) => "EnvironmentMissing",
+            EnvironmentProblem::Forbidden(_) => "SecretForbidden",
             EnvironmentProblem::Read(_, source) => source.reason(),
             _ => "FieldNotSupported",
         }
@@ -104,6 +112,8 @@ type Environment = BTreeMap<String, Vec<EnvironmentVariable>>;
 /// Determines the environment variables of pods, and caches them.
 pub(crate) struct Environments {
     client: Client,
+    /// The namespaces whose pods may use Secrets.
+    secret_namespaces: Vec<String>,
     kept: DashMap<String, Kept>,
 }
 
@@ -125,8 +135,8 @@ enum Holder {
 }
 
 impl Environments {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, kept: DashMap::new() }
+    pub(crate) fn new(client: Client, secret_namespaces: Vec<String>) -> Self {
+        Self { client, secret_namespaces, kept: DashMap::new() }
     }
 
     /// Returns the environment variables of each container of `pod`, from the cache or by reading `ConfigMap`s and
@@ -138,7 +148,7 @@ impl Environments {
             return Ok(environment);
         }
         let (left, readable) = (MAX_VARIABLES, MAX_OBJECTS);
-        let mut reading = Reading { client: &self.client, pod, objects: HashMap::new(), left, readable };
+        let mut reading = Reading { sources: self, pod, objects: HashMap::new(), left, readable };
         let mut environment = Environment::new();
         for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
@@ -163,7 +173,7 @@ impl Environments {
 
 /// The determination of the environment variables of one pod. Each `ConfigMap` or Secret is read once.
 struct Reading<'a> {
-    client: &'a Client,
+    sources: &'a Environments,
     pod: &'a Pod,
     objects: HashMap<(Holder, String), Data>,
     /// The number of bytes left for variables. A variable that is set twice counts twice.
@@ -278,11 +288,14 @@ impl Reading<'_> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let read = match holder {
             Holder::ConfigMap => {
-                let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+                let maps: Api<ConfigMap> = Api::namespaced(self.sources.client.clone(), namespace);
                 maps.get_opt(name).await.map(|map| map.map(of_map))
             }
             Holder::Secret => {
-                let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+                if !self.sources.secret_namespaces.iter().any(|allowed| allowed == namespace) {
+                    return Err(EnvironmentProblem::Forbidden(namespace.to_owned()));
+                }
+                let secrets: Api<Secret> = Api::namespaced(self.sources.client.clone(), namespace);
                 secrets.get_opt(name).await.map(|secret| secret.map(of_secret))
             }
         };

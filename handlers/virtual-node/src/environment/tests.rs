@@ -45,7 +45,7 @@ fn pod(container: Value) -> Pod {
 }
 
 async fn environment(client: &Client, container: Value) -> Result<Vec<(String, String)>, EnvironmentError> {
-    let made = Environments::new(client.clone()).of(&pod(container)).await?;
+    let made = Environments::new(client.clone(), vec!["default".to_owned()]).of(&pod(container)).await?;
     let variables = made["app"].iter();
     Ok(variables.map(|variable| (variable.name.clone(), variable.value.expose_secret().to_owned())).collect())
 }
@@ -102,6 +102,26 @@ async fn what_does_not_exist_is_named_with_its_field_and_waited_for() {
 }
 
 #[tokio::test]
+async fn secrets_of_a_namespace_that_is_not_listed_are_refused_and_not_read() {
+    let (server, client) = world().await;
+    server.clear_requests();
+    for from in [
+        json!({ "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "login", "key": "password" } } }] }),
+        json!({ "envFrom": [{ "secretRef": { "name": "login", "optional": true } }] }),
+    ] {
+        let environments = Environments::new(client.clone(), vec!["other".to_owned()]);
+        let error = environments.of(&pod(from)).await.unwrap_err();
+        assert!(
+            causes(&error).contains("pods of the namespace default may not use Secrets"),
+            "{}",
+            causes(&error)
+        );
+        assert_eq!((error.transient(), error.reason()), (false, "SecretForbidden"));
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
 async fn what_is_not_text_is_refused_with_its_field_and_never_left_out_in_silence() {
     let (_server, client) = world().await;
     let secret = json!({ "metadata": { "name": "bytes" }, "data": { "key": "/w==", "text": "aQ==" } });
@@ -153,7 +173,7 @@ async fn what_is_not_known_before_the_pod_runs_is_refused_with_its_field() {
 #[tokio::test]
 async fn the_steps_of_one_pod_read_each_object_once() {
     let (server, client) = world().await;
-    let environments = Environments::new(client);
+    let environments = Environments::new(client, vec!["default".to_owned()]);
     let from = json!({ "secretKeyRef": { "name": "login", "key": "password" } });
     let pod = pod(json!({ "env": [{ "name": "A", "valueFrom": from }, { "name": "B", "valueFrom": from }] }));
     server.clear_requests();
@@ -207,7 +227,7 @@ async fn objects_that_are_put_in_again_and_again_are_refused_before_they_fill_th
     let mut pod = pod(all(5));
     let spec = pod.spec.as_mut().unwrap();
     spec.containers.push(Container { name: "second".into(), ..spec.containers[0].clone() });
-    let error = Environments::new(client).of(&pod).await.unwrap_err();
+    let error = Environments::new(client, vec!["default".to_owned()]).of(&pod).await.unwrap_err();
     is_too_large(&error, "spec.containers[1].envFrom[0]");
 }
 

@@ -256,9 +256,11 @@ impl Shared {
         if leaves || !applied {
             let (name, waiting) =
                 (&machine.spec.name, if leaves { "the deletion of the pod" } else { "the pod" });
-            let text =
-                format!("the machine behind {name} cannot be reached; {waiting} waits: {}", outage.message);
-            self.report(owner, EventReason::Waits, text);
+            let (state, why) = (outage.state(), &outage.message);
+            let text = format!("the machine behind {name} {state}; {waiting} waits: {why}");
+            let misdescribed = outage.is_misdescribed();
+            let reason = if misdescribed { EventReason::Misdescribed } else { EventReason::Waits };
+            self.report(owner, reason, text);
         }
     }
 

@@ -107,7 +107,7 @@ fn max_pods() -> u32 {
     MAX_PODS
 }
 
-/// A reference to a Secret in the same namespace as the `CiscoDevice`.
+/// A reference to a Secret in the namespace of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSecretRef {
