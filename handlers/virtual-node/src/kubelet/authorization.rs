@@ -66,8 +66,8 @@ impl Authorizer {
         Self { client, node, decisions: Mutex::default() }
     }
 
-    /// Decides on a request with `method` for `path`. Errors of a review are denials with the status 500, and are not
-    /// cached.
+    /// Decides on a request with `method` for `path`. Without a decision of the API server, the denial has the status
+    /// 500.
     pub(super) async fn authorize(
         &self,
         credential: Credential,
@@ -80,14 +80,7 @@ impl Authorizer {
         {
             return denial.clone().map_or(Ok(()), Err);
         }
-        let denial = match self.review(&key.0, key.1, key.2).await {
-            Ok(denial) => denial,
-            Err(error) => {
-                warn!(node = self.node, path, error, "a request to a kubelet API cannot be authorized");
-                let text = "the API server could not decide on this request; try again later\n";
-                return Err((StatusCode::INTERNAL_SERVER_ERROR, text.to_owned()));
-            }
-        };
+        let denial = self.review(&key.0, key.1, key.2).await?;
         let valid = match (&denial, &key.0) {
             (Some(_), _) => DENIED,
             (None, Credential::Certificate(..)) => PERMITTED,
@@ -109,13 +102,14 @@ impl Authorizer {
         lock(&self.decisions).len()
     }
 
-    /// Asks the API server for a decision.
+    /// Asks the API server for a decision: a denial, or `None`. Returns a denial that is not cached as the error: the
+    /// credential is invalid, or there is no decision.
     async fn review(
         &self,
         credential: &Credential,
         verb: &str,
         subresources: &[&str],
-    ) -> Result<Option<Denial>, String> {
+    ) -> Result<Option<Denial>, Denial> {
         let user = match credential {
             Credential::Certificate(name, groups) => {
                 let groups = groups.iter().cloned().chain([AUTHENTICATED.to_owned()]).collect();
@@ -124,12 +118,9 @@ impl Authorizer {
             Credential::Token(token) => {
                 let spec = TokenReviewSpec { token: Some(token.clone()), ..TokenReviewSpec::default() };
                 let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
-                match review.status.filter(|status| status.authenticated == Some(true)) {
-                    Some(status) => status.user.unwrap_or_default(),
-                    None => {
-                        return Ok(Some((StatusCode::UNAUTHORIZED, "the bearer token is invalid\n".into())));
-                    }
-                }
+                let status = review.status.filter(|status| status.authenticated == Some(true));
+                let invalid = || (StatusCode::UNAUTHORIZED, "the bearer token is invalid\n".to_owned());
+                status.ok_or_else(invalid)?.user.unwrap_or_default()
             }
         };
         for subresource in subresources {
@@ -164,15 +155,20 @@ impl Authorizer {
     }
 
     /// Sends a review to the API server, and returns it with its status.
-    async fn ask<R>(&self, review: &R) -> Result<R, String>
+    async fn ask<R>(&self, review: &R) -> Result<R, Denial>
     where
         R: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
         let reviews = Api::all(self.client.clone());
         let answer = timeout(PATIENCE, reviews.create(&PostParams::default(), review)).await;
-        answer
-            .map_err(|_| "the API server did not answer in time".to_owned())?
-            .map_err(|error| causes(&error))
+        let error = match answer {
+            Ok(Ok(review)) => return Ok(review),
+            Ok(Err(error)) => causes(&error),
+            Err(_) => "the API server did not answer in time".to_owned(),
+        };
+        warn!(node = self.node, error, "a request to a kubelet API cannot be authorized");
+        let text = "the API server could not decide on this request; try again later\n";
+        Err((StatusCode::INTERNAL_SERVER_ERROR, text.to_owned()))
     }
 }
 
