@@ -178,8 +178,8 @@ async fn a_client_reads_of_a_device_what_its_cluster_role_permits_on_a_real_serv
     .await;
     let refused = ask(&token, "/pods").await.unwrap_err();
     assert!(refused.contains("resource=nodes, subresource(s)=[pods proxy]"), "{refused}");
-    let anonymous = ask(&[], "/pods").await.unwrap_err();
-    assert!(anonymous.contains("the server has asked for the client to provide credentials"), "{anonymous}");
+    let unknown = ask(&["--token=invented".to_owned()], "/pods").await.unwrap_err();
+    assert!(unknown.contains("the server has asked for the client to provide credentials"), "{unknown}");
 
     // Certificates: the API server's own, and one of a user without these rights.
     let folder = real_kubeconfig().with_file_name("pki");

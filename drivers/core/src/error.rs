@@ -45,7 +45,7 @@ pub struct DriverError {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ambiguous: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
+    request_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "causes", rename = "causes")]
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -163,7 +163,7 @@ impl DriverError {
     /// Adds the id of the failed request, as it appears in the log of the external system.
     #[must_use]
     pub fn request_id(mut self, id: impl Into<String>) -> Self {
-        self.request_id = Some(id.into());
+        self.request_id = Some(id.into().into_boxed_str());
         self
     }
 

@@ -61,26 +61,32 @@ impl Reviewer {
 
     fn client(&self) -> Client {
         let router = Router::new()
-            .route("/apis/authentication.k8s.io/v1/tokenreviews", post(Self::identify))
-            .route("/apis/authorization.k8s.io/v1/subjectaccessreviews", post(Self::decide));
+            .route(
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                post(async |Json(review): Json<Value>| Self::identify(review)),
+            )
+            .route(
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                post(async |State(reviewer): State<Self>, Json(review): Json<Value>| reviewer.decide(review)),
+            );
         Client::new(router.with_state(self.clone()), "default")
     }
 
-    async fn identify(Json(mut review): Json<Value>) -> Json<Value> {
+    fn identify(mut review: Value) -> Json<Value> {
         let good = review["spec"]["token"] == "good";
         let user = json!({ "username": "collector", "groups": ["monitoring"] });
         review["status"] = json!({ "authenticated": good, "user": user });
         Json(review)
     }
 
-    async fn decide(State(reviewer): State<Self>, Json(mut review): Json<Value>) -> Response {
-        if reviewer.permitted.is_empty() {
+    fn decide(&self, mut review: Value) -> Response {
+        if self.permitted.is_empty() {
             return StatusCode::FORBIDDEN.into_response();
         }
         let (spec, attributes) = (&review["spec"], &review["spec"]["resourceAttributes"]);
-        lock(&reviewer.asked).push(spec.clone());
+        lock(&self.asked).push(spec.clone());
         let access = [&spec["user"], &attributes["verb"], &attributes["subresource"]];
-        let allowed = reviewer.permitted.iter().any(|permitted| access == permitted.each_ref());
+        let allowed = self.permitted.iter().any(|permitted| access == permitted.each_ref());
         review["status"] = json!({ "allowed": allowed });
         Json(review).into_response()
     }
@@ -351,6 +357,9 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     assert_eq!(reviews_for(&certificate("b"), 29).await, 1);
     assert_eq!(reviews_for(&certificate("c"), 30).await, 2);
     assert_eq!(reviews_for(&Credential::Token("good".into()), 119).await, 1);
+    let cached = authorizer.cached();
+    reviews_for(&Credential::Token("bad".into()), 0).await;
+    assert_eq!(authorizer.cached(), cached, "nobody fills the cache with invented tokens");
     for user in 0..2 * DECISIONS {
         reviews_for(&certificate(&user.to_string()), 0).await;
     }
