@@ -78,12 +78,17 @@ fn answers(code: &str, signature: &str) -> BTreeSet<String> {
 }
 
 /// The signatures of the functions that return reasons of Events.
-const REASONS: [&str; 4] = [
+const REASONS: [&str; 5] = [
     "fn reason(&self) -> &'static str {",
     "fn properties(self) -> (&'static str, &'static str, bool) {",
     "fn class(&self) -> (bool, Option<Duration>, &'static str) {",
     "fn note(self, handler: ",
+    "fn words(self) -> (&'static str, &'static str) {",
 ];
+
+/// The code before reasons of Events that a device causes.
+const DEVICE_REASONS: [&str; 4] =
+    [".named(\"", "after_back_off(\"", "Fail { reason: \"", "PodProgress::Failing {\n        reason: \""];
 
 #[test]
 fn every_reason_of_an_event_is_explained_and_no_other() {
@@ -100,12 +105,17 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
         for signature in REASONS {
             reasons.extend(answers(&code, signature));
         }
+        for before in DEVICE_REASONS {
+            let words = code.split("#[cfg(test)]").next().unwrap().split(before).skip(1);
+            reasons.extend(words.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+        }
         let of_notes = [
             "src/pipeline/report.rs",
-            "virtual-node/src/reach.rs",
             "policy/mod.rs",
             "lb/mod.rs",
             "lbaasspec/mod.rs",
+            "virtual-node/src/error.rs",
+            "virtual-node/src/reach.rs",
         ];
         if of_notes.iter().any(|name| file.ends_with(name)) {
             let constants =

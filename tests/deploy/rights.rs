@@ -60,6 +60,8 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "watch ciscodevices.cisco.vk",
                 "patch ciscodevices.cisco.vk",
                 "patch ciscodevices.cisco.vk/status",
+                "create tokenreviews.authentication.k8s.io",
+                "create subjectaccessreviews.authorization.k8s.io",
             ],
             other => panic!("what does {other} need?"),
         });

@@ -111,6 +111,7 @@ async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_wh
         (vec!["logs", &name], "logs is not supported by this device"),
         (vec!["exec", &name, "--", "true"], "exec is not supported by this device"),
         (vec!["attach", &name], "attach is not supported by this device"),
+        (vec!["port-forward", &name, ":80"], "port-forward is not supported by this device"),
     ] {
         let said = kubectl.fails(&arguments).await;
         assert!(said.contains(what), "kubectl {}: {said}", arguments.join(" "));
@@ -135,6 +136,65 @@ async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_wh
     world.assert_clean();
     world.assert_done_once();
     assert!(controller.terminate().await.success());
+    remove(&kubectl, &node).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_client_reads_of_a_device_what_its_cluster_role_permits_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let (kubectl, world) = cluster("metrics", |_| ()).await;
+    let node = world.device().name().to_owned();
+    let _controller = world.controller().await;
+    kubectl.run(&["wait", "--for=create", &format!("node/{node}"), "--timeout=60s"]).await;
+    let port = "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}";
+    let port = kubectl.run(&["get", "node", &node, "--output", port]).await;
+    kubectl.apply(&DEPLOYMENT.replace("NODE", &node)).await;
+    kubectl.run(&["rollout", "status", "deployment/web", "--timeout=120s"]).await;
+    let server = format!("--server=https://127.0.0.1:{port}");
+    let call = [&server, "--kubeconfig=/dev/null", "--insecure-skip-tls-verify"];
+    let with = |credentials: &[String], path: &str| -> Vec<String> {
+        let words = call.iter().copied().chain(["get", "--raw", path]).map(str::to_owned);
+        words.chain(credentials.iter().cloned()).collect()
+    };
+    let ask = async |credentials: &[String], path: &str| {
+        let words = with(credentials, path);
+        kubectl.attempt(&words.iter().map(String::as_str).collect::<Vec<_>>()).await
+    };
+
+    // A token, as metrics-server has one.
+    kubectl.run(&["create", "serviceaccount", "metrics"]).await;
+    let token = [format!("--token={}", kubectl.run(&["create", "token", "metrics"]).await)];
+    let namespace = node.strip_suffix("-edge").unwrap();
+    let role = ["create", "clusterrole", &node, "--verb=get", "--resource=nodes/metrics"];
+    kubectl.run(&role).await;
+    let account = format!("--serviceaccount={namespace}:metrics");
+    kubectl.run(&["create", "clusterrolebinding", &node, &format!("--clusterrole={node}"), &account]).await;
+    eventually("the binding counts", async || {
+        let answer = ask(&token, "/metrics/resource").await.unwrap_or_default();
+        answer.contains(&format!(
+            "container_memory_working_set_bytes{{container=\"web\",namespace=\"{namespace}\""
+        ))
+    })
+    .await;
+    let refused = ask(&token, "/pods").await.unwrap_err();
+    assert!(refused.contains("resource=nodes, subresource(s)=[pods proxy]"), "{refused}");
+    let unknown = ask(&["--token=invented".to_owned()], "/pods").await.unwrap_err();
+    assert!(unknown.contains("the server has asked for the client to provide credentials"), "{unknown}");
+
+    // Certificates: the API server's own, and one of a user without these rights.
+    let folder = real_kubeconfig().with_file_name("pki");
+    let certificate = |name: &str| {
+        let file = |ending: &str| folder.join(format!("{name}.{ending}")).display().to_string();
+        [format!("--client-certificate={}", file("crt")), format!("--client-key={}", file("key"))]
+    };
+    assert!(ask(&certificate("kubelet-client"), "/pods").await.unwrap().contains("\"PodList\""));
+    let refused = ask(&certificate("scheduler"), "/pods").await.unwrap_err();
+    assert!(refused.contains("Forbidden (user=system:kube-scheduler, verb=get"), "{refused}");
+
+    kubectl.run(&["delete", "clusterrole,clusterrolebinding", &node]).await;
+    kubectl.run(&["delete", "deployment", "web", "--timeout=60s"]).await;
+    eventually("the pods are gone", async || pods(&world).await.is_empty()).await;
     remove(&kubectl, &node).await;
 }
 

@@ -1,7 +1,7 @@
 //! An API server, devices, and a controller in a process of its own.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -24,7 +24,9 @@ pub(crate) struct World {
     pub(crate) nodes: Api<Node>,
     events: Api<Event>,
     /// The embedded API server, unless there is a real one.
-    server: Option<ApiServer>,
+    _server: Option<ApiServer>,
+    /// The CA of the client certificates of a real API server.
+    client_authority: Option<PathBuf>,
     kubeconfig: String,
     folder: tempfile::TempDir,
     /// The descriptions of the devices, by number.
@@ -39,7 +41,7 @@ impl World {
         let server = ApiServer::start(staffetta_apiserver::Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
         let kubeconfig = server.kubeconfig();
-        Self { server: Some(server), ..Self::of(client, kubeconfig, "default", count, change) }
+        Self { _server: Some(server), ..Self::of(client, kubeconfig, "default", count, change) }
     }
 
     /// The same on the server of this kubeconfig, with pods in this namespace.
@@ -50,8 +52,9 @@ impl World {
         change: impl Fn(&mut Options),
     ) -> Self {
         let client = staffetta::connect::client(Some(kubeconfig)).await.unwrap();
+        let client_authority = Some(kubeconfig.with_file_name("pki").join("ca.crt"));
         let kubeconfig = std::fs::read_to_string(kubeconfig).unwrap();
-        Self::of(client, kubeconfig, namespace, count, change)
+        Self { client_authority, ..Self::of(client, kubeconfig, namespace, count, change) }
     }
 
     fn of(
@@ -81,7 +84,8 @@ impl World {
             pods: Api::namespaced(client.clone(), namespace),
             nodes: Api::all(client.clone()),
             events: Api::namespaced(client, namespace),
-            server: None,
+            _server: None,
+            client_authority: None,
             kubeconfig,
             folder: tempfile::tempdir().unwrap(),
             described,
@@ -106,13 +110,16 @@ impl World {
         let options = format!(
             "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n\
              [app_hosting]\ndevice_files = [{:?}]\npoll_interval_ms = 100\nhealth_interval_ms = 500\n\
-             read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\nkubelet = {}\n{}\
+             read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\n{}{}\
              [iosxe]\nrequest_timeout_ms = 1000\nstep_limit_ms = 2000\nconnect_timeout_ms = 500\n\
              [relay]\nretry_interval = \"50ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"1s\"\n\
              [leader_election]\nenabled = false\n",
             devices.display().to_string(),
             // Only a real server asks.
-            self.server.is_none(),
+            self.client_authority.as_ref().map_or_else(
+                || "kubelet = false\n".to_owned(),
+                |file| format!("kubelet_client_ca_file = {:?}\n", file.display().to_string()),
+            ),
             self.options,
         );
         Process::start(Path::new(PROGRAM), self.folder(), &options, &self.kubeconfig).await

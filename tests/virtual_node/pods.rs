@@ -145,7 +145,7 @@ async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
     let (deadline, image) =
         (json!({ "activeDeadlineSeconds": 60 }), [json!({ "name": "app", "image": "b" })]);
     world.change_pod("web", json!({ "spec": deadline })).await;
-    let told = world.until_told("Unsupported").await;
+    let told = world.until_told("CreateContainerConfigError").await;
     assert!(told.contains("spec.activeDeadlineSeconds: nobody ends a pod here"), "{told}");
     world.change_pod("web", json!({ "spec": { "containers": image } })).await;
     let reads = machine.reads();
@@ -167,7 +167,7 @@ async fn a_pod_that_is_lost_while_its_change_is_refused_is_told_to_be_lost_and_n
     world.pod_in("web", "Running").await;
     machine.refuse("spec.activeDeadlineSeconds: nobody ends a pod here");
     world.change_pod("web", json!({ "spec": { "activeDeadlineSeconds": 60 } })).await;
-    world.until_told("Unsupported").await;
+    world.until_told("CreateContainerConfigError").await;
     machine.forget();
     world.until_told("LostByMachine").await;
     let mut ended = None;
@@ -232,7 +232,7 @@ async fn what_a_machine_cannot_do_is_told_at_the_pod() {
     machine.refuse("spec.volumes[0]: there are no volumes here");
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
-    let told = world.until_told("Unsupported").await;
+    let told = world.until_told("CreateContainerConfigError").await;
     assert!(told.contains("spec.volumes[0]: there are no volumes here"), "{told}");
     let pod = world.pod_in("web", "Pending").await;
     let container = &pod.status.unwrap().container_statuses.unwrap()[0];

@@ -30,6 +30,7 @@ make_identities() {
 extendedKeyUsage=serverAuth'
   certify admin /O=system:masters/CN=admin extendedKeyUsage=clientAuth
   certify controller-manager /CN=system:kube-controller-manager extendedKeyUsage=clientAuth
+  certify kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client extendedKeyUsage=clientAuth
   certify scheduler /CN=system:kube-scheduler extendedKeyUsage=clientAuth
   make_signing_pair service-account
   write_kubeconfig controller-manager
@@ -95,6 +96,7 @@ start_apiserver() {
   launch apiserver "$APISERVER" --etcd-servers="http://127.0.0.1:$ETCD_PORT" \
     --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$API_PORT" \
     --tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" --client-ca-file="$PKI/ca.crt" \
+    --kubelet-client-certificate="$PKI/kubelet-client.crt" --kubelet-client-key="$PKI/kubelet-client.key" \
     --requestheader-client-ca-file="$PKI/ca.crt" --requestheader-allowed-names=front-proxy-client \
     --requestheader-username-headers=X-Remote-User --authorization-mode=RBAC --allow-privileged=true \
     --service-cluster-ip-range=10.96.0.0/16 --endpoint-reconciler-type=none \

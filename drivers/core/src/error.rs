@@ -34,6 +34,8 @@ use crate::milliseconds;
 #[serde(deny_unknown_fields)]
 pub struct DriverError {
     reason: Reason,
+    #[serde(skip)]
+    name: Option<&'static str>,
     step: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -43,7 +45,7 @@ pub struct DriverError {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ambiguous: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
+    request_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "causes", rename = "causes")]
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -111,6 +113,7 @@ impl DriverError {
     pub fn new(reason: Reason, step: impl Into<Cow<'static, str>>) -> Self {
         Self {
             reason,
+            name: None,
             step: step.into(),
             detail: None,
             retry_after_ms: None,
@@ -124,6 +127,13 @@ impl DriverError {
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets the [name](Self::name) of the failure. It is not part of the JSON.
+    #[must_use]
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
         self
     }
 
@@ -153,7 +163,7 @@ impl DriverError {
     /// Adds the id of the failed request, as it appears in the log of the external system.
     #[must_use]
     pub fn request_id(mut self, id: impl Into<String>) -> Self {
-        self.request_id = Some(id.into());
+        self.request_id = Some(id.into().into_boxed_str());
         self
     }
 
@@ -172,6 +182,12 @@ impl DriverError {
     /// Returns the reason of the failure.
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Returns the failure as one word in CamelCase, for the `reason` field of a Kubernetes Event; `None` if the name of the
+    /// [`Reason`] is specific enough.
+    pub fn name(&self) -> Option<&'static str> {
+        self.name
     }
 
     /// Returns `true` if the same call may succeed when it is repeated.

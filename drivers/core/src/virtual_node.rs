@@ -68,7 +68,7 @@ pub enum PodProgress {
     },
     /// The last step failed. It is repeated by the first poll after the delay `poll_after`, not by earlier polls.
     Failing {
-        /// The failure as one word in CamelCase: `InstallFailed`.
+        /// The failure as one word in CamelCase, as a kubelet calls it: `ErrImagePull`.
         reason: Cow<'static, str>,
         /// The message of the device, for people.
         message: String,
@@ -155,7 +155,7 @@ mod tests {
 
     fn failing(seconds: u64) -> PodProgress {
         let poll_after = Duration::from_secs(seconds);
-        PodProgress::Failing { reason: "InstallFailed".into(), message: format!("{seconds}"), poll_after }
+        PodProgress::Failing { reason: "ErrImagePull".into(), message: format!("{seconds}"), poll_after }
     }
 
     #[test]

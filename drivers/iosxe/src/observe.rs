@@ -135,7 +135,7 @@ impl ObservedApp {
         let stage = match self.state {
             AppState::Running => return HostedContainerState::Running,
             AppState::Stopped => return HostedContainerState::Ended { message },
-            AppState::Failed => return HostedContainerState::Failed { reason: "AppFailed".into(), message },
+            AppState::Failed => return HostedContainerState::Failed { reason: "Error".into(), message },
             AppState::Absent => DeploymentStage::Configured,
             AppState::Installing => DeploymentStage::Installing,
             AppState::Deployed => DeploymentStage::Installed,
@@ -174,10 +174,7 @@ mod tests {
             ("STOPPED", HostedContainerState::Ended { message: "App state: STOPPED".into() }),
             (
                 "ERROR",
-                HostedContainerState::Failed {
-                    reason: "AppFailed".into(),
-                    message: "App state: ERROR".into(),
-                },
+                HostedContainerState::Failed { reason: "Error".into(), message: "App state: ERROR".into() },
             ),
             (
                 "Uninstalled",

@@ -360,10 +360,10 @@ mod tests {
         deploy(&driver, &request).await;
         let until = Instant::now() + Duration::from_secs(60);
         let failed =
-            MemoryContainerState::Failed { reason: "InstallFailed".into(), message: "no room".into(), until };
+            MemoryContainerState::Failed { reason: "ErrImagePull".into(), message: "no room".into(), until };
         device.set_state(&"u1".into(), "app", failed);
         let progress = driver.deploy_pod(&request).await.unwrap();
-        assert!(matches!(&progress, PodProgress::Failing { reason, .. } if reason == "InstallFailed"));
+        assert!(matches!(&progress, PodProgress::Failing { reason, .. } if reason == "ErrImagePull"));
         assert_eq!(progress.poll_after(), Some(Duration::from_secs(60)));
         tokio::time::advance(Duration::from_secs(60)).await;
         deploy(&driver, &request).await;

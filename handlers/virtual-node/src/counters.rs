@@ -28,6 +28,8 @@ pub(crate) enum Request {
     Pods,
     /// Read the resource usage of the node and its pods (`/stats/summary`).
     Stats,
+    /// Read the resource usage as metrics (`/metrics/resource`).
+    Metrics,
 }
 
 /// The result of a request to a kubelet API.
@@ -37,14 +39,14 @@ pub(crate) enum RequestResult {
     Success,
     /// The machine does not support the operation.
     Unsupported,
-    /// The client presented no certificate that the configured CA signed.
+    /// The client has no valid credential, or no permission.
     Denied,
-    /// The data could not be read from the machine.
+    /// The data could not be read from the machine, or the API server could not decide on the permission.
     Failure,
 }
 
 const READS: [&str; 3] = ["success", "failure", "refused"];
-const REQUESTS: [&str; 6] = ["logs", "exec", "attach", "port_forward", "pods", "stats"];
+const REQUESTS: [&str; 7] = ["logs", "exec", "attach", "port_forward", "pods", "stats", "metrics"];
 const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
 
 /// The states of a machine, as label values: ready, reachable but not accepting pods, not read yet, unreachable.

@@ -1,11 +1,15 @@
 //! Errors of reconciling virtual nodes and their pods.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
+
+/// The reason of a refused container, as kubelets report it.
+pub(crate) const REFUSED: &str = "CreateContainerConfigError";
 
 /// An error of reconciling a virtual node or one of its pods: the step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +45,7 @@ pub enum VirtualNodeError {
     #[error("deploy the pod: {reason}: {message}")]
     Failing {
         /// The reason, one word in CamelCase.
-        reason: String,
+        reason: Cow<'static, str>,
         /// The message of the machine.
         message: String,
         /// The delay before the next step.
@@ -72,10 +76,14 @@ impl VirtualNodeError {
             Self::Status(error) => of(error),
             Self::Stale(error) => of(error),
             Self::Environment(error) => of(error),
+            Self::Apply(error) if !error.transient() => (false, None, error.name().unwrap_or(REFUSED)),
             Self::Apply(error) | Self::Remove(error) => {
                 (error.transient(), error.retry_after(), error.reason().name())
             }
-            Self::Failing { poll_after, .. } => (true, Some(*poll_after), "MachineFailed"),
+            Self::Failing { reason, poll_after, .. } => {
+                let reason = if let Cow::Borrowed(reason) = reason { reason } else { "MachineFailed" };
+                (true, Some(*poll_after), reason)
+            }
             Self::Unread(_) => (false, None, Reason::Unavailable.name()),
         }
     }

@@ -147,7 +147,7 @@ async fn renew_leases(shared: &Shared, machine: &Machine, sender: &TriggerSender
 /// Serves the kubelet API of a node, if kubelet APIs are enabled.
 async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     if let Some(kubelets) = &shared.config.kubelets {
-        kubelets.serve(machine, &shared.cluster, &shared.counts).await;
+        kubelets.serve(machine, &shared.cluster, &shared.counts, &shared.config.client).await;
     }
 }
 

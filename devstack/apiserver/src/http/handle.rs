@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use super::call::Call;
 use super::object::perform;
 use super::sent::Sent;
-use super::watch;
+use super::{review, watch};
 use crate::front::{Asked, Backend, Fixed, Query, Question, answer};
 use crate::shared::Shared;
 use crate::status::Status;
@@ -69,6 +69,14 @@ async fn about_objects(
     let body = to_bytes(body, BODY_BYTES)
         .await
         .map_err(|_| Status::of_code(413, format!("Request entity too large: limit is {BODY_BYTES}")))?;
+    let target = &question.target;
+    if (question.verb, &*target.group, &*target.plural)
+        == ("create", "authorization.k8s.io", "subjectaccessreviews")
+    {
+        let review = Sent { content_type: header(&parts.headers, &CONTENT_TYPE), bytes: &body }.json()?;
+        let review = shared.with(|cluster| review::subject_access(cluster, review));
+        return Ok(answer::json(StatusCode::CREATED, review.to_string()));
+    }
     let call = Call::new(shared, question, Query::of(&parts.uri)?, header(&parts.headers, &ACCEPT))?;
     let content_type = header(&parts.headers, &CONTENT_TYPE);
     if question.verb == "watch" {

@@ -5,6 +5,7 @@ mod dry_run;
 mod handle;
 mod object;
 mod query;
+mod review;
 mod sent;
 mod watch;
 

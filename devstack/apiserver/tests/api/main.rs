@@ -68,6 +68,7 @@ on_all_servers! {
     deletes::delete_collection_takes_what_is_selected,
     reads::discovery_names_every_row,
     reads::tables_and_metadata_are_forms_of_every_list,
+    reads::access_is_decided_by_cluster_roles,
     dry_runs::a_dry_create_answers_with_what_would_be,
     dry_runs::a_dry_change_answers_with_what_would_be,
     dry_runs::a_dry_delete_leaves_the_object,

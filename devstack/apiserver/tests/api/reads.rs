@@ -162,3 +162,40 @@ pub(crate) async fn tables_and_metadata_are_forms_of_every_list(place: Arc<Place
         refused.refused(406, "NotAcceptable", &[], &called);
     }
 }
+
+pub(crate) async fn access_is_decided_by_cluster_roles(place: Arc<Place>) {
+    let place = &*place;
+    let name = format!("{}-a", place.word);
+    let review = async |user: &str, group: &str, attributes: [&str; 3]| {
+        let [verb, subresource, node] = attributes;
+        let attributes = json!({"verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": node});
+        let spec = json!({"user": user, "groups": [group], "resourceAttributes": attributes});
+        let review =
+            json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        place.post(path, &review).await.expect(201, "a review")["status"]["allowed"] == true
+    };
+    let roles = "/apis/rbac.authorization.k8s.io/v1";
+    let rule =
+        json!({"apiGroups": [""], "resources": ["nodes/stats"], "verbs": ["get"], "resourceNames": ["n1"]});
+    let role = json!({"metadata": {"name": name}, "rules": [rule]});
+    place.post(&format!("{roles}/clusterroles"), &role).await.expect(201, "a role");
+    let subjects = json!([
+        {"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"},
+        {"kind": "ServiceAccount", "name": "metrics", "namespace": place.namespace},
+    ]);
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = json!({"metadata": {"name": name}, "subjects": subjects, "roleRef": reference});
+    place.post(&format!("{roles}/clusterrolebindings"), &binding).await.expect(201, "a binding");
+    let wanted = ["get", "stats", "n1"];
+    place.until("the binding counts", async || review("somebody", &name, wanted).await).await;
+    let account = format!("system:serviceaccount:{}:metrics", place.namespace);
+    assert!(review(&account, "others", wanted).await);
+    assert!(review("admin", "system:masters", ["create", "proxy", "n1"]).await);
+    assert!(!review("somebody", "others", wanted).await);
+    for other in
+        [["create", "stats", "n1"], ["get", "proxy", "n1"], ["get", "", "n1"], ["get", "stats", "n2"]]
+    {
+        assert!(!review("somebody", &name, other).await, "{other:?}");
+    }
+}

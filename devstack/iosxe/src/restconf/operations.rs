@@ -9,6 +9,7 @@ use super::asked::Asked;
 use crate::iox::{FileError, Operation, Refusal};
 use crate::machine::Machine;
 use crate::options::Accepted;
+use crate::schema::{Node, check, rpc};
 
 const COPY: &str = "Cisco-IOS-XE-rpc:copy";
 const DELETE: &str = "Cisco-IOS-XE-rpc:delete";
@@ -35,22 +36,24 @@ pub(super) fn answer<'a>(
     if asked.method != "POST" {
         return Err(Problem::method());
     }
-    let input = || -> Result<Map<String, Value>, Problem> {
-        match asked.json()?.get_mut(INPUT).map(Value::take) {
-            Some(Value::Object(input)) => Ok(input),
-            _ => Err(Problem::malformed("expected namespace:input")),
-        }
+    let input = |schema: &Node| -> Result<Map<String, Value>, Problem> {
+        let input = asked.json()?.get_mut(INPUT).map(Value::take).unwrap_or_default();
+        let Value::Object(members) = &input else {
+            return Err(Problem::malformed("expected namespace:input"));
+        };
+        check(schema, &input, "")?;
+        Ok(members.clone())
     };
     match name {
         "Cisco-IOS-XE-rpc:app-hosting" => {
-            let operation = operation(&input()?)?;
+            let operation = operation(&input(&rpc::APP_HOSTING)?)?;
             machine
                 .operate(&operation, now)
                 .map_err(|Refusal { code, tag, message }| Problem::new(code, tag, message))?;
             Ok(accepted(machine, &format!("{} of {} was accepted", operation.name(), operation.app())))
         }
-        COPY => copy(machine, &input()?, now),
-        DELETE => delete(machine, &input()?, now),
+        COPY => copy(machine, &input(&rpc::COPY)?, now),
+        DELETE => delete(machine, &input(&rpc::DELETE)?, now),
         _ => Err(Problem::not_found(asked.path)),
     }
 }
@@ -74,18 +77,11 @@ fn operation(input: &Map<String, Value>) -> Result<Operation, Problem> {
     };
     let text = |leaf: &str| arguments.get(leaf).and_then(Value::as_str);
     let missing = || Problem::new(400, "missing-element", format!("{name} lacks its appid or package"));
-    let app = text("appid").ok_or_else(missing)?;
-    match name.as_str() {
-        "install" | "activate" | "start" | "stop" | "deactivate" | "uninstall" => {
-            Operation::new(name, app, text("package")).ok_or_else(missing)
-        }
-        "upgrade" => Err(Problem::new(
-            405,
-            "operation-not-supported",
-            "this device does not upgrade apps: uninstall and install them".into(),
-        )),
-        _ => Err(Problem::new(400, "unknown-element", format!("unknown element {name}"))),
+    if let "upgrade" | "verification" | "move" = name.as_str() {
+        let message = format!("this device does not offer {name}");
+        return Err(Problem::new(405, "operation-not-supported", message));
     }
+    Operation::new(name, text("appid").ok_or_else(missing)?, text("package")).ok_or_else(missing)
 }
 
 /// It answers when it is done.

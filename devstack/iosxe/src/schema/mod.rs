@@ -3,6 +3,7 @@
 pub(crate) mod app_hosting_cfg;
 mod check;
 pub(crate) mod oper;
+pub(crate) mod rpc;
 
 pub(crate) use check::{Invalid, check};
 

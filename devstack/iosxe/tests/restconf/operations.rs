@@ -18,9 +18,16 @@ async fn only_the_input_of_the_module_is_understood() {
         ("two", json!({ "start": { "appid": "a" }, "stop": { "appid": "a" } })),
         ("without a package", json!({ "install": { "appid": "a" } })),
         ("unknown", json!({ "launch": { "appid": "a" } })),
+        ("an unknown leaf", json!({ "start": { "appid": "a", "force": true } })),
+        ("a leaf of another operation", json!({ "start": { "appid": "a", "package": "flash:/a.tar" } })),
+        ("no text", json!({ "install": { "appid": "a", "package": 7 } })),
+        ("no container", json!({ "stop": "a" })),
     ] {
         assert_eq!(ask(&device, "POST", RPC, &input(body)).await.code, 400, "{what}");
     }
+    let copy = json!({ "source-drop-node-name": "http://h/a.tar", "destination-drop-node-name": "flash:/a.tar", "verify": true });
+    let answer = ask(&device, "POST", "/restconf/operations/Cisco-IOS-XE-rpc:copy", &input(copy)).await;
+    assert_eq!((answer.code, answer.tag().as_str()), (400, "unknown-element"));
     let accepted = ask(&device, "POST", RPC, &input(install)).await;
     assert_eq!(accepted.code, 200);
     assert!(

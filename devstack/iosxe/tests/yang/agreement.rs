@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::client::{CFG, app, ask, device};
+use crate::client::{CFG, RPC, app, ask, device};
 use crate::yanglint::{Kind, Yanglint};
 
 /// Nodes by their path in an app, each with values at the ends of what its type allows, and beyond them.
@@ -56,4 +56,28 @@ async fn the_device_takes_what_is_valid_and_nothing_else() {
     }
     assert!(differences.is_empty(), "{differences:#?}");
     assert!(taken > 35 && refused > 40, "{taken} were taken and {refused} refused");
+}
+
+#[tokio::test]
+#[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
+async fn the_device_takes_the_input_of_operations_that_is_valid_and_no_other() {
+    let yanglint = Yanglint::find();
+    let (_site, device) = device(|_| ());
+    let operations = ["install", "uninstall", "activate", "deactivate", "start", "stop"];
+    let each = |leaves: Value| operations.map(|operation| json!({ operation: leaves }));
+    let all = [
+        each(json!({ "appid": "a" })),
+        each(json!({ "appid": "a", "package": "flash:/a.tar" })),
+        each(json!({ "appid": 7 })),
+        each(json!({ "appid": "a", "force": true })),
+        each(json!("a")),
+    ];
+    for input in all.into_iter().flatten() {
+        let body = json!({ "Cisco-IOS-XE-rpc:input": input });
+        let answer = ask(&device, "POST", RPC, &body).await;
+        let valid = yanglint.complaint(Kind::Rpc, &body).is_none();
+        // The module does not say that an operation needs its app or package; a device does.
+        let is_taken = answer.code != 400 || answer.tag() == "missing-element";
+        assert_eq!(is_taken, valid, "{input}: {} {}", answer.code, answer.body);
+    }
 }

@@ -6,7 +6,7 @@ use staffetta_driver::{DriverError, Reason};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     reason: Reason,
-    /// The path of the field: `spec.containers[0].args`.
+    /// The path of the field: `spec.containers{app}.args`.
     path: String,
     why: String,
 }
@@ -26,6 +26,31 @@ impl Refusal {
 impl From<Refusal> for DriverError {
     fn from(refusal: Refusal) -> Self {
         let Refusal { reason, path, why } = refusal;
-        DriverError::new(reason, "translate a pod for the device").detail(format!("{path}: {why}"))
+        let error = DriverError::new(reason, "translate a pod for the device");
+        let error = match path.rsplit_once('.').map_or("", |(_, field)| field) {
+            "image" => error.named("InvalidImageName"),
+            "imagePullPolicy" => error.named("ErrImageNeverPull"),
+            field if field.starts_with("volume") => error.named("FailedMount"),
+            _ => error,
+        };
+        error.detail(format!("{path}: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_called_as_by_a_kubelet() {
+        for (path, name) in [
+            ("spec.containers[0].image", Some("InvalidImageName")),
+            ("spec.containers[0].imagePullPolicy", Some("ErrImageNeverPull")),
+            ("spec.containers[0].volumeMounts[1]", Some("FailedMount")),
+            ("spec.containers[0].volumeDevices", Some("FailedMount")),
+            ("spec.hostNetwork", None),
+        ] {
+            assert_eq!(DriverError::from(Refusal::unsupported(path, "no")).name(), name);
+        }
     }
 }

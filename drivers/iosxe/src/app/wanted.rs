@@ -98,7 +98,8 @@ impl Translator {
         position: usize,
         container: &Container,
     ) -> Result<WantedApp, Refusal> {
-        let path = format!("spec.containers[{position}]");
+        // As kubelets name a container in Events.
+        let path = format!("spec.containers{{{}}}", container.name);
         let package = container.image.clone().unwrap_or_default();
         image::check(&path, &package, container.image_pull_policy.as_deref())?;
         let owner = request.owner();

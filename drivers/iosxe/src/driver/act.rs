@@ -6,20 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use staffetta_driver::virtual_node::PodProgress;
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, MacAddress, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::absence::{not_listed, waits};
 use super::copies::is_not_there;
+use super::reading::fetch;
 use super::{IosXeDriver, STEP_MAX_AGE, State};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
     AppRecord, AppState, AppStep, AppView, Attempt, Busy, Configured, Decision, Goal, Package, RefusalKind,
     StepLimits, UNCERTAIN, decide,
 };
+use crate::model::arp::ArpData;
 use crate::model::config::body;
 use crate::model::operation::Operation;
+use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::Fault;
 
@@ -37,7 +40,7 @@ const COOL_DOWN: Duration = Duration::from_secs(30);
 pub(super) struct AppCase<'a> {
     /// The name of the application on the device.
     pub(super) id: &'a str,
-    /// The name of the container, or of the application if it is to be removed. For messages.
+    /// The name of the container, for messages.
     pub(super) name: &'a str,
     /// The goal for the application.
     pub(super) goal: Goal,
@@ -228,7 +231,7 @@ impl IosXeDriver {
         let limit = limits.limit(act);
         let _change = DeviceChange::of(&self.changes);
         let outcome = match (act, wanted) {
-            (AppStep::Configure, Some(wanted)) => match self.address(observed) {
+            (AppStep::Configure, Some(wanted)) => match self.address(observed).await {
                 Ok(address) => {
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
@@ -312,13 +315,27 @@ impl IosXeDriver {
         }
     }
 
-    /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. Returns an error
-    /// with [`Reason::NoAddress`] if the subnet has no free address.
-    fn address(&self, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
+    /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. An address is in use
+    /// if it is configured or reported, or if the ARP table of the device contains it. Returns an error with
+    /// [`Reason::NoAddress`] if the subnet has no free address.
+    async fn address(&self, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
+        let table = fetch::<ArpData>(&*self.client, resource::ARP, "read the ARP table of the device").await;
+        let table = match table {
+            Err(error) if error.transient() => return Err(error),
+            // Not every device serves it.
+            table => table.unwrap_or_default(),
+        };
         let (now, mut state) = (Instant::now(), self.state());
         state.cooling.retain(|(_, until)| *until > now);
-        let in_use = |address: Ipv4Addr| observed.addresses.contains(&IpAddr::V4(address));
+        let is_stale = |mac: Option<MacAddress>, ip: &IpAddr| {
+            state.macs.get(ip).is_some_and(|macs| mac.is_some_and(|mac| macs.contains(&mac)))
+        };
+        let in_use = |address: Ipv4Addr| {
+            let ip = IpAddr::V4(address);
+            let in_table = |(mac, of)| of == Some(ip) && !is_stale(mac, &ip);
+            observed.addresses.contains(&ip) || table.entries().any(in_table)
+        };
         let cools = |address| state.cooling.iter().any(|(cooling, _)| *cooling == address);
         let free = free_address(subnet, |address| cools(address) || in_use(address));
         let Some(free) = free else {
@@ -366,7 +383,7 @@ fn operation(
         (AppStep::Uninstall, _) => Operation::Uninstall { appid },
         (act, _) => {
             let error = DriverError::new(Reason::Refused, "operate an app");
-            return Err(error.detail(format!("the package of {id} is unknown: {}", act.doing())));
+            return Err(error.detail(format!("the package of the application is unknown: {}", act.doing())));
         }
     })
 }

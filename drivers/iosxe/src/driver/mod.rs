@@ -133,8 +133,10 @@ impl IosXeDriver {
             let by_name = observed.apps.get(&wanted.id);
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
                 let error = DriverError::new(Reason::Refused, "configure an app");
-                return Err(error
-                    .detail(format!("{} already exists and belongs to another pod or cluster", wanted.id)));
+                let container = &wanted.container;
+                return Err(error.detail(format!(
+                    "{container}: its application already exists and belongs to another pod or cluster"
+                )));
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
@@ -174,7 +176,8 @@ impl IosXeDriver {
         for id in ids {
             let app = observed.apps.get(id);
             let configured = app.map_or(Configured::No, |app| configured(app, None));
-            let name = app.and_then(|app| app.mark.as_ref()).map_or(id, |mark| mark.container.as_str());
+            let mark = app.and_then(|app| app.mark.as_ref());
+            let name = mark.map_or("an application of the pod", |mark| mark.container.as_str());
             let case = AppCase { id, name, goal: Goal::Gone, wanted: None, configured };
             match self.step(observed, case).await {
                 Ok(progress) => whole = whole.and(progress),

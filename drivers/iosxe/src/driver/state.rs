@@ -1,9 +1,10 @@
 //! The in-memory state that a driver keeps between its calls. Its loss only causes repeated reads and steps.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use staffetta_driver::MacAddress;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -25,6 +26,9 @@ pub(super) struct State {
     /// IP addresses that were assigned or released less than 30 s ago, with the time until which they are not assigned
     /// again.
     pub(super) cooling: Vec<(Ipv4Addr, Instant)>,
+    /// The MAC addresses of the last application with each IP address. The ARP table keeps them for hours after its
+    /// removal.
+    pub(super) macs: HashMap<IpAddr, Vec<MacAddress>>,
     /// `true` if the device starts installed applications by itself, `false` if it does not; `None` if that is not
     /// known yet.
     pub(super) starts_apps: Option<bool>,
@@ -49,6 +53,8 @@ impl State {
                 self.starts_apps = Some(true);
             }
         }
+        let with_macs = observed.apps.values().filter(|app| !app.macs.is_empty());
+        self.macs.extend(with_macs.filter_map(|app| Some((app.address?, app.macs.clone()))));
         let installing = observed.apps.values().filter(|app| app.state == AppState::Installing);
         let since = |id: &String| self.installing.get(id).copied().unwrap_or(now);
         self.installing = installing.map(|app| (app.id.clone(), since(&app.id))).collect();

@@ -44,20 +44,20 @@ pub(crate) enum AppStep {
 }
 
 impl AppStep {
-    /// Returns the running step for messages (`installing`), and the reason of its failure in CamelCase.
+    /// Returns the running step for messages (`installing`), and the reason of its failure, as a kubelet calls it.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Configure => ("configuring", "ConfigureFailed"),
-            Self::Divert => ("switching to a copy on the flash", "ConfigureFailed"),
-            Self::Copy => ("copying to the flash", "CopyFailed"),
-            Self::Install => ("installing", "InstallFailed"),
-            Self::Activate => ("activating", "ActivateFailed"),
-            Self::Start => ("starting", "StartFailed"),
-            Self::Stop => ("stopping", "StopFailed"),
-            Self::Deactivate => ("deactivating", "DeactivateFailed"),
-            Self::Uninstall => ("uninstalling", "UninstallFailed"),
-            Self::Discard => ("deleting the copy on the flash", "DiscardFailed"),
-            Self::Remove => ("removing the configuration", "RemoveFailed"),
+            Self::Configure => ("configuring", "CreateContainerError"),
+            Self::Divert => ("switching to a copy on the flash", "CreateContainerError"),
+            Self::Copy => ("copying to the flash", "ErrImagePull"),
+            Self::Install => ("installing", "ErrImagePull"),
+            Self::Activate => ("activating", "CreateContainerError"),
+            Self::Start => ("starting", "RunContainerError"),
+            Self::Stop => ("stopping", "KillContainerError"),
+            Self::Deactivate => ("deactivating", "KillContainerError"),
+            Self::Uninstall => ("uninstalling", "KillContainerError"),
+            Self::Discard => ("deleting the copy on the flash", "KillContainerError"),
+            Self::Remove => ("removing the configuration", "KillContainerError"),
         }
     }
 
@@ -66,7 +66,7 @@ impl AppStep {
         self.words().0
     }
 
-    /// Returns the reason of a failure of the step, in CamelCase: `InstallFailed`.
+    /// Returns the reason of a failure of the step, in CamelCase: `ErrImagePull`.
     pub(crate) fn failed(self) -> &'static str {
         self.words().1
     }

@@ -144,7 +144,9 @@ fn towards_running(
         }
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
-        AppState::Failed => after_back_off("AppFailed", track.failures, removal_step(track), track, now),
+        AppState::Failed => {
+            after_back_off("CrashLoopBackOff", track.failures, removal_step(track), track, now)
+        }
         // A device that hangs on a URL is given the package in another way.
         AppState::Installing if view.package == Package::AtUrl && lasts(limits.install, track, now) => {
             Next::AppStep(AppStep::Uninstall)
@@ -233,7 +235,7 @@ fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) 
         Decision::Fail { reason: "InstallSlow", message, poll_after: SELDOM }
     } else if view.state == AppState::Unknown && lasts(limits.step, track, now) {
         let message = format!("{state} for more than {} s", limits.step.as_secs());
-        Decision::Fail { reason: "UnknownState", message, poll_after: SLOW }
+        Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW }
     } else {
         let poll_after = if view.state == AppState::Unknown { SLOW } else { POLL };
         Decision::Wait { state, poll_after }
@@ -279,7 +281,7 @@ fn unless_tried_recently(
                 return Decision::Wait { state, poll_after: until - now };
             }
             if now < until {
-                let (message, poll_after) = (refusal.said.clone(), until - now);
+                let (message, poll_after) = (format!("{}: {}", act.doing(), refusal.said), until - now);
                 return Decision::Fail { reason: act.failed(), message, poll_after };
             }
         } else if now < attempt.until {

@@ -38,13 +38,18 @@ pub(crate) struct ArpEntry {
 impl ArpData {
     /// Returns the IP address of a MAC address, in any VRF; `None` if there is no complete entry.
     pub(crate) fn address(&self, wanted: MacAddress) -> Option<IpAddr> {
+        let (_, address) = self.entries().find(|(mac, _)| *mac == Some(wanted))?;
+        address.filter(|address| !address.is_unspecified())
+    }
+
+    /// Returns the MAC address and the IP address of each complete entry; `None` if it is malformed.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Option<MacAddress>, Option<IpAddr>)> {
         let entries = self
             .arp_vrf
             .iter()
             .flat_map(|vrf| if vrf.arp_entry.is_empty() { &vrf.arp_oper } else { &vrf.arp_entry });
-        let mut known = entries.filter(|entry| entry.mode != "ios-arp-mode-incomplete");
-        let entry = known.find(|entry| mac(&entry.hardware) == Some(wanted))?;
-        entry.address.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
+        let complete = entries.filter(|entry| entry.mode != "ios-arp-mode-incomplete");
+        complete.map(|entry| (mac(&entry.hardware), entry.address.parse().ok()))
     }
 }
 

@@ -53,11 +53,11 @@ impl HardwareData {
     }
 }
 
-/// Returns the version in the software description of a device: `..., Version 17.12.1, RELEASE SOFTWARE ...`. Empty if
-/// there is none.
+/// Returns the version in the software description of a device: `..., Version 17.12.1, RELEASE SOFTWARE ...`. Without a
+/// version, returns the whole description.
 fn version(said: &str) -> &str {
-    let Some((_, rest)) = said.split_once("Version ") else { return "" };
-    rest.split([',', ' ', '\n', '\r']).next().unwrap_or_default()
+    let number = said.split_once("Version ").and_then(|(_, rest)| rest.split([',', ' ', '\n', '\r']).next());
+    number.filter(|number| number.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(said.trim())
 }
 
 #[cfg(test)]
@@ -83,5 +83,8 @@ mod tests {
         };
         assert_eq!(info, expected);
         assert_eq!(HardwareData::default().info().architecture, "amd64");
+        for said in ["17.18.2", "Version unknown"] {
+            assert_eq!(version(said), said);
+        }
     }
 }

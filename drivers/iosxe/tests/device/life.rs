@@ -1,10 +1,12 @@
 //! A pod on a device from its beginning to its end, for every kind of interface and every habit of devices.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use staffetta_driver::app_hosting::ReservedResources;
 use staffetta_driver::virtual_node::ContainerUsage;
 use staffetta_iosxe_device::{
-    Accepted, ArpLists, Effect, Empty, ErrorForm, Gone, Narrowed, Options, StopsTo, Style,
+    Accepted, ArpLists, Effect, Empty, ErrorForm, Gone, Narrowed, Options, StopsTo, Style, Times,
 };
 
 use crate::world::{World, delete, deploy, pod, reported, request, runs, until, web, with_variable};
@@ -170,4 +172,21 @@ async fn the_environment_and_the_resources_of_a_container_reach_the_device() {
     delete(&*driver, &request.owner()).await;
     delete(&*driver, &web().owner()).await;
     world.assert_clean();
+}
+
+#[tokio::test]
+async fn a_device_whose_steps_take_a_second_gets_each_step_once() {
+    for auto_start in [true, false] {
+        let mut world = World::new(|options| {
+            options.times = Times::each(Duration::from_secs(1));
+            options.auto_start = auto_start;
+        });
+        world.options.step_limit_ms = std::num::NonZeroU64::new(3000).unwrap();
+        let driver = world.driver();
+        let request = request(&pod("web", 1, &["app"]));
+        deploy(&*driver, &request).await;
+        delete(&*driver, &request.owner()).await;
+        world.assert_done_once();
+        world.assert_clean();
+    }
 }

@@ -55,8 +55,9 @@ pub struct AppHostingOptions {
     /// The time for which an application on a device must have had no pod before it is removed, in milliseconds. Only
     /// applications with the ownership labels of this cluster are removed.
     pub orphan_grace_ms: u64,
-    /// Serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation;
-    /// authenticated clients get `/pods` and `/stats/summary`.
+    /// Serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation. Clients that
+    /// the API server authorizes, by a client certificate or a bearer token, get `/pods`, `/stats/summary` and
+    /// `/metrics/resource`.
     pub kubelet: bool,
     /// The IP address on which the kubelet APIs listen, with one port per node.
     #[schemars(extend("format" = "ip"))]
@@ -75,8 +76,8 @@ pub struct AppHostingOptions {
     /// A PEM file with the private key of `kubelet_certificate_file`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.key")]
     pub kubelet_key_file: Option<PathBuf>,
-    /// A PEM file with the CA of clients that may read `/pods` and `/stats/summary`, such as the API server's kubelet
-    /// client. Without it, no client may read them.
+    /// A PEM file with the CA of client certificates, such as that of the API server's kubelet client. The common name is
+    /// the user, the organizations are its groups. Without it, clients need a bearer token.
     #[schemars(length(min = 1), example = "/etc/kubernetes/pki/ca.crt")]
     pub kubelet_client_ca_file: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{Failure, causes};
 
 use super::node_of;
-use crate::error::VirtualNodeError;
+use crate::error::{REFUSED, VirtualNodeError};
 use crate::machine::Machine;
 use crate::node::{MachineView, NodeObject};
 use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, patch, status};
@@ -24,9 +24,6 @@ const UNANSWERED: u8 = 3;
 
 /// The waiting reason of a container about which the machine has reported nothing yet.
 const CREATING: &str = "ContainerCreating";
-
-/// The waiting reason of a container that is refused, as kubelets report it.
-const REFUSED: &str = "CreateContainerConfigError";
 
 /// The result of a step for a pod on its machine. After an incomplete step another reconciliation of the pod is
 /// scheduled.
@@ -143,10 +140,8 @@ impl Shared {
             Ok(Step::Unanswered) => Ok(()),
             Err(error) => {
                 let (reason, why) = match &error {
-                    VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
-                    VirtualNodeError::Environment(_) | VirtualNodeError::Apply(_) if !error.transient() => {
-                        (REFUSED, causes(&error))
-                    }
+                    VirtualNodeError::Failing { reason, message, .. } => (&**reason, message.clone()),
+                    VirtualNodeError::Environment(_) if !error.transient() => (REFUSED, causes(&error)),
                     other => (other.reason(), causes(other)),
                 };
                 self.write_status(pod, machine, (reason, &why), change).await?;
@@ -174,7 +169,7 @@ impl Shared {
                 Ok(Step::Working(state))
             }
             Ok(PodProgress::Failing { reason, message, poll_after }) => {
-                Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, poll_after })
+                Err(VirtualNodeError::Failing { reason, message, poll_after })
             }
             Err(error) if self.is_tolerated(owner, machine, &error) => {
                 self.wake(owner, machine, self.config.policy.poll_interval);

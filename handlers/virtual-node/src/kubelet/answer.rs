@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use serde_json::{Value, json};
-use staffetta_driver::virtual_node::PodUsage;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::serve::ClientVerified;
-use super::stats::summary;
+use super::authorization::{Authorizer, credential};
+use super::serve::CertifiedClient;
+use super::stats::{UsageReport, resource_metrics, summary};
 use super::{KubeletWords, UsageUnavailable};
 use crate::counters::{Counts, Request, RequestResult};
 use crate::machine::Machine;
@@ -35,7 +37,8 @@ pub(super) struct KubeletData {
     cluster: Arc<ClusterIndex>,
     counts: Arc<Counts>,
     words: KubeletWords,
-    usage: Mutex<Option<(Instant, Arc<[PodUsage]>)>>,
+    authorizer: Authorizer,
+    usage: Mutex<Option<UsageReport>>,
 }
 
 impl KubeletData {
@@ -44,20 +47,20 @@ impl KubeletData {
         cluster: Arc<ClusterIndex>,
         counts: Arc<Counts>,
         words: KubeletWords,
+        client: Client,
     ) -> Arc<Self> {
-        Arc::new(Self { machine, cluster, counts, words, usage: Mutex::new(None) })
+        let authorizer = Authorizer::new(client, machine.name.to_string());
+        Arc::new(Self { machine, cluster, counts, words, authorizer, usage: Mutex::new(None) })
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
         self.cluster.pods_on(&self.machine.name)
     }
 
-    async fn usage(&self) -> Result<Arc<[PodUsage]>, UsageUnavailable> {
+    async fn usage(&self) -> Result<UsageReport, UsageUnavailable> {
         let mut last = self.usage.lock().await;
-        if let Some((at, usage)) = &*last
-            && at.elapsed() < KEPT
-        {
-            return Ok(Arc::clone(usage));
+        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < KEPT) {
+            return Ok(last.clone());
         }
         let back_end = self
             .machine
@@ -66,9 +69,9 @@ impl KubeletData {
             .ok_or(UsageUnavailable::Down)?;
         let read =
             tokio::time::timeout(PATIENCE, back_end.usage()).await.map_err(|_| UsageUnavailable::Down)?;
-        let usage: Arc<[PodUsage]> = read?.into();
-        *last = Some((Instant::now(), Arc::clone(&usage)));
-        Ok(usage)
+        let report = UsageReport::new(read?.into(), last.as_ref(), Instant::now(), Timestamp::now());
+        *last = Some(report.clone());
+        Ok(report)
     }
 }
 
@@ -80,21 +83,10 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
         ("/pods", Request::Pods, get(pods)),
         ("/runningpods/", Request::Pods, get(pods)),
         ("/stats/summary", Request::Stats, get(stats)),
+        ("/metrics/resource", Request::Metrics, get(metrics)),
     ] {
-        // Only clients with a certificate may read the data of pods.
-        let verify = move |State(data): State<Arc<KubeletData>>,
-                           Extension(known): Extension<ClientVerified>,
-                           call: axum::extract::Request,
-                           next: Next| async move {
-            if known.0 {
-                return next.run(call).await;
-            }
-            data.counts.request(request, RequestResult::Denied);
-            let option = data.words.client_authority;
-            let text = format!("a client certificate signed by the CA in `{option}` is required\n");
-            (StatusCode::UNAUTHORIZED, text).into_response()
-        };
-        router = router.route(path, handler.route_layer(from_fn_with_state(Arc::clone(&data), verify)));
+        let guard = Guard { data: Arc::clone(&data), request, shows_data: true };
+        router = router.route(path, handler.route_layer(from_fn_with_state(guard, authorize)));
     }
     for (path, request, what) in [
         ("/containerLogs/{*rest}", Request::Logs, "logs"),
@@ -109,9 +101,43 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
             let text = format!("{what} is not supported by this {machine}");
             (StatusCode::NOT_IMPLEMENTED, text)
         };
-        router = router.route(path, any(answer));
+        let guard = Guard { data: Arc::clone(&data), request, shows_data: false };
+        router = router.route(path, any(answer).layer(from_fn_with_state(guard, authorize)));
     }
     router.with_state(data)
+}
+
+/// The parameters of the authorization of a route.
+#[derive(Clone)]
+struct Guard {
+    data: Arc<KubeletData>,
+    request: Request,
+    /// `false` if the response is the same for all clients. Then it needs no credential, so that `kubectl` shows it
+    /// without a client CA in the configuration.
+    shows_data: bool,
+}
+
+async fn authorize(
+    State(Guard { data, request, shows_data }): State<Guard>,
+    Extension(CertifiedClient(certified)): Extension<CertifiedClient>,
+    call: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let decision = match credential(certified, call.headers()) {
+        Some(credential) => data.authorizer.authorize(credential, call.method(), call.uri().path()).await,
+        None if shows_data => {
+            let option = data.words.client_authority;
+            let text = format!(
+                "a client certificate signed by the CA in `{option}`, or a bearer token, is required\n"
+            );
+            Err((StatusCode::UNAUTHORIZED, text))
+        }
+        None => Ok(()),
+    };
+    let Err(denial) = decision else { return next.run(call).await };
+    let failed = denial.0 == StatusCode::INTERNAL_SERVER_ERROR;
+    data.counts.request(request, if failed { RequestResult::Failure } else { RequestResult::Denied });
+    denial.into_response()
 }
 
 async fn pods(State(data): State<Arc<KubeletData>>) -> Response {
@@ -122,13 +148,21 @@ async fn pods(State(data): State<Arc<KubeletData>>) -> Response {
 
 async fn stats(State(data): State<Arc<KubeletData>>) -> Response {
     match data.usage().await {
-        Ok(usage) => {
+        Ok(report) => {
             data.counts.request(Request::Stats, RequestResult::Success);
-            Json(summary(&data.machine.name, &data.pods(), &usage, Timestamp::now())).into_response()
+            Json(summary(&data.machine.name, &data.pods(), &report.pods, Timestamp::now())).into_response()
         }
         Err(error) => {
             data.counts.request(Request::Stats, RequestResult::Failure);
             (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
         }
     }
+}
+
+async fn metrics(State(data): State<Arc<KubeletData>>) -> Response {
+    let report = data.usage().await;
+    let result = if report.is_ok() { RequestResult::Success } else { RequestResult::Failure };
+    data.counts.request(Request::Metrics, result);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], resource_metrics(report.ok().as_ref()))
+        .into_response()
 }

@@ -2,11 +2,12 @@
 //! for resource usage.
 //!
 //! Each node has its own port, because the API server distinguishes nodes with the same address by their ports.
-//! Operations that the machines do not support (logs, exec, attach, port forwarding) are answered with the status 501
-//! and a message that `kubectl` shows, for any client. The data of pods is served only to clients that present a
-//! certificate signed by the configured CA.
+//! Clients authenticate with a certificate signed by the configured CA or with a bearer token, and are authorized by the
+//! API server, as with a kubelet. Operations that the machines do not support (logs, exec, attach, port forwarding) are
+//! answered with the status 501 and a message that `kubectl` shows, also without a credential.
 
 mod answer;
+mod authorization;
 mod serve;
 mod stats;
 mod tls;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use staffetta_driver::DriverError;
 use tokio::net::TcpListener;
 use tracing::warn;
@@ -47,8 +49,7 @@ pub struct KubeletOptions {
     /// The files of the certificate chain and of its private key, in PEM. Without them, a self-signed certificate is
     /// generated.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// A PEM file with the CA certificates that verify client certificates. Without it, no client may read the data of
-    /// pods.
+    /// A PEM file with the CA certificates that verify client certificates. Without it, clients need bearer tokens.
     pub client_authority: Option<PathBuf>,
     /// The words that depend on the kind of machine, for messages.
     pub words: KubeletWords,
@@ -113,14 +114,16 @@ impl Kubelets {
         machine: &Arc<Machine>,
         cluster: &Arc<ClusterIndex>,
         counts: &Arc<Counts>,
+        client: &Client,
     ) {
         loop {
             match self.listen().await {
                 Ok((listener, endpoint)) => {
                     machine.set_kubelet_endpoint(Some(endpoint));
                     let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
-                    let desk = KubeletData::new(Arc::clone(machine), cluster, counts, self.options.words);
-                    serve::serve(listener, &self.certificates, &router(desk)).await;
+                    let (words, client) = (self.options.words, client.clone());
+                    let data = KubeletData::new(Arc::clone(machine), cluster, counts, words, client);
+                    serve::serve(listener, &self.certificates, &router(data)).await;
                 }
                 Err(error) => {
                     warn!(node = &*machine.name, listen = %self.options.listen, first_port = self.options.first_port, %error,

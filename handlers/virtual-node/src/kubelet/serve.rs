@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use super::authorization::{Credential, certified};
 use super::tls::KubeletCertificates;
 
 /// The maximum number of concurrent connections per node. Further connections are accepted when one ends.
@@ -29,9 +30,9 @@ const LIFE: Duration = Duration::from_secs(300);
 /// The delay after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `true` if the client presented a certificate signed by the configured CA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClientVerified(pub(super) bool);
+/// The user of the client's certificate, if it presented one that the configured CA signed.
+#[derive(Clone)]
+pub(super) struct CertifiedClient(pub(super) Option<Credential>);
 
 /// Accepts connections on `listener` and serves them with `router`, until the returned future is dropped, which also
 /// closes open connections.
@@ -63,12 +64,13 @@ async fn connection(stream: TcpStream, certificates: Arc<KubeletCertificates>, r
         debug!("a connection to a kubelet API ended in its handshake");
         return;
     };
-    let known = ClientVerified(stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty()));
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let client = CertifiedClient(chain.first().and_then(certified));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_header_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.layer(Extension(known))));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.layer(Extension(client))));
     let mut serving = pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -2,9 +2,19 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
+use staffetta_apiserver::ApiServer;
 use staffetta_driver::app_hosting::AppHostingDriver;
 use staffetta_driver::virtual_node::PodRequest;
 use staffetta_handler::causes;
@@ -14,9 +24,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::authorization::{Authorizer, Credential, DECISIONS};
 use super::*;
 use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::NodeBackEnd;
+use crate::lock::lock;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
@@ -33,6 +45,63 @@ fn options() -> KubeletOptions {
     }
 }
 
+/// The API server of a test. It knows the token `good`, and permits what the test says.
+#[derive(Clone, Default)]
+struct Reviewer {
+    /// The permitted accesses: user, verb, subresource. An empty list makes each review fail.
+    permitted: Vec<[&'static str; 3]>,
+    /// The specifications of the reviews of access.
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Reviewer {
+    fn permitting(permitted: &[[&'static str; 3]]) -> Self {
+        Self { permitted: permitted.to_vec(), ..Self::default() }
+    }
+
+    fn client(&self) -> Client {
+        let router = Router::new()
+            .route(
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                post(async |Json(review): Json<Value>| Self::identify(review)),
+            )
+            .route(
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                post(async |State(reviewer): State<Self>, Json(review): Json<Value>| reviewer.decide(review)),
+            );
+        Client::new(router.with_state(self.clone()), "default")
+    }
+
+    fn identify(mut review: Value) -> Json<Value> {
+        let good = review["spec"]["token"] == "good";
+        let user = json!({ "username": "collector", "groups": ["monitoring"] });
+        review["status"] = json!({ "authenticated": good, "user": user });
+        Json(review)
+    }
+
+    fn decide(&self, mut review: Value) -> Response {
+        if self.permitted.is_empty() {
+            return StatusCode::FORBIDDEN.into_response();
+        }
+        let (spec, attributes) = (&review["spec"], &review["spec"]["resourceAttributes"]);
+        lock(&self.asked).push(spec.clone());
+        let access = [&spec["user"], &attributes["verb"], &attributes["subresource"]];
+        let allowed = self.permitted.iter().any(|permitted| access == permitted.each_ref());
+        review["status"] = json!({ "allowed": allowed });
+        Json(review).into_response()
+    }
+
+    /// The subresources that were asked for.
+    fn subresources(&self) -> Vec<String> {
+        let asked = lock(&self.asked);
+        let names = asked.iter().map(|spec| spec["resourceAttributes"]["subresource"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    }
+}
+
+/// The user in the certificates of tests.
+const USER: &str = "kube-apiserver-kubelet-client";
+
 /// Returns a machine that was not read yet, and an index of its cluster.
 fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     let cluster = Arc::<ClusterIndex>::default();
@@ -42,9 +111,9 @@ fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
 }
 
 /// Starts the kubelet API of a new node. Returns its address and its task.
-async fn answered(options: KubeletOptions) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+async fn answered(options: KubeletOptions, reviewer: &Reviewer) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let (machine, cluster) = machine();
-    answered_for(options, &machine, cluster).await
+    answered_for(options, &machine, cluster, reviewer).await
 }
 
 /// Starts the kubelet API of the node of `machine`. Returns its address and its task.
@@ -52,10 +121,21 @@ async fn answered_for(
     options: KubeletOptions,
     machine: &Arc<Machine>,
     cluster: Arc<ClusterIndex>,
+    reviewer: &Reviewer,
+) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    answered_by(options, machine, cluster, reviewer.client()).await
+}
+
+/// The same with the API server behind `client`.
+async fn answered_by(
+    options: KubeletOptions,
+    machine: &Arc<Machine>,
+    cluster: Arc<ClusterIndex>,
+    client: Client,
 ) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let kubelets = Kubelets::new(options).unwrap();
     let served = Arc::clone(machine);
-    let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default()).await });
+    let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default(), &client).await });
     while machine.view().kubelet.is_none() {
         tokio::task::yield_now().await;
     }
@@ -114,6 +194,8 @@ fn authority(folder: &Path) -> (PathBuf, Identity) {
     let issuer = Issuer::new(params, authority_key);
     let mut client = CertificateParams::default();
     client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    client.distinguished_name.push(DnType::CommonName, USER);
+    client.distinguished_name.push(DnType::OrganizationName, "kubelet-admins");
     let client_key = KeyPair::generate().unwrap();
     let certificate = client.signed_by(&client_key, &issuer).unwrap();
     (file, (certificate.der().to_vec(), client_key.serialize_der()))
@@ -140,8 +222,23 @@ async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<
 
 /// Returns the response to a GET request, head and body.
 async fn ask(endpoint: SocketAddr, path: &str, identity: Option<Identity>) -> String {
+    ask_with(endpoint, "GET", path, "", identity).await
+}
+
+/// Returns the response to a request with a bearer token.
+async fn ask_with_token(endpoint: SocketAddr, path: &str, token: &str) -> String {
+    ask_with(endpoint, "GET", path, &format!("Authorization: Bearer {token}\r\n"), None).await
+}
+
+async fn ask_with(
+    endpoint: SocketAddr,
+    method: &str,
+    path: &str,
+    header: &str,
+    identity: Option<Identity>,
+) -> String {
     let mut stream = connect(endpoint, identity).await;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: r1\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // A connection that is closed without a farewell has been answered all the same.
@@ -151,7 +248,7 @@ async fn ask(endpoint: SocketAddr, path: &str, identity: Option<Identity>) -> St
 
 #[tokio::test]
 async fn what_no_machine_can_do_is_said_in_words_that_kubectl_shows() {
-    let (endpoint, task) = answered(options()).await;
+    let (endpoint, task) = answered(options(), &Reviewer::default()).await;
     for (path, what) in [
         ("/containerLogs/default/web/app?follow=true", "logs"),
         ("/exec/default/web/app?command=sh", "exec"),
@@ -167,18 +264,106 @@ async fn what_no_machine_can_do_is_said_in_words_that_kubectl_shows() {
 }
 
 #[tokio::test]
-async fn what_a_node_knows_is_told_to_who_shows_a_certificate_of_the_authority_and_to_nobody_else() {
+async fn data_is_served_to_clients_that_the_api_server_permits_and_to_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let (file, identity) = authority(folder.path());
-    let (endpoint, task) = answered(KubeletOptions { client_authority: Some(file), ..options() }).await;
+    let reviewer = Reviewer::permitting(&[[USER, "get", "stats"], [USER, "get", "proxy"]]);
+    let options = KubeletOptions { client_authority: Some(file), ..options() };
+    let (endpoint, task) = answered(options, &reviewer).await;
     for path in ["/pods", "/stats/summary"] {
         let answer = ask(endpoint, path, None).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
+    assert!(lock(&reviewer.asked).is_empty());
     assert!(ask(endpoint, "/pods", Some(identity.clone())).await.contains("\"kind\":\"PodList\""));
-    let answer = ask(endpoint, "/stats/summary", Some(identity)).await;
+    let answer = ask(endpoint, "/stats/summary", Some(identity.clone())).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("cannot be reached"), "{answer}");
+    assert_eq!(reviewer.subresources(), ["pods", "proxy", "stats"]);
+    let asked = lock(&reviewer.asked)[2].clone();
+    let attributes =
+        json!({ "verb": "get", "version": "v1", "resource": "nodes", "subresource": "stats", "name": "r1" });
+    let groups = ["kubelet-admins", "system:authenticated"];
+    assert_eq!(asked, json!({ "user": USER, "groups": groups, "resourceAttributes": attributes }));
+
+    let answer = ask_with(endpoint, "POST", "/exec/default/web/app", "", Some(identity)).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let text = format!("Forbidden (user={USER}, verb=create, resource=nodes, subresource(s)=[proxy])");
+    assert!(answer.contains(&text), "{answer}");
     task.abort();
+}
+
+#[tokio::test]
+async fn the_cluster_roles_of_the_api_server_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, identity) = authority(folder.path());
+    let server = ApiServer::start(staffetta_apiserver::Options::default()).await.unwrap();
+    let client = Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
+    let (machine, cluster) = machine();
+    let options = KubeletOptions { client_authority: Some(file), ..options() };
+    let (endpoint, task) = answered_by(options, &machine, cluster, client.clone()).await;
+    let answer = ask(endpoint, "/pods", Some(identity.clone())).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let role = json!({ "metadata": { "name": "stats" },
+        "rules": [{ "apiGroups": [""], "resources": ["nodes/stats"], "verbs": ["get"] }] });
+    let binding = json!({ "metadata": { "name": "stats" },
+        "subjects": [{ "kind": "Group", "name": "kubelet-admins", "apiGroup": "rbac.authorization.k8s.io" }],
+        "roleRef": { "kind": "ClusterRole", "name": "stats", "apiGroup": "rbac.authorization.k8s.io" } });
+    let (role, binding) = (serde_json::from_value(role).unwrap(), serde_json::from_value(binding).unwrap());
+    Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    Api::<ClusterRoleBinding>::all(client).create(&PostParams::default(), &binding).await.unwrap();
+    let answer = ask(endpoint, "/stats/summary", Some(identity)).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_token_is_verified_by_the_api_server() {
+    let reviewer = Reviewer::permitting(&[["collector", "get", "stats"]]);
+    let (endpoint, task) = answered(options(), &reviewer).await;
+    assert!(ask_with_token(endpoint, "/stats/summary", "good").await.starts_with("HTTP/1.1 503 "));
+    assert_eq!(lock(&reviewer.asked)[0]["groups"], json!(["monitoring"]));
+    assert!(ask_with_token(endpoint, "/pods", "good").await.starts_with("HTTP/1.1 403 "));
+    assert!(ask_with_token(endpoint, "/stats/summary", "bad").await.starts_with("HTTP/1.1 401 "));
+    assert_eq!(reviewer.subresources(), ["stats", "pods", "proxy"]);
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_decides_on_is_refused_and_reviewed_again() {
+    let (endpoint, task) = answered(options(), &Reviewer::default()).await;
+    let answer = ask_with_token(endpoint, "/stats/summary", "good").await;
+    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("could not decide"), "{answer}");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
+    let reviewer = Reviewer::permitting(&[["a", "get", "stats"], ["collector", "get", "stats"]]);
+    let authorizer = Authorizer::new(reviewer.client(), "r1".to_owned());
+    let certificate = |name: &str| Credential::Certificate(name.to_owned(), Vec::new());
+    let reviews_for = async |credential: &Credential, seconds: u64| {
+        let before = lock(&reviewer.asked).len();
+        let ask = async || {
+            let decision = authorizer.authorize(credential.clone(), &Method::GET, "/stats/summary").await;
+            decision.is_ok()
+        };
+        let first = ask().await;
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        assert_eq!(ask().await, first);
+        lock(&reviewer.asked).len() - before
+    };
+    assert_eq!(reviews_for(&certificate("a"), 299).await, 1);
+    assert_eq!(reviews_for(&certificate("a"), 300).await, 1, "the first decision has ended");
+    assert_eq!(reviews_for(&certificate("b"), 29).await, 1);
+    assert_eq!(reviews_for(&certificate("c"), 30).await, 2);
+    assert_eq!(reviews_for(&Credential::Token("good".into()), 119).await, 1);
+    let cached = authorizer.cached();
+    reviews_for(&Credential::Token("bad".into()), 0).await;
+    assert_eq!(authorizer.cached(), cached, "nobody fills the cache with invented tokens");
+    for user in 0..2 * DECISIONS {
+        reviews_for(&certificate(&user.to_string()), 0).await;
+    }
+    assert_eq!(authorizer.cached(), DECISIONS);
 }
 
 #[tokio::test]
@@ -197,8 +382,9 @@ async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
     assert!(machine.set_connection(0, &back_end));
     machine.read_succeeded();
     let options = KubeletOptions { client_authority: Some(file), ..options() };
-    let (endpoint, task) = answered_for(options, &machine, cluster).await;
-    let answer = ask(endpoint, "/stats/summary", Some(identity)).await;
+    let reviewer = Reviewer::permitting(&[[USER, "get", "stats"], [USER, "get", "metrics"]]);
+    let (endpoint, task) = answered_for(options, &machine, cluster, &reviewer).await;
+    let answer = ask(endpoint, "/stats/summary", Some(identity.clone())).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
     let summary: Value = serde_json::from_str(body).unwrap();
@@ -212,13 +398,20 @@ async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
         (&summary["node"]["nodeName"], &summary["node"]["cpu"]["usageNanoCores"]),
         (&json!("r1"), &json!(10_000_000))
     );
+    let answer = ask(endpoint, "/metrics/resource", Some(identity)).await;
+    assert!(
+        answer
+            .contains("container_cpu_usage_seconds_total{container=\"app\",namespace=\"shop\",pod=\"web\"} ")
+    );
+    assert!(answer.contains("\r\ncontent-type: text/plain; version=0.0.4"), "{answer}");
     task.abort();
 }
 
 #[tokio::test]
 async fn each_node_has_a_port_of_its_own_the_next_that_is_free() {
-    let (first, one) = answered(options()).await;
-    let (second, other) = answered(KubeletOptions { first_port: first.port(), ..options() }).await;
+    let (first, one) = answered(options(), &Reviewer::default()).await;
+    let (second, other) =
+        answered(KubeletOptions { first_port: first.port(), ..options() }, &Reviewer::default()).await;
     assert!(second.port() > first.port());
     one.abort();
     other.abort();
@@ -249,7 +442,8 @@ async fn files_that_are_replaced_are_read_again_and_what_cannot_be_used_leaves_t
     };
     let first = issue();
     let files = Some((certificate.clone(), key.clone()));
-    let (endpoint, task) = answered(KubeletOptions { certificate: files, ..options() }).await;
+    let (endpoint, task) =
+        answered(KubeletOptions { certificate: files, ..options() }, &Reviewer::default()).await;
     let shown = async || {
         let stream = connect(endpoint, None).await;
         stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()

@@ -159,7 +159,7 @@ fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refus
     assert_eq!(run_options(&app).run_opts.last().unwrap().line_run_opts, "-e TOKEN=s3cret");
     request.environment = [("app".to_owned(), variable("two words"))].into();
     let error = DriverError::from(translator.translate(&request).unwrap_err()).to_string();
-    assert!(error.contains("spec.containers[0].env `TOKEN`: ") && !error.contains("words"), "{error}");
+    assert!(error.contains("spec.containers{app}.env `TOKEN`: ") && !error.contains("words"), "{error}");
 }
 
 #[test]

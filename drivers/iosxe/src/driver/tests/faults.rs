@@ -114,7 +114,7 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
     let driver = driver(&device);
     device.inner().fails_installs = Some("not enough space");
     let (reason, message, poll_after) = failing(&driver, &pod(1)).await;
-    assert_eq!((&*reason, message.as_str()), ("InstallFailed", "app: not enough space"));
+    assert_eq!((&*reason, message.as_str()), ("ErrImagePull", "app: installing: not enough space"));
     let hosted = status(&driver, 1).await.unwrap();
     let state = &hosted.containers[0].state;
     assert!(
@@ -137,7 +137,7 @@ async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_eve
     device.inner().oper.insert("guest".into(), Oper::in_state("INSTALLING"));
     let begun = Instant::now();
     let (reason, message, _) = failing(&driver, &pod(1)).await;
-    assert_eq!(reason, "InstallFailed");
+    assert_eq!(reason, "ErrImagePull");
     assert_eq!(message, "app: waiting for the install of guest, for more than 600 s");
     let requests = device.inner().requests;
     while begun.elapsed() < Duration::from_secs(3 * 3600) {
@@ -158,7 +158,11 @@ async fn what_the_device_tells_of_others_and_is_no_text_holds_up_no_install_and_
     deploy(&driver, &pod(1)).await;
     device.inner().fails_installs = Some(&*"no room\n".repeat(10_000).leak());
     let (_, message, _) = failing(&driver, &pod(2)).await;
-    assert!(message.starts_with("app: no roomno room") && message.len() == 305, "{}", message.len());
+    assert!(
+        message.starts_with("app: installing: no roomno room") && message.len() == 317,
+        "{}",
+        message.len()
+    );
     let state = &status(&driver, 2).await.unwrap().containers[0].state;
     assert!(
         matches!(state, HostedContainerState::Waiting { message, .. } if message.len() == 300),
@@ -231,7 +235,7 @@ async fn a_pod_that_cannot_be_is_refused_before_anything_is_asked_of_the_device(
     let device = Arc::new(Device::default());
     let pod = pod_with(1, &json!([{ "name": "app", "image": "nginx:latest" }]), "Always");
     let error = driver(&device).deploy_pod(&pod).await.unwrap_err();
-    assert!(error.to_string().contains("spec.containers[0].image: `nginx:latest`"), "{error}");
+    assert!(error.to_string().contains("spec.containers{app}.image: `nginx:latest`"), "{error}");
     assert_eq!(device.inner().requests, 0);
 }
 
@@ -266,7 +270,8 @@ async fn an_activation_that_fails_is_told_in_the_words_of_the_device_and_tried_a
         }
         tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
-    let expected = ("ActivateFailed".to_owned(), "app: not enough CPU is available".to_owned());
+    let expected =
+        ("CreateContainerError".to_owned(), "app: activating: not enough CPU is available".to_owned());
     assert!(reported.iter().all(|reported| *reported == expected), "{reported:?}");
     let attempts = device.accepted().iter().filter(|step| step.starts_with("activate")).count();
     assert_eq!(attempts, 5, "after 2, 4, 8 and 16 s, and each is known to have failed soon");

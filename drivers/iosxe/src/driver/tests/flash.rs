@@ -167,7 +167,7 @@ async fn a_package_that_cannot_be_copied_is_told_and_tried_again_after_a_pause()
     device.inner().urls = Urls::Refused;
     device.inner().refuses_copies = true;
     let (reason, message, _) = failing(&driver, &from_url(1)).await;
-    assert_eq!(reason, "CopyFailed");
+    assert_eq!(reason, "ErrImagePull");
     assert!(message.contains("No space left"), "{message}");
     device.inner().refuses_copies = false;
     deploy(&driver, &from_url(1)).await;

@@ -154,6 +154,33 @@ async fn an_address_that_somebody_else_has_is_not_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_that_the_arp_table_shows_is_not_handed_out_unless_an_app_of_ours_had_it() {
+    let device = Arc::new(Device::default());
+    let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/29"));
+    let show = |mode: &str, address: &str, mac: &str| {
+        let entry = json!({ "address": address, "hardware": mac, "mode": mode });
+        let table = json!({ "arp-vrf": [{ "vrf": "Default", "arp-entry": [entry] }] });
+        device.inner().arp = Some(json!({ "Cisco-IOS-XE-arp-oper:arp-data": table }));
+    };
+    let deployed = async |number| {
+        deploy(&driver, &pod(number)).await;
+        status(&driver, number).await.unwrap().ip.unwrap().to_string()
+    };
+    show("ios-arp-mode-dynamic", "10.0.0.2", "0200.0000.0001");
+    assert_eq!(deployed(1).await, "10.0.0.3");
+    let interfaces = json!([{ "mac-address": "52:54:dd:dc:f1:7c", "ipv4-address": "10.0.0.3" }]);
+    device.inner().oper.get_mut(&id(1)).unwrap().interfaces = interfaces;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    driver.list_pods().await.unwrap();
+    delete(&driver, &pod(1)).await;
+    show("ios-arp-mode-dynamic", "10.0.0.3", "5254.dddc.f17c");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((&*deployed(2).await, &*deployed(3).await), ("10.0.0.2", "10.0.0.3"));
+    show("ios-arp-mode-incomplete", "10.0.0.4", "0000.0000.0000");
+    assert_eq!(deployed(4).await, "10.0.0.4", "nobody answered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_image_makes_the_application_anew_and_another_label_does_nothing() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);

@@ -20,7 +20,7 @@ async fn a_step_that_is_not_answered_fails_for_its_app_and_holds_up_no_other_pod
     assert!(others < Duration::from_secs(10), "{others:?}");
     let stopped = stopped.unwrap();
     let PodProgress::Failing { reason, message, .. } = &stopped else { panic!("{stopped:?}") };
-    assert_eq!(reason, "StopFailed");
+    assert_eq!(reason, "KillContainerError");
     assert_eq!(message, "app: stopping; the device did not answer within 30 s");
     device.inner().hangs = None;
     delete(&driver, &pod(1)).await;

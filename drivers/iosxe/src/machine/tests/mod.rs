@@ -64,14 +64,14 @@ fn what_ended_or_failed_stays_so_where_the_policy_says_so() {
     assert_eq!(first(Configured::Yes, AppState::Failed, never), Decision::Done);
     assert!(matches!(
         first(Configured::Yes, AppState::Failed, RUN),
-        Decision::Fail { reason: "AppFailed", .. }
+        Decision::Fail { reason: "CrashLoopBackOff", .. }
     ));
 }
 
 #[test]
 fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
     let now = Instant::now();
-    let is_told = |decision| matches!(decision, Decision::Fail { reason: "UnknownState", .. });
+    let is_told = |decision| matches!(decision, Decision::Fail { reason: "ContainerStatusUnknown", .. });
     for goal in [RUN, Goal::Gone] {
         let track = AppRecord::new(AppState::Unknown, now);
         let at = |seconds| {
@@ -147,7 +147,7 @@ fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
     let mut later = now + PATIENCE.copy + POLL;
     for _ in 0..8 {
         match decide(busy, RUN, &track, PATIENCE, later) {
-            Decision::Fail { reason: "InstallFailed", message, poll_after } if message.contains("other") => {
+            Decision::Fail { reason: "ErrImagePull", message, poll_after } if message.contains("other") => {
                 asked.push(poll_after.as_secs());
                 later += poll_after;
             }
@@ -187,7 +187,9 @@ fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
         track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
         track.refused(AppStep::Install, "no room".into(), RefusalKind::Now, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
-            Decision::Fail { reason: "InstallFailed", message, poll_after } if message == "no room" => {
+            Decision::Fail { reason: "ErrImagePull", message, poll_after }
+                if message == "installing: no room" =>
+            {
                 pauses.push(poll_after.as_secs());
                 now += poll_after;
             }
@@ -218,7 +220,7 @@ fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
         let (reported, poll_after) =
             match decide(view(Configured::Yes, AppState::Deployed), RUN, &track, PATIENCE, now) {
                 Decision::Wait { poll_after, .. } => (false, poll_after),
-                Decision::Fail { reason: "ActivateFailed", poll_after, .. } => (true, poll_after),
+                Decision::Fail { reason: "CreateContainerError", poll_after, .. } => (true, poll_after),
                 other => panic!("{other:?}"),
             };
         waits.push((reported, poll_after.as_millis()));
@@ -242,7 +244,7 @@ fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_aft
     let later = now + PATIENCE.appear;
     let decision = at(&mut track, later);
     assert!(!track.installs(later), "others may be installed meanwhile");
-    let Decision::Fail { reason: "InstallFailed", message, poll_after } = decision else {
+    let Decision::Fail { reason: "ErrImagePull", message, poll_after } = decision else {
         panic!("{decision:?}")
     };
     assert!(message.contains("no application appeared within 120 s"), "{message}");
@@ -354,7 +356,7 @@ fn a_slow_install_is_told_and_goes_on_until_its_pod_is_deleted() {
         other => panic!("{other:?}"),
     };
     let told = [0, 119, 120, 599, 600, 3600].map(reported);
-    assert_eq!(told, ["", "", "InstallSlow", "InstallSlow", "InstallFailed", "InstallFailed"]);
+    assert_eq!(told, ["", "", "InstallSlow", "InstallSlow", "ErrImagePull", "ErrImagePull"]);
     assert!(matches!(at(Goal::Gone, 119), Decision::Wait { .. }));
     assert_eq!(at(Goal::Gone, 120), Decision::Do(AppStep::Uninstall));
 }
@@ -387,7 +389,7 @@ fn a_step_that_is_repeated_is_looked_after_seldom() {
     let later = now + PATIENCE.step;
     assert_eq!(at(&track, later), Decision::Do(AppStep::Activate));
     track.attempted(AppStep::Activate, later, PATIENCE.step);
-    let Decision::Fail { reason: "ActivateFailed", poll_after, .. } = at(&track, later) else {
+    let Decision::Fail { reason: "CreateContainerError", poll_after, .. } = at(&track, later) else {
         panic!("it is told")
     };
     assert_eq!(poll_after, Duration::from_secs(5));

@@ -1,0 +1,219 @@
+//! Authentication and authorization of requests to the kubelet API, as in a kubelet with webhook authentication and
+//! authorization: the API server verifies tokens (`TokenReview`) and decides on access (`SubjectAccessReview`).
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method, StatusCode};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use rustls::pki_types::CertificateDer;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use staffetta_handler::causes;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::lock::lock;
+
+/// The times for which decisions are cached: permission for a certificate or a token, and denial. Those of a kubelet.
+const PERMITTED: Duration = Duration::from_secs(300);
+const PERMITTED_TOKEN: Duration = Duration::from_secs(120);
+const DENIED: Duration = Duration::from_secs(30);
+
+/// The maximum number of cached decisions per node.
+pub(super) const DECISIONS: usize = 256;
+
+/// The time limit of a review.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The group of all authenticated users.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// A verified credential of a client. It does not implement `Debug`, because a token is secret.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Credential {
+    /// The common name and the organizations of a verified certificate: the name and the groups of the user.
+    Certificate(String, Vec<String>),
+    /// A bearer token, which is not verified yet.
+    Token(String),
+}
+
+/// The reason why a request is not served: the status and the text of the response.
+pub(super) type Denial = (StatusCode, String);
+
+/// A credential, the verb and the subresources.
+type Access = (Credential, &'static str, &'static [&'static str]);
+
+/// Decides which clients may use the kubelet API of one node.
+pub(super) struct Authorizer {
+    client: Client,
+    node: String,
+    /// The decisions, with the end of their validity.
+    decisions: Mutex<HashMap<Access, (Option<Denial>, Instant)>>,
+}
+
+impl Authorizer {
+    pub(super) fn new(client: Client, node: String) -> Self {
+        Self { client, node, decisions: Mutex::default() }
+    }
+
+    /// Decides on a request with `method` for `path`. Without a decision of the API server, the denial has the status
+    /// 500.
+    pub(super) async fn authorize(
+        &self,
+        credential: Credential,
+        method: &Method,
+        path: &str,
+    ) -> Result<(), Denial> {
+        let key = (credential, verb(method), subresources(path));
+        if let Some((denial, until)) = lock(&self.decisions).get(&key)
+            && *until > Instant::now()
+        {
+            return denial.clone().map_or(Ok(()), Err);
+        }
+        let denial = self.review(&key.0, key.1, key.2).await?;
+        let valid = match (&denial, &key.0) {
+            (Some(_), _) => DENIED,
+            (None, Credential::Certificate(..)) => PERMITTED,
+            (None, Credential::Token(_)) => PERMITTED_TOKEN,
+        };
+        let (mut decisions, now) = (lock(&self.decisions), Instant::now());
+        if decisions.len() >= DECISIONS {
+            decisions.retain(|_, (_, until)| *until > now);
+        }
+        if decisions.len() < DECISIONS {
+            decisions.insert(key, (denial.clone(), now + valid));
+        }
+        denial.map_or(Ok(()), Err)
+    }
+
+    /// The number of cached decisions.
+    #[cfg(test)]
+    pub(super) fn cached(&self) -> usize {
+        lock(&self.decisions).len()
+    }
+
+    /// Asks the API server for a decision: a denial, or `None`. Returns a denial that is not cached as the error: the
+    /// credential is invalid, or there is no decision.
+    async fn review(
+        &self,
+        credential: &Credential,
+        verb: &str,
+        subresources: &[&str],
+    ) -> Result<Option<Denial>, Denial> {
+        let user = match credential {
+            Credential::Certificate(name, groups) => {
+                let groups = groups.iter().cloned().chain([AUTHENTICATED.to_owned()]).collect();
+                UserInfo { username: Some(name.clone()), groups: Some(groups), ..UserInfo::default() }
+            }
+            Credential::Token(token) => {
+                let spec = TokenReviewSpec { token: Some(token.clone()), ..TokenReviewSpec::default() };
+                let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
+                let status = review.status.filter(|status| status.authenticated == Some(true));
+                let invalid = || (StatusCode::UNAUTHORIZED, "the bearer token is invalid\n".to_owned());
+                status.ok_or_else(invalid)?.user.unwrap_or_default()
+            }
+        };
+        for subresource in subresources {
+            let attributes = ResourceAttributes {
+                verb: Some(verb.into()),
+                version: Some("v1".into()),
+                resource: Some("nodes".into()),
+                subresource: Some((*subresource).into()),
+                name: Some(self.node.clone()),
+                ..ResourceAttributes::default()
+            };
+            let spec = SubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                user: user.username.clone(),
+                groups: user.groups.clone(),
+                uid: user.uid.clone(),
+                extra: user.extra.clone(),
+                ..SubjectAccessReviewSpec::default()
+            };
+            let review = self.ask(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+            let permits = |status: &SubjectAccessReviewStatus| status.allowed && status.denied != Some(true);
+            if review.status.as_ref().is_some_and(permits) {
+                return Ok(None);
+            }
+        }
+        let text = format!(
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{}])\n",
+            user.username.unwrap_or_default(),
+            subresources.join(" ")
+        );
+        Ok(Some((StatusCode::FORBIDDEN, text)))
+    }
+
+    /// Sends a review to the API server, and returns it with its status.
+    async fn ask<R>(&self, review: &R) -> Result<R, Denial>
+    where
+        R: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let reviews = Api::all(self.client.clone());
+        let answer = timeout(PATIENCE, reviews.create(&PostParams::default(), review)).await;
+        let error = match answer {
+            Ok(Ok(review)) => return Ok(review),
+            Ok(Err(error)) => causes(&error),
+            Err(_) => "the API server did not answer in time".to_owned(),
+        };
+        warn!(node = self.node, error, "a request to a kubelet API cannot be authorized");
+        let text = "the API server could not decide on this request; try again later\n";
+        Err((StatusCode::INTERNAL_SERVER_ERROR, text.to_owned()))
+    }
+}
+
+/// Returns the verb for a request with this method.
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::GET => "get",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+/// Returns the subresources of `nodes` for a path. Access to one of them is sufficient.
+fn subresources(path: &str) -> &'static [&'static str] {
+    match path.trim_start_matches('/').split('/').next().unwrap_or_default() {
+        "stats" => &["stats"],
+        "metrics" => &["metrics"],
+        "logs" => &["log"],
+        "pods" | "runningpods" => &["pods", "proxy"],
+        "healthz" => &["healthz", "proxy"],
+        "configz" => &["configz", "proxy"],
+        _ => &["proxy"],
+    }
+}
+
+/// Returns the credential of a client: that of its certificate, or else its bearer token.
+pub(super) fn credential(certified: Option<Credential>, headers: &HeaderMap) -> Option<Credential> {
+    let token = || {
+        let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+        let token = token.trim();
+        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+            .then(|| Credential::Token(token.to_owned()))
+    };
+    certified.or_else(token)
+}
+
+/// Reads the user and the groups from the subject of a verified certificate; `None` without a common name.
+pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<Credential> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?;
+    let groups: Result<_, _> =
+        subject.iter_organization().map(|group| group.as_str().map(str::to_owned)).collect();
+    Some(Credential::Certificate(name.to_owned(), groups.ok()?))
+}
