@@ -9,6 +9,7 @@ use staffetta_driver::{NetworkPolicyDriver, PodSecurityGroupsDriver, SecurityGro
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
+use staffetta_network::vif::VifClaims;
 
 use super::is_enabled;
 
@@ -50,8 +51,14 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
                      protected from their creation on";
         return Err(SetupError::Invalid(wrong.to_owned()));
     }
+    if !is_enabled(setup, "vif")? {
+        let wrong = "the handler `policy` needs the handler `vif` in `kubernetes.enabled_handlers`, which knows the ports \
+                     of each pod";
+        return Err(SetupError::Invalid(wrong.to_owned()));
+    }
+    let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let drivers = PolicyDrivers { policy: setup.driver()?, pool: setup.driver()? };
-    Ok(PolicyHandler::new(drivers, index(setup)?, setup.recorder()).registration().erase())
+    Ok(PolicyHandler::new(drivers, claims, index(setup)?, setup.recorder()).registration().erase())
 }
 
 /// Returns the index of policies, which the handler and the driver share.

@@ -38,6 +38,7 @@ use self::vif_groups::VifGroups;
 use crate::notices::Notices;
 use crate::observers::{observe_namespaces, observe_policies};
 use crate::owners::identities;
+use crate::vif::VifClaims;
 
 pub use self::driver::PolicySecurityGroups;
 pub use self::error::PolicyError;
@@ -61,17 +62,24 @@ pub struct PolicyDrivers {
 pub struct PolicyHandler {
     index: Arc<PolicyIndex>,
     groups: GroupStore,
-    vif_groups: Arc<VifGroups>,
+    vif_groups: VifGroups,
     notices: Notices,
 }
 
 impl PolicyHandler {
-    /// Creates the handler, which records Events through `recorder`. The same `index` must be used
-    /// by the driver [`PolicySecurityGroups`], if that driver is configured.
-    pub fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>, recorder: Recorder) -> Self {
+    /// Creates the handler, which records Events through `recorder`. The same `claims` must be used
+    /// by the handler `vif`, and the same `index` by the driver [`PolicySecurityGroups`].
+    pub fn new(
+        drivers: PolicyDrivers,
+        claims: Arc<VifClaims>,
+        index: Arc<PolicyIndex>,
+        recorder: Recorder,
+    ) -> Self {
+        let changed = Arc::clone(&index);
+        claims.observe(move |pod| changed.mark_changed(pod));
         Self {
             groups: GroupStore::new(Arc::clone(&drivers.policy), Arc::clone(&index)),
-            vif_groups: Arc::new(VifGroups::new(drivers, Arc::clone(&index))),
+            vif_groups: VifGroups::new(drivers, claims, Arc::clone(&index)),
             index,
             notices: Notices::new("policy", recorder),
         }
@@ -80,14 +88,14 @@ impl PolicyHandler {
     /// Registers the handler for policies, pods and nodes, with indexes of policies, pods, nodes
     /// and namespaces, and with garbage collection of security groups.
     pub fn registration(self) -> Registration<Self> {
-        let (index, vif_groups) = (Arc::clone(&self.index), Arc::clone(&self.vif_groups));
+        let index = Arc::clone(&self.index);
         let registration = Registration::new(self)
             .on::<NetworkPolicy>()
             .on::<Pod>()
             .on::<Node>()
             .on_trigger::<PolicyRecheck>()
             .source(IndexSource(Arc::clone(&index)))
-            .index::<Pod>(vif_groups)
+            .index::<Pod>(Arc::clone(&index))
             .index::<Node>(Arc::clone(&index))
             .garbage_collector();
         let policies = Some(Arc::clone(&index) as Arc<dyn NetworkPolicyObserver>);

@@ -29,6 +29,10 @@ impl VifHandler {
                     let state = self.request(pod, &owner).await?;
                     return self.publish(pod, &owner, &state).await;
                 }
+                VifAction::Verify(state) => {
+                    let published: Vec<Vif> = state.vifs().cloned().collect();
+                    return self.verify(pod, &owner, &published).await;
+                }
                 VifAction::Publish(state) => return self.publish(pod, &owner, &state).await,
                 VifAction::Discard(vifs) => {
                     self.release(&owner, &vifs).await?;
@@ -177,7 +181,6 @@ impl VifHandler {
     /// VIFs if a published VIF does not belong to it or no longer exists.
     async fn check(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
         let published: Vec<Vif> = state.vifs().cloned().collect();
-        self.leaks.set_published(&owner.uid, &published);
         let checked = match self.verify(pod, owner, &published).await {
             Ok(()) if published.iter().any(|vif| !vif.active) => self.activate(pod, owner, state).await,
             verified => verified,
@@ -224,9 +227,9 @@ impl VifHandler {
     /// Releases VIFs one by one and stops at the first failure.
     pub(super) async fn release(&self, owner: &Owner, vifs: &[Vif]) -> Result<(), StepError> {
         for vif in vifs {
+            self.claims.remove(&owner.uid, vif);
             let released = self.drivers.pool.release_vif(owner, vif).await;
             released.step(format!("release the VIF {}", vif.id))?;
-            self.claims.remove(&owner.uid, vif);
         }
         Ok(())
     }

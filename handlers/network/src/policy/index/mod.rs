@@ -315,6 +315,15 @@ impl Index<Node> for PolicyIndex {
     }
 }
 
+impl Index<Pod> for PolicyIndex {
+    fn apply(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added(pod) | Event::Modified(pod) => self.set_pod(pod),
+            Event::Deleted(_) => self.remove_pod(&event.uid().into()),
+        }
+    }
+}
+
 impl NetworkPolicyObserver for PolicyIndex {
     fn present(&self, policy: &NetworkPolicy) {
         let terms = PolicyTerms::of(policy);

@@ -113,7 +113,7 @@ async fn a_pod_waits_for_a_group_that_cannot_be_created_yet() {
     let spec = json!({ "podSelector": {} });
     assert_eq!(world.policy("p", &spec).await.unwrap_err().reason(), "QuotaExceeded");
     let db = pod("db", &json!({ "app": "db" }), None);
-    world.handler.vif_groups.apply(&Event::Added(Arc::new(db.clone())));
+    world.index.set_pod(&db);
     let groups = PolicySecurityGroups::new(Arc::clone(&world.index), false);
     let waits = groups.security_groups(&db, &"memory".into()).await.unwrap_err();
     assert!(waits.transient() && waits.to_string().contains("policy-uid-p"), "{waits}");

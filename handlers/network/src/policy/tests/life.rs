@@ -163,3 +163,22 @@ async fn a_policy_with_ports_that_no_pod_has_is_reported_once() {
     let expected = "PolicyIncomplete: no pod selected by the policy has a port named sql/TCP";
     assert_eq!(*world.recorded.0.lock().unwrap(), [expected]);
 }
+
+#[tokio::test]
+async fn a_pod_that_names_the_vif_of_another_changes_none_of_its_groups() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let victim = world.pod("victim", &json!({ "app": "db" })).await;
+    let guarded = world.groups_of(&victim);
+    let before = world.calls();
+    world.shows_unverified("thief", &json!({ "app": "web" }), &victim).await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!((world.changes(before), world.groups_of(&victim)), (vec![], guarded));
+    // The handler `vif` finds out later that the VIF is the pod's: a trigger follows.
+    let own = world.network.ports()[0].vif.clone();
+    world.claims.forget(&"uid-victim".into());
+    world.claims.set_verified(&"uid-thief".into(), &[own]);
+    world.follow().await.unwrap();
+    assert_eq!(world.groups_of(&victim).len(), 2, "the default group and that of the peers");
+}
