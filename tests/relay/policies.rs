@@ -109,7 +109,9 @@ async fn a_pod_that_names_the_port_of_another_does_not_change_its_groups() {
     let annotations = world.pods().get("db").await.unwrap().metadata.annotations;
     let thief = json!({ "labels": { "app": "web" }, "annotations": annotations });
     world.pod("thief", thief, json!({})).await;
-    world.until("the thief gets a port of its own", async || kinds(&world, "thief") == ["default", "peers"]).await;
+    world
+        .until("the thief gets a port of its own", async || kinds(&world, "thief") == ["default", "peers"])
+        .await;
     world.vif_of("thief", active).await;
     assert_eq!(kinds(&world, "db"), ["nodes", "open-egress", "policy"]);
     drop(victim);

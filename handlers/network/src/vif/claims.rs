@@ -56,7 +56,10 @@ impl VifClaims {
     /// Returns the pods that publish VIFs, by the id of the VIF.
     pub(crate) fn pods(&self) -> HashMap<VifId, Uid> {
         let of = |vif: &VifId, pod: &Uid| (vif.clone(), pod.clone());
-        self.verified.iter().flat_map(|vifs| vifs.iter().map(|vif| of(vif, vifs.key())).collect::<Vec<_>>()).collect()
+        self.verified
+            .iter()
+            .flat_map(|vifs| vifs.iter().map(|vif| of(vif, vifs.key())).collect::<Vec<_>>())
+            .collect()
     }
 
     /// Calls `observer` with the UID of each pod whose verified VIFs change. Only the first observer

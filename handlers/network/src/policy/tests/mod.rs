@@ -68,7 +68,12 @@ impl World {
         let index = Arc::new(PolicyIndex::new(vec!["default".into()], AlwaysAllowed::default()));
         let (recorded, claims) = (RecordedTexts::default(), Arc::<VifClaims>::default());
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
-        let handler = PolicyHandler::new(drivers, Arc::clone(&claims), Arc::clone(&index), Recorder::new(recorded.clone()));
+        let handler = PolicyHandler::new(
+            drivers,
+            Arc::clone(&claims),
+            Arc::clone(&index),
+            Recorder::new(recorded.clone()),
+        );
         Self { network, driver, pool, index, claims, handler, recorded }
     }
 
