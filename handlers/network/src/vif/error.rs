@@ -76,7 +76,9 @@ impl Failure for VifError {
     fn transient(&self) -> bool {
         match self {
             // The network may appear or be corrected, and looking it up is cheap.
-            Self::Networks(error) => !matches!(error, NetworksError::Malformed(_)),
+            Self::Networks(error) => {
+                !matches!(error, NetworksError::Malformed(_) | NetworksError::Isolated(_))
+            }
             Self::NotActive { .. } => true,
             other => other.step().is_some_and(Failure::transient),
         }
@@ -100,6 +102,7 @@ impl Failure for VifError {
     fn reason(&self) -> &'static str {
         match self {
             Self::NoSubnet => "NoSubnet",
+            Self::Networks(NetworksError::Isolated(_)) => "NetworkNotAllowed",
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::Foreign(_) => "VifForeign",

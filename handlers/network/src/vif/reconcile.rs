@@ -6,7 +6,7 @@ use staffetta_handler::{MetadataPatch, Written};
 use tracing::warn;
 
 use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
-use super::networks::{AdditionalNetwork, AdditionalNetworks, NetworksError, requests_networks};
+use super::networks::{AdditionalNetwork, NetworksError, requests_networks};
 use super::{FINALIZER, VifDrivers, VifError, VifHandler};
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
@@ -99,7 +99,7 @@ impl VifHandler {
         let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
         let mut requests = vec![self.default_request(pod, owner).await?];
         for AdditionalNetwork { interface, subnet, .. } in &additional {
-            let subnet = self.drivers.subnets.subnet(subnet).await;
+            let subnet = self.drivers.subnets.subnet(subnet, &requests[0].project).await;
             let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
@@ -139,13 +139,13 @@ impl VifHandler {
     /// Returns the additional networks that the pod requests. Returns an error if a network does
     /// not exist, is invalid, or requires another VIF driver than that of the pod's node.
     fn additional_networks(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
-        let Some(AdditionalNetworks { networks, driver }) = &self.drivers.additional else {
+        let Some(additional) = &self.drivers.additional else {
             return Ok(Vec::new());
         };
-        let requested = networks.of(pod)?;
+        let requested = additional.of(pod)?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let of_node = node.and_then(|node| self.drivers.pool.vif_driver_of_node(node));
-        let node_driver = of_node.as_ref().unwrap_or(driver);
+        let node_driver = of_node.as_ref().unwrap_or(&additional.driver);
         for AdditionalNetwork { interface, driver, .. } in &requested {
             if let Some(driver) = driver.clone().filter(|driver| driver != node_driver) {
                 return Err(NetworksError::Driver { interface: interface.clone(), driver });
