@@ -1,5 +1,6 @@
 //! Registers the handler `policy`, and the driver `policy`, which chooses the security groups of pods from the network policies.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -27,6 +28,10 @@ struct NetworkPolicyOptions {
     /// Networks that every pod may reach regardless of policies, in addition to the nodes. With the subnet of the services here, a pod
     /// with isolated egress reaches all services; without it, only those whose addresses a policy allows by an `ipBlock`.
     always_allowed_to: Vec<IpNet>,
+    /// The maximum number of security group rules of all policies of a namespace. A policy that exceeds it, together with older
+    /// policies of its namespace, isolates its pods and allows nothing. Without this option, it is half of the quota of rules of the
+    /// project, if the user may read it.
+    max_rules_per_namespace: Option<NonZeroUsize>,
 }
 
 /// Registers the handler, the driver and the section `[network_policy]`.
@@ -73,8 +78,12 @@ fn index(setup: &Setup) -> Result<Arc<PolicyIndex>, SetupError> {
         let simulated = setup.driver_name::<dyn NetworkPolicyDriver>()? == "memory";
         let section = if simulated { "memory" } else { "neutron_defaults" };
         let Defaults { pod_security_groups } = setup.section(section)?;
-        let NetworkPolicyOptions { always_allowed_from: from, always_allowed_to: to } =
-            setup.section("network_policy")?;
-        Ok(PolicyIndex::new(pod_security_groups, AlwaysAllowed { from, to }))
+        let NetworkPolicyOptions {
+            always_allowed_from: from,
+            always_allowed_to: to,
+            max_rules_per_namespace,
+        } = setup.section("network_policy")?;
+        let index = PolicyIndex::new(pod_security_groups, AlwaysAllowed { from, to });
+        Ok(index.with_max_rules(max_rules_per_namespace.map(NonZeroUsize::get)))
     })
 }

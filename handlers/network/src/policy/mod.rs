@@ -126,6 +126,7 @@ impl PolicyHandler {
     async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
         let common = self.reconcile_common().await;
+        self.index.settle().await;
         // Read after the calls above: the policy may have changed meanwhile.
         let result = common.and(self.reconcile_groups(self.index.policy_groups(&uid)).await);
         self.refresh_after(&result).await?;
@@ -138,6 +139,7 @@ impl PolicyHandler {
 
     /// Assigns the security groups of the pod with this UID to its VIFs.
     async fn reconcile_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
+        self.index.settle().await;
         let result = self.vif_groups.reconcile(uid).await;
         self.refresh_after(&result).await?;
         result
@@ -147,6 +149,7 @@ impl PolicyHandler {
     /// Returns an error only if a group of `policy` remains: the groups of other policies are
     /// deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
+        self.index.settle().await;
         let mut remaining = self.groups.prune().await;
         let in_use = remaining.iter().filter(|group| group.is_in_use());
         let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
@@ -171,6 +174,14 @@ impl PolicyHandler {
     async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
         if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
             self.groups_changed().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the quota of rules, if the maximum number of rules of a namespace depends on it.
+    async fn read_quota(&self) -> Result<(), PolicyError> {
+        if self.index.needs_rule_quota() {
+            self.index.set_rule_quota(self.groups.rule_quota().await?);
         }
         Ok(())
     }
@@ -253,6 +264,7 @@ impl TriggerHandler<PolicyRecheck> for PolicyHandler {
 #[async_trait]
 impl GarbageCollector for PolicyHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
+        self.read_quota().await?;
         let groups_changed = self.groups.refresh().await?;
         if self.vif_groups.refresh().await? || groups_changed {
             self.index.mark_all_changed();
@@ -266,6 +278,8 @@ impl GarbageCollector for PolicyHandler {
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
+        self.read_quota().await?;
+        self.index.settle().await;
         let groups_changed = self.groups.refresh().await?;
         let vifs_changed = self.vif_groups.refresh().await?;
         if groups_changed {
