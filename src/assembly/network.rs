@@ -31,7 +31,8 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         pool: setup.driver()?,
         additional: setup.driver::<dyn MultiVif>()?.additional_networks(),
     };
-    let handler = VifHandler::new(setup.client(), drivers, setup.shared(|| Ok(VifClaims::default()))?);
+    let claims = setup.shared(|| Ok(VifClaims::default()))?;
+    let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
     // The pods of virtual nodes have no VIFs.
     let skips = is_enabled(setup, app_hosting::HANDLER)?;
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };

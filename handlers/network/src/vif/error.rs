@@ -20,6 +20,9 @@ pub enum VifError {
     /// The driver of pod subnets returned no subnet.
     #[error("find the subnets of the pod: the driver of pod subnets returned none; configure at least one")]
     NoSubnet,
+    /// The subnets of the pod could not be determined.
+    #[error(transparent)]
+    Subnets(StepError),
     /// The security groups of the pod could not be determined.
     #[error(transparent)]
     SecurityGroups(StepError),
@@ -64,7 +67,10 @@ impl VifError {
     /// Returns the error of the failed step, or `None` if the pod or the configuration is at fault.
     fn step(&self) -> Option<&StepError> {
         match self {
-            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => Some(error),
+            Self::Subnets(error)
+            | Self::SecurityGroups(error)
+            | Self::Activate(error)
+            | Self::Step(error) => Some(error),
             Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::Foreign(_) | Self::NotActive { .. } => {
                 None
             }
@@ -108,7 +114,11 @@ impl Failure for VifError {
             Self::Foreign(_) => "VifForeign",
             Self::NotActive { .. } => "VifNotActive",
             Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",
-            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => error.reason(),
+            Self::Subnets(error) if error.pending().is_some() => "NamespaceNetworkPending",
+            Self::Subnets(error)
+            | Self::SecurityGroups(error)
+            | Self::Activate(error)
+            | Self::Step(error) => error.reason(),
         }
     }
 }

@@ -22,13 +22,14 @@ use kube::Client;
 use staffetta_driver::{
     Owner, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, VifPoolDriver,
 };
-use staffetta_handler::{Event, Registration, ResourceEventHandler, Tombstone, Writer};
+use staffetta_handler::{Event, Recorder, Registration, ResourceEventHandler, Tombstone, Writer};
 
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
 use self::foreign_nodes::ForeignNodes;
 use self::leaks::{LeakDetector, LeakSource};
 use self::networks::{AdditionalNetworks, NetworkAttachmentDefinition};
 use self::pool_feed::PoolFeed;
+use crate::notices::Notices;
 use crate::observers::{observe_namespaces, observe_policies};
 use crate::owners::owner_of;
 use crate::records::RecordMap;
@@ -63,6 +64,7 @@ pub struct VifHandler {
     writer: Writer<Pod>,
     records: RecordMap<VifRecord>,
     claims: Arc<VifClaims>,
+    notices: Notices,
     leaks: Arc<LeakDetector>,
     pool_feed: PoolFeed,
     /// The virtual nodes, whose pods get no VIF; `None` if there are no virtual nodes.
@@ -70,9 +72,9 @@ pub struct VifHandler {
 }
 
 impl VifHandler {
-    /// Creates the handler. It writes annotations and finalizers through `client`, and records in
-    /// `claims` which VIFs belong to which pod.
-    pub fn new(client: Client, drivers: VifDrivers, claims: Arc<VifClaims>) -> Self {
+    /// Creates the handler. It writes annotations and finalizers through `client`, records in
+    /// `claims` which VIFs belong to which pod, and records Events through `recorder`.
+    pub fn new(client: Client, drivers: VifDrivers, claims: Arc<VifClaims>, recorder: Recorder) -> Self {
         Self {
             pool_feed: PoolFeed { pool: Arc::clone(&drivers.pool), complete: Arc::default() },
             drivers,
@@ -80,6 +82,7 @@ impl VifHandler {
             records: RecordMap::default(),
             leaks: Arc::new(LeakDetector::new(Arc::clone(&claims))),
             claims,
+            notices: Notices::new("vif", recorder),
             foreign_nodes: None,
         }
     }
@@ -172,6 +175,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
         }
         self.records.remove(&owner.uid);
         self.claims.forget(&owner.uid);
+        self.notices.forget(owner.uid.as_str());
         self.writer.forget(owner.uid.as_str());
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Activation, Owner, Vif, VifRequest};
-use staffetta_handler::{MetadataPatch, Written};
+use staffetta_handler::{Identity, MetadataPatch, Written};
 use tracing::warn;
 
 use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
 use super::networks::{AdditionalNetwork, NetworksError, requests_networks};
 use super::{FINALIZER, VifDrivers, VifError, VifHandler};
+use crate::kuryr;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
 
@@ -19,6 +20,10 @@ impl VifHandler {
     /// if the pod no longer needs them.
     pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
         self.pool_feed.finish();
+        if let Some(text) = kuryr::managed(pod) {
+            self.notices.set_condition(Identity::of_object(pod), kuryr::MANAGED, Some(text));
+            return Ok(());
+        }
         let owner = Owner::of(&pod.metadata);
         loop {
             let several = self.drivers.additional.is_some() && requests_networks(pod);
@@ -78,7 +83,8 @@ impl VifHandler {
     pub(super) async fn default_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
         let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
         let project = project.project(pod).await.step("find the project of the pod")?;
-        let pod_subnets = subnets.subnets(pod, &project).await.step("find the subnets of the pod")?;
+        let pod_subnets = subnets.subnets(pod, &project).await;
+        let pod_subnets = pod_subnets.step("find the subnets of the pod").map_err(VifError::Subnets)?;
         if pod_subnets.is_empty() {
             return Err(VifError::NoSubnet);
         }

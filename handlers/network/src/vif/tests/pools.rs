@@ -22,7 +22,7 @@ impl Pooled {
         let pool = Arc::new(WarmVifPool::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
         world.handler.drivers.pool = Arc::clone(&pool) as _;
         let drivers = world.handler.drivers.clone();
-        world.handler = VifHandler::new(world.api.client(), drivers, Arc::default());
+        world.handler = VifHandler::new(world.api.client(), drivers, Arc::default(), Recorder::silent());
         let pooled = Self { world, stock, pool };
         pooled.see();
         pooled.world.handler.recover().await.unwrap();
