@@ -44,9 +44,9 @@ struct VifPool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct AdditionalNetworksOptions {
-    /// Allows a pod to use only the NetworkAttachmentDefinitions of its own namespace and of `shared_namespaces`.
+    /// Allows a pod to use only each `NetworkAttachmentDefinition` of its own namespace and of `shared_namespaces`.
     namespace_isolation: bool,
-    /// The namespaces whose NetworkAttachmentDefinitions every pod may use although `namespace_isolation` is set.
+    /// The namespaces of which every pod may use each `NetworkAttachmentDefinition` although `namespace_isolation` is set.
     shared_namespaces: Vec<String>,
 }
 

@@ -135,13 +135,11 @@ impl MarkedPorts {
 
     /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous lists share requests.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> DriverResult<Vec<MarkedPort>> {
-        match owner {
-            Some(owner) => self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await,
-            None => {
-                let list = |callers: Vec<()>| async move { vec![self.list(None).await; callers.len()] };
-                self.full_lists.call((), list).await
-            }
+        if let Some(owner) = owner {
+            return self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await;
         }
+        let list = |callers: Vec<()>| async move { vec![self.list(None).await; callers.len()] };
+        self.full_lists.call((), list).await
     }
 
     /// Lists the ports of each of these pods. The results are in the order of `uids`.

@@ -11,6 +11,9 @@ use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey};
 
 use super::{VifError, VifHandler};
 
+/// A function that is called with the UID of a pod.
+type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
+
 /// The VIFs that belong to pods. The handlers `vif` and `policy` share them.
 ///
 /// Each VIF is stored as a hash, which has a random key so that other users cannot predict it.
@@ -19,7 +22,7 @@ pub struct VifClaims {
     /// The VIFs that each pod publishes, as of its last event that showed nothing but VIFs of the pod.
     verified: DashMap<Uid, Vec<VifId>>,
     /// Called with the UID of each pod whose entry in `verified` changes.
-    observer: OnceLock<Box<dyn Fn(&Uid) + Send + Sync>>,
+    observer: OnceLock<ClaimObserver>,
     /// The VIFs with an ownership mark of a pod, each with the UID of the pod.
     owned: DashSet<u64>,
     /// The VIFs whose ownership mark named no pod when the marks were read, each with the pod that

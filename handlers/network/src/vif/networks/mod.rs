@@ -66,9 +66,11 @@ impl AdditionalNetworks {
         let is_open = |other: &String| {
             *other == own || self.shared_namespaces.as_ref().is_none_or(|shared| shared.contains(other))
         };
-        let find = |request: NetworkRequest| match is_open(&request.namespace) {
-            true => self.networks.find(request),
-            false => Err(NetworksError::Isolated(format!("{}/{}", request.namespace, request.name))),
+        let find = |request: NetworkRequest| {
+            if !is_open(&request.namespace) {
+                return Err(NetworksError::Isolated(format!("{}/{}", request.namespace, request.name)));
+            }
+            self.networks.find(request)
         };
         parse(text, &own)?.into_iter().map(find).collect()
     }
