@@ -29,6 +29,7 @@ use staffetta_memory::{
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use staffetta_network::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
+use staffetta_network::vif::VifClaims;
 
 use report::{Row, largest, median, milliseconds, publish};
 
@@ -186,6 +187,7 @@ struct Cluster {
     driver: Arc<MemoryNetworkPolicyDriver>,
     vifs: MemoryVifDriver,
     groups: PolicySecurityGroups,
+    claims: Arc<VifClaims>,
     handler: ErasedHandler,
     indexes: Vec<KindIndex>,
     sources: Vec<Box<dyn Source>>,
@@ -200,12 +202,13 @@ impl Cluster {
         let groups = PolicySecurityGroups::new(Arc::clone(&index), false);
         let pool = NoopVifPool::new(Arc::new(MemoryVifDriver::new(Arc::clone(&network), "bench".into())));
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::new(pool) };
-        let handler = PolicyHandler::new(drivers, index, Recorder::silent());
+        let claims = Arc::<VifClaims>::default();
+        let handler = PolicyHandler::new(drivers, Arc::clone(&claims), index, Recorder::silent());
         let mut registration = handler.registration().erase();
         let sources = registration.take_sources();
         let (handler, indexes, sweep) = registration.into_parts();
         sweep.expect("the handler has a sweep").recover().await.expect("the simulated network answers");
-        Self { network, driver, vifs, groups, handler, indexes, sources }
+        Self { network, driver, vifs, groups, claims, handler, indexes, sources }
     }
 
     /// A pod comes, gets its VIF with the groups that it ought to have, and shows it.
@@ -222,6 +225,7 @@ impl Cluster {
             security_groups: self.wanted(&bare).await,
         };
         let vif = self.vifs.request_vif(&request).await.expect("there are addresses");
+        self.claims.set_verified(&Owner::of(&bare.metadata).uid, std::slice::from_ref(&vif));
         self.apply(pod(number, app, Some(&vif))).await;
         vif
     }
@@ -268,7 +272,8 @@ impl Cluster {
             tokio::select! {
                 biased;
                 ended = source.run(sender.clone()) => panic!("a source ended: {ended:?}"),
-                () = async {} => {}
+                // The source lets other tasks run after each slice of pods.
+                () = async { for _ in 0..2 * PODS / 64 { tokio::task::yield_now().await } } => {}
             }
         }
         std::mem::take(&mut lock(&triggers))

@@ -57,7 +57,7 @@ impl Place {
         let sections = vif("default", pod_vif, pool)
             + &format!(
                 "cluster_id = {project:?}\n{options}\n[leader_election]\nenabled = false\n\
-                 [relay]\nmax_concurrency = 64\n\
+                 [relay]\nmax_concurrency = 128\n\
                  [neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
                  project_name = {project:?}\nmax_concurrency = {IN_FLIGHT}\n\
                  [neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\npod_security_groups = [{:?}]\n",

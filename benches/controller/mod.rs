@@ -32,7 +32,8 @@ impl Controller {
     /// Starts one whose VIFs are active after a delay, and waits until its admin server listens.
     pub(crate) async fn start(kubeconfig: &Path, activation_delay_ms: u32) -> Self {
         let sections =
-            vif_in_memory(activation_delay_ms) + &format!("[relay]\nmax_concurrency = {IN_FLIGHT}\n");
+            // One namespace has half of it.
+            vif_in_memory(activation_delay_ms) + &format!("[relay]\nmax_concurrency = {}\n", 2 * IN_FLIGHT);
         let mut program = Program::start(kubeconfig, &sections);
         let line = program.logs("the admin server is listening").await;
         let admin = line["admin"].as_str().expect("the line has the address").to_owned();

@@ -6,7 +6,7 @@ use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
 use staffetta_network::vif::networks::MultiVif;
-use staffetta_network::vif::{VifDrivers, VifHandler};
+use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
 use staffetta_virtual_node::app_hosting;
 
 use super::is_enabled;
@@ -31,7 +31,8 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         pool: setup.driver()?,
         additional: setup.driver::<dyn MultiVif>()?.additional_networks(),
     };
-    let handler = VifHandler::new(setup.client(), drivers);
+    let claims = setup.shared(|| Ok(VifClaims::default()))?;
+    let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
     // The pods of virtual nodes have no VIFs.
     let skips = is_enabled(setup, app_hosting::HANDLER)?;
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };

@@ -1,5 +1,6 @@
 //! Registers the handler `policy`, and the driver `policy`, which chooses the security groups of pods from the network policies.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -9,6 +10,7 @@ use staffetta_driver::{NetworkPolicyDriver, PodSecurityGroupsDriver, SecurityGro
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
+use staffetta_network::vif::VifClaims;
 
 use super::is_enabled;
 
@@ -26,6 +28,10 @@ struct NetworkPolicyOptions {
     /// Networks that every pod may reach regardless of policies, in addition to the nodes. With the subnet of the services here, a pod
     /// with isolated egress reaches all services; without it, only those whose addresses a policy allows by an `ipBlock`.
     always_allowed_to: Vec<IpNet>,
+    /// The maximum number of security group rules of all policies of a namespace. A policy that exceeds it, together with older
+    /// policies of its namespace, isolates its pods and allows nothing. Without this option, it is half of the quota of rules of the
+    /// project, if the user may read it.
+    max_rules_per_namespace: Option<NonZeroUsize>,
 }
 
 /// Registers the handler, the driver and the section `[network_policy]`.
@@ -50,8 +56,14 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
                      protected from their creation on";
         return Err(SetupError::Invalid(wrong.to_owned()));
     }
+    if !is_enabled(setup, "vif")? {
+        let wrong = "the handler `policy` needs the handler `vif` in `kubernetes.enabled_handlers`, which knows the ports \
+                     of each pod";
+        return Err(SetupError::Invalid(wrong.to_owned()));
+    }
+    let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let drivers = PolicyDrivers { policy: setup.driver()?, pool: setup.driver()? };
-    Ok(PolicyHandler::new(drivers, index(setup)?, setup.recorder()).registration().erase())
+    Ok(PolicyHandler::new(drivers, claims, index(setup)?, setup.recorder()).registration().erase())
 }
 
 /// Returns the index of policies, which the handler and the driver share.
@@ -66,8 +78,12 @@ fn index(setup: &Setup) -> Result<Arc<PolicyIndex>, SetupError> {
         let simulated = setup.driver_name::<dyn NetworkPolicyDriver>()? == "memory";
         let section = if simulated { "memory" } else { "neutron_defaults" };
         let Defaults { pod_security_groups } = setup.section(section)?;
-        let NetworkPolicyOptions { always_allowed_from: from, always_allowed_to: to } =
-            setup.section("network_policy")?;
-        Ok(PolicyIndex::new(pod_security_groups, AlwaysAllowed { from, to }))
+        let NetworkPolicyOptions {
+            always_allowed_from: from,
+            always_allowed_to: to,
+            max_rules_per_namespace,
+        } = setup.section("network_policy")?;
+        let index = PolicyIndex::new(pod_security_groups, AlwaysAllowed { from, to });
+        Ok(index.with_max_rules(max_rules_per_namespace.map(NonZeroUsize::get)))
     })
 }

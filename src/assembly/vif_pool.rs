@@ -40,6 +40,16 @@ struct VifPool {
     vif_pool_mapping: BTreeMap<String, String>,
 }
 
+/// Options of the driver `npwg_multiple_interfaces`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct AdditionalNetworksOptions {
+    /// Allows a pod to use only each `NetworkAttachmentDefinition` of its own namespace and of `shared_namespaces`.
+    namespace_isolation: bool,
+    /// The namespaces of which every pod may use each `NetworkAttachmentDefinition` although `namespace_isolation` is set.
+    shared_namespaces: Vec<String>,
+}
+
 impl Default for VifPool {
     fn default() -> Self {
         Self {
@@ -75,6 +85,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     const NPWG: &str =
         "The networks of the NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1) that a pod names.";
     registry.section::<VifPool>("vif_pool");
+    registry.section::<AdditionalNetworksOptions>("additional_networks");
     drivers! { registry, setup:
         dyn VifPoolDriver, "noop", "Keeps none ready; each VIF is created on request." =>
             Arc::new(NoopVifPool::new(setup.driver::<dyn PodVifDriver>()?));
@@ -93,7 +104,10 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
                 .to_owned(),
         ));
     }
-    Ok(AdditionalNetworks { networks: Arc::default(), driver: setup.driver_name::<dyn PodVifDriver>()? })
+    let options: AdditionalNetworksOptions = setup.section("additional_networks")?;
+    let shared_namespaces = options.namespace_isolation.then_some(options.shared_namespaces);
+    let driver = setup.driver_name::<dyn PodVifDriver>()?;
+    Ok(AdditionalNetworks { networks: Arc::default(), shared_namespaces, driver })
 }
 
 /// Builds the pool `name`, which keeps VIFs of `bulk` ready for the VIF driver that it supports. Fails if the pool is selected together

@@ -75,7 +75,8 @@ async fn a_hanging_driver_is_interrupted_and_other_objects_are_handled_on_a_real
 }
 
 async fn silent_for_all(world: World) {
-    let at_a_time = RelayOptions::default().max_concurrency.get();
+    // The share of one namespace.
+    let at_a_time = RelayOptions::default().max_concurrency.get() / 2;
     let controller = world.ready_with(Task::Services, TIMEOUT).await;
     world.vifs.faults().inject(VifMethod::Request, at_a_time, Fault::DoneThenHang);
     let names: Vec<_> = (0..=at_a_time).map(|number| format!("web-{number}")).collect();

@@ -252,7 +252,8 @@ async fn a_controller_that_starts_again_sends_no_rule_and_no_port_anything_on_a_
 async fn a_quota_of_rules_is_told_at_the_policy_and_its_raising_lets_it_go_on_on_a_real_openstack() {
     let world = World::start().await;
     let guarded = Guarded::new(&world);
-    let controller = world.controller(POLICIES).await;
+    let options = format!("{POLICIES}[network_policy]\nmax_rules_per_namespace = 1000\n");
+    let controller = world.controller(&options).await;
     guarded.policy("p", admits("web", &[80])).await;
     guarded.until_rules(2).await;
     let rules = world.tenant.things("security-group-rules").await.len();

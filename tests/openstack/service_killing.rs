@@ -23,7 +23,7 @@ const LAST: &str = "10.128.0.99";
 
 const POLICIES: &str = r#"
 [kubernetes]
-enabled_handlers = ["lb", "lbaasspec", "policy"]
+enabled_handlers = ["vif", "lb", "lbaasspec", "policy"]
 pod_security_groups_driver = "policy"
 network_policy_driver = "default"
 "#;

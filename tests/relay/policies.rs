@@ -100,6 +100,25 @@ async fn a_pod_is_born_with_its_groups_and_moves_when_its_labels_do() {
 }
 
 #[tokio::test]
+async fn a_pod_that_names_the_port_of_another_does_not_change_its_groups() {
+    let world = World::with(POLICIES).await;
+    policy(&world, "p", admits("web")).await;
+    let controller = world.controller().await;
+    let victim = world.pod("db", app("db"), json!({})).await;
+    world.vif_of("db", active).await;
+    let annotations = world.pods().get("db").await.unwrap().metadata.annotations;
+    let thief = json!({ "labels": { "app": "web" }, "annotations": annotations });
+    world.pod("thief", thief, json!({})).await;
+    world
+        .until("the thief gets a port of its own", async || kinds(&world, "thief") == ["default", "peers"])
+        .await;
+    world.vif_of("thief", active).await;
+    assert_eq!(kinds(&world, "db"), ["nodes", "open-egress", "policy"]);
+    drop(victim);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn pods_move_when_the_labels_of_their_namespace_change() {
     let world = World::with(POLICIES).await;
     let namespaces: Api<Namespace> = Api::all(world.client.clone());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -123,6 +124,12 @@ impl Vif {
     /// Returns the addresses of the VIF in all its subnets.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.subnets.iter().flat_map(|subnet| subnet.ips.iter().copied())
+    }
+
+    /// Returns `true` if `status.podIP` of the pod is an address of the VIF.
+    pub fn has_address_of(&self, pod: &Pod) -> bool {
+        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
+        ip.is_some_and(|ip: IpAddr| self.ips().any(|address| address == ip))
     }
 
     /// Returns the properties that determine the port, the VLAN and the addresses that the interface gives access to. The

@@ -99,6 +99,10 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
         let work = || self.world.set_vif_groups(vif, groups);
         self.calls.call(NetworkPolicyMethod::Guard, call, work).await
     }
+
+    async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {
+        Ok(self.world.groups().quota.1)
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl PodSubnetsDriver for MemoryNetwork {
         Ok(cidrs.iter().map(|cidr| self.subnet(*cidr)).collect())
     }
 
-    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+    async fn subnet(&self, id: &SubnetId, _: &ProjectId) -> Result<Subnet, DriverError> {
         self.subnet_named(id).ok_or_else(|| {
             DriverError::new(Reason::NotFound, "find a subnet by its id").detail(format!("subnet {id}"))
         })

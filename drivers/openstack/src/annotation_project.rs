@@ -111,7 +111,7 @@ mod tests {
         };
         assert_eq!(project(None, "shop").await.unwrap(), "p1".into());
         assert_eq!(project(Some("d"), "plain").await.unwrap(), "d".into());
-        assert_eq!(project(Some("d"), "unknown").await.unwrap_err().reason(), Reason::Unavailable);
+        assert_eq!(project(Some("d"), "unknown").await.unwrap_err().reason(), Reason::Awaited);
         let error = project(None, "plain").await.unwrap_err();
         assert!(error.to_string().contains("openstack.org/kuryr-project"), "{error}");
         let greedy =

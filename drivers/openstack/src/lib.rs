@@ -54,8 +54,8 @@ pub use http::CloudError;
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedVlanDriver, NeutronSecurityGroups, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions,
+    MarkedPorts, NestedMacvlanDriver, NestedVlanDriver, NeutronSecurityGroups, NeutronVifDriver,
+    PodVifNestedOptions, PortOptions,
 };
 pub use octavia::{LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
 pub use projects::Projects;

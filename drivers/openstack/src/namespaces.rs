@@ -34,13 +34,13 @@ struct NamespaceRecord {
 
 impl Namespaces {
     /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace names, or `None` without that annotation.
-    /// While the namespace is not known, the error is [`Reason::Unavailable`].
+    /// While the namespace is not known, the error is [`Reason::Awaited`].
     pub fn project(&self, name: &str) -> DriverResult<Option<ProjectId>> {
         Ok(self.known("find the project of a namespace", name)?.project)
     }
 
     /// Returns the subnet of the namespace's network, from the annotation of the namespace. While the namespace is not known or has no
-    /// network, the error is [`Reason::Unavailable`]; while it has no network, the retry delay is a quarter of the time since the namespace
+    /// network, the error is [`Reason::Awaited`]; while it has no network, the retry delay is a quarter of the time since the namespace
     /// was first seen, from 100 ms to 5 s. If the annotation cannot be parsed, the error is [`Reason::Refused`].
     pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
         const STEP: &str = "find the subnet of a namespace";
@@ -50,7 +50,7 @@ impl Namespaces {
                 "the namespace {name} has no network yet; the handler `namespace`, if it is enabled, makes one"
             );
             let wait = (known.since.elapsed() / 4).clamp(WAITS.0, WAITS.1);
-            return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail).after(wait));
+            return Err(DriverError::new(Reason::Awaited, STEP).detail(detail).after(wait));
         };
         NamespaceNetwork::read(&text).map(|network| network.subnet).map_err(|error| {
             let detail = format!("the annotation {NAMESPACE_NETWORK} of the namespace {name} cannot be read");
@@ -61,7 +61,7 @@ impl Namespaces {
     fn known(&self, step: Step, name: &str) -> DriverResult<NamespaceRecord> {
         lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
-            DriverError::new(Reason::Unavailable, step).detail(detail).after(WAITS.0)
+            DriverError::new(Reason::Awaited, step).detail(detail).after(WAITS.0)
         })
     }
 }
@@ -124,6 +124,7 @@ mod tests {
         let namespaces = Namespaces::default();
         let wait = || namespaces.subnet("shop").unwrap_err().retry_after().unwrap().as_millis();
         namespaces.present(&namespace("u1", &json!({})));
+        assert_eq!(namespaces.subnet("shop").unwrap_err().reason(), Reason::Awaited, "nothing has failed");
         assert_eq!(wait(), 100);
         tokio::time::advance(Duration::from_secs(4)).await;
         namespaces.present(&namespace("u1", &json!({ "other": "change" })));

@@ -34,11 +34,16 @@ pub struct Subnets {
     network: Service,
     bridge: Option<String>,
     mtu: Option<u32>,
-    cached: Cached<SubnetId, Subnet>,
+    /// The subnets of other projects that every pod may use.
+    shared: Vec<SubnetId>,
+    /// The subnets, each with its project.
+    cached: Cached<SubnetId, (ProjectId, Subnet)>,
 }
 
 #[derive(Deserialize)]
 struct SubnetBody {
+    #[serde(default)]
+    project_id: ProjectId,
     network_id: String,
     cidr: IpNet,
     gateway_ip: Option<IpAddr>,
@@ -65,12 +70,17 @@ impl Subnets {
     /// replaces the MTU of the network.
     pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
         let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
-        Self { network, bridge: defaults.ovs_bridge.clone(), mtu, cached: Cached::new(FRESH) }
+        let (bridge, shared) = (defaults.ovs_bridge.clone(), defaults.additional_subnets.clone());
+        Self { network, bridge, mtu, shared, cached: Cached::new(FRESH) }
     }
 
     /// Returns the subnet with this id. The id may come from a user: if it does not have the form of an id, the error is
     /// [`Reason::NotFound`], as for a subnet that does not exist.
     pub async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
+        Ok(self.with_project(id).await?.1)
+    }
+
+    async fn with_project(&self, id: &SubnetId) -> DriverResult<(ProjectId, Subnet)> {
         if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
             return Err(
@@ -80,12 +90,27 @@ impl Subnets {
         Ok(self.cached.get(id, || self.ask(id)).await?)
     }
 
-    async fn ask(&self, id: &SubnetId) -> Result<Subnet> {
+    /// Returns the subnet with this id, which a user names for a pod of `project`: a subnet of the project, or one of
+    /// `neutron_defaults.additional_subnets`. For any other, the error is [`Reason::Refused`].
+    pub async fn additional(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {
+        let (owner, subnet) = self.with_project(id).await?;
+        if owner == *project || self.shared.contains(id) {
+            return Ok(subnet);
+        }
+        let detail = format!(
+            "the subnet {id} does not belong to the project of the pod; to let all pods use it, add it to \
+             `neutron_defaults.additional_subnets`"
+        );
+        Err(DriverError::new(Reason::Refused, READ).detail(detail))
+    }
+
+    async fn ask(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
         let subnet: SubnetBody = subnet.answer_in("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
         let network: NetworkBody = network.answer_in("network").await?;
-        Ok(Subnet {
+        let project = subnet.project_id;
+        let subnet = Subnet {
             id: id.clone(),
             network: Network {
                 label: network.name.filter(|name| !name.is_empty()),
@@ -101,7 +126,8 @@ impl Subnets {
                 .into_iter()
                 .map(|route| Route { cidr: route.destination, gateway: route.nexthop })
                 .collect(),
-        })
+        };
+        Ok((project, subnet))
     }
 }
 
@@ -119,8 +145,8 @@ impl PodSubnetsDriver for DefaultPodSubnets {
         Ok(vec![self.subnets.subnet(&self.subnet).await?])
     }
 
-    async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
-        self.subnets.subnet(id).await
+    async fn subnet(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {
+        self.subnets.additional(id, project).await
     }
 }
 
@@ -140,8 +166,8 @@ impl PodSubnetsDriver for NamespacePodSubnets {
         Ok(vec![self.subnets.subnet(&subnet).await?])
     }
 
-    async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
-        self.subnets.subnet(id).await
+    async fn subnet(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {
+        self.subnets.additional(id, project).await
     }
 
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {

@@ -111,7 +111,7 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// A message about an object with a given UID, for tests of the wrappers of the chain.
+/// A message about an object with a given UID, for tests of the wrappers of the chain. The object of `shop/a` is in the namespace `shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestMessage {
     uid: String,
@@ -178,7 +178,8 @@ impl Message for TestMessage {
     }
 
     fn object_ref(&self) -> ObjectRef<'_> {
-        ObjectRef { kind: "Test".into(), namespace: None, name: &self.uid, uid: &self.uid }
+        let namespace = self.uid.split_once('/').map(|(namespace, _)| namespace);
+        ObjectRef { kind: "Test".into(), namespace, name: &self.uid, uid: &self.uid }
     }
 
     fn route(&self) -> TypeId {

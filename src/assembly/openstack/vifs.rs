@@ -6,7 +6,7 @@ use serde_json::json;
 use staffetta_driver::{PodVifDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{
-    NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    MarkedPorts, NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
 
 use super::{cloud, defaults, shared_subnets};
@@ -26,10 +26,8 @@ pub(super) fn drivers(registry: &mut Registry) {
         dyn PodVifDriver, "neutron-vif", "OpenStack: a port that is bound on the node of the pod." => neutron_vif(setup)?;
         dyn PodVifDriver, "nested-vlan", "OpenStack: a subport of the trunk of the node, a server in the same cloud." =>
             nested_vlan(setup)?;
-        dyn PodVifDriver, "nested-macvlan", MACVLAN => {
-            let (cloud, subnets, nested) = (cloud(setup)?, shared_subnets(setup)?, nested(setup)?);
-            Arc::new(NestedMacvlanDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?, nested))
-        };
+        dyn PodVifDriver, "nested-macvlan", MACVLAN =>
+            Arc::new(NestedMacvlanDriver::new(ports(setup)?, nested(setup)?));
         dyn VifPoolDriver, "neutron", "Keeps ports ready for the driver `neutron-vif`, each on its node." =>
             vif_pool::pooled(setup, "neutron", neutron_vif(setup)?)?;
         dyn VifPoolDriver, "nested", "Keeps subports ready for the driver `nested-vlan`, each on the trunk of its node." =>
@@ -39,24 +37,21 @@ pub(super) fn drivers(registry: &mut Registry) {
 
 /// Returns the driver `neutron-vif`, which its pool shares.
 fn neutron_vif(setup: &Setup) -> Result<Arc<NeutronVifDriver>, SetupError> {
-    setup.shared(|| {
-        let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
-        Ok(NeutronVifDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?))
-    })
+    setup.shared(|| Ok(NeutronVifDriver::new(ports(setup)?)))
 }
 
 /// Returns the driver `nested-vlan`, which its pool shares.
 fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
-    setup.shared(|| {
-        let (cloud, subnets, nested) = (cloud(setup)?, shared_subnets(setup)?, nested(setup)?);
-        Ok(NestedVlanDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?, nested))
-    })
+    setup.shared(|| Ok(NestedVlanDriver::new(ports(setup)?, nested(setup)?)))
 }
 
-fn ports(setup: &Setup) -> Result<PortOptions, SetupError> {
+/// Returns the ports of the cluster, which the drivers share.
+fn ports(setup: &Setup) -> Result<Arc<MarkedPorts>, SetupError> {
     let KubernetesOptions { port_debug, .. } = setup.section("kubernetes")?;
     let ovs_bridge = defaults(setup)?.ovs_bridge.unwrap_or_else(|| BRIDGE.to_owned());
-    Ok(PortOptions { ovs_bridge, port_debug })
+    let options = PortOptions { ovs_bridge, port_debug };
+    let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
+    setup.shared(|| Ok(MarkedPorts::new(&cloud, subnets, setup.cluster_id()?.into(), options)))
 }
 
 fn nested(setup: &Setup) -> Result<PodVifNestedOptions, SetupError> {

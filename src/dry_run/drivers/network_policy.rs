@@ -51,6 +51,10 @@ impl NetworkPolicyDriver for Recording<dyn NetworkPolicyDriver> {
         self.record(None, call.with("groups", list(groups)));
         Ok(())
     }
+
+    async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {
+        self.driver.rule_quota().await
+    }
 }
 
 #[cfg(test)]

@@ -87,6 +87,11 @@ pub trait NetworkPolicyDriver: Send + Sync {
 
     /// Replaces all security groups of a VIF, in one request.
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError>;
+
+    /// Returns the maximum number of rules of all groups; `None`, the default, if it is not known or has no limit.
+    async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {
+        Ok(None)
+    }
 }
 
 /// Receives all network policies, for a driver that needs them and does not call the API server itself.

@@ -68,9 +68,11 @@ pub trait PodSubnetsDriver: Send + Sync {
     /// Returns the subnets of `pod`, which belongs to `project`.
     async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError>;
 
-    /// Returns the subnet with this id, for an additional network of a pod. The default implementation fails with
+    /// Returns the subnet with this id, for an additional network of a pod that belongs to `project`. The id comes from a user:
+    /// fails with [`Reason::Refused`] for a subnet that pods of this project may not use. The default implementation fails with
     /// [`Reason::Unsupported`].
-    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+    async fn subnet(&self, id: &SubnetId, project: &ProjectId) -> Result<Subnet, DriverError> {
+        let _ = project;
         Err(DriverError::new(Reason::Unsupported, "find a subnet by its id").detail(format!("subnet {id}")))
     }
 

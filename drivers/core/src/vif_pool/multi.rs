@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::{DriverError, Reason};
@@ -88,6 +89,20 @@ impl MultiVifPool {
         by_class.unwrap_or_else(|| &self.pools[&self.default])
     }
 
+    /// Calls `list` for all pools simultaneously, so that drivers of one cloud can share a list, and joins the results.
+    async fn listed<'p, F>(
+        &'p self,
+        list: impl Fn(&'p Arc<dyn VifPoolDriver>) -> F,
+    ) -> Result<Vec<Owned<Vif>>, DriverError>
+    where
+        F: Future<Output = Result<Vec<Owned<Vif>>, DriverError>>,
+    {
+        let lists = join_all(self.pools.values().map(&list)).await.into_iter();
+        let lists: Result<_, _> =
+            self.pools.values().zip(lists).map(|(pool, list)| Ok((pool, list?))).collect();
+        Ok(self.distinct(lists?))
+    }
+
     /// Joins the lists of several pools. A VIF that several pools list is returned once, from the pool to which it belongs.
     fn distinct(&self, lists: Vec<PoolList<'_>>) -> Vec<Owned<Vif>> {
         let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -123,19 +138,11 @@ impl PodVifDriver for MultiVifPool {
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let mut lists = Vec::new();
-        for pool in self.pools.values() {
-            lists.push((pool, pool.vifs(owner).await?));
-        }
-        Ok(self.distinct(lists))
+        self.listed(|pool| pool.vifs(owner)).await
     }
 
     async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let mut lists = Vec::new();
-        for pool in self.pools.values() {
-            lists.push((pool, pool.unmarked_vifs().await?));
-        }
-        Ok(self.distinct(lists))
+        self.listed(|pool| pool.unmarked_vifs()).await
     }
 }
 
@@ -173,15 +180,11 @@ impl VifPoolDriver for MultiVifPool {
 #[async_trait]
 impl VifPoolObserver for MultiVifPool {
     async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let mut lists = Vec::new();
-        for pool in self.pools.values() {
-            let list = match pool.observer() {
-                Some(observer) => observer.resync().await?,
-                None => pool.vifs(None).await?,
-            };
-            lists.push((pool, list));
-        }
-        Ok(self.distinct(lists))
+        self.listed(|pool| match pool.observer() {
+            Some(observer) => observer.resync(),
+            None => pool.vifs(None),
+        })
+        .await
     }
 
     fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]) {

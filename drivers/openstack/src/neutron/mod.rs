@@ -34,5 +34,6 @@ pub(crate) mod wire;
 pub use self::nested_macvlan::NestedMacvlanDriver;
 pub use self::nested_vlan::NestedVlanDriver;
 pub use self::options::{PodVifNestedOptions, PortOptions};
+pub use self::ports::MarkedPorts;
 pub use self::security_groups::NeutronSecurityGroups;
 pub use self::vif::NeutronVifDriver;

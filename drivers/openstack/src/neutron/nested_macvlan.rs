@@ -4,40 +4,32 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use staffetta_driver::{Activation, ClusterId, Owned, Owner, PodVifDriver, PortId, Vif, VifRequest};
+use staffetta_driver::{Activation, Owned, Owner, PodVifDriver, PortId, Vif, VifRequest};
 
 use super::address_pairs::{AddressPairs, Edit};
 use super::nodes::{NodePorts, host_of};
-use super::options::{PodVifNestedOptions, PortOptions};
+use super::options::PodVifNestedOptions;
 use super::ownership::{PortOwnership, missing};
 use super::ports::MarkedPorts;
 use super::translate::{self, PortAttachment};
 use super::wire::{AddressPair, KURYR_OWNER, PortBody};
-use crate::cloud::Cloud;
 use crate::error::DriverResult;
 use crate::mark::{Nesting, Parent, PortMark};
-use crate::subnets::{SubnetMap, Subnets};
+use crate::subnets::SubnetMap;
 
 const READ: &str = "read the addresses of a port";
 
 /// The driver `nested-macvlan`. Its VIFs are active at once, because the port of the node is active.
 #[derive(Debug)]
 pub struct NestedMacvlanDriver {
-    ports: MarkedPorts,
+    ports: Arc<MarkedPorts>,
     nodes: NodePorts<PortId>,
     pairs: AddressPairs,
 }
 
 impl NestedMacvlanDriver {
-    /// Creates the driver. Its ports carry the ownership mark of `cluster`.
-    pub fn new(
-        cloud: &Cloud,
-        subnets: Arc<Subnets>,
-        cluster: ClusterId,
-        options: PortOptions,
-        nested: PodVifNestedOptions,
-    ) -> Self {
-        let ports = MarkedPorts::new(cloud, subnets, cluster, options);
+    /// Creates the driver, whose ports are among `ports`.
+    pub fn new(ports: Arc<MarkedPorts>, nested: PodVifNestedOptions) -> Self {
         let nodes = NodePorts::new(ports.neutron.clone(), nested.worker_nodes_subnets);
         let pairs = AddressPairs::new(ports.neutron.clone(), nested.rev_update_attempts);
         Self { ports, nodes, pairs }

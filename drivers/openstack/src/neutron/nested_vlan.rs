@@ -8,24 +8,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use staffetta_driver::{
-    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner,
-    PodVifDriver, PooledVifList, Reason, SecurityGroupId, Vif, VifClass, VifId, VifRequest,
+    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, DriverError, Owned, Owner, PodVifDriver,
+    PooledVifList, Reason, SecurityGroupId, Vif, VifClass, VifId, VifRequest,
 };
 use tracing::info;
 
 use super::activation::{ActivationStatus, Activations, MIN_INTERVAL, Repair, SUBPORT_FIELDS};
 use super::bulk::{PooledPort, all_failed, create_batch, failed};
 use super::nodes::host_of;
-use super::options::{PodVifNestedOptions, PortOptions};
+use super::options::PodVifNestedOptions;
 use super::ownership::PortOwnership;
 use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, PortAttachment};
 use super::trunks::Trunks;
 use super::wire::{PortBody, SUBPORT_OWNER};
-use crate::cloud::Cloud;
 use crate::error::{DriverResult, Step};
 use crate::mark::{Nesting, Parent, PortMark};
-use crate::subnets::{SubnetMap, Subnets};
+use crate::subnets::SubnetMap;
 
 const REPAIR: Step = "add a subport to its trunk again";
 
@@ -39,18 +38,11 @@ pub struct NestedVlanDriver {
 }
 
 impl NestedVlanDriver {
-    /// Creates the driver. Its subports carry the ownership mark of `cluster`.
-    pub fn new(
-        cloud: &Cloud,
-        subnets: Arc<Subnets>,
-        cluster: ClusterId,
-        options: PortOptions,
-        nested: PodVifNestedOptions,
-    ) -> Self {
-        let ports = MarkedPorts::new(cloud, subnets, cluster, options);
+    /// Creates the driver, whose subports are among `ports`.
+    pub fn new(ports: Arc<MarkedPorts>, nested: PodVifNestedOptions) -> Self {
         let trunks = Arc::new(Trunks::new(ports.neutron.clone(), nested.worker_nodes_subnets));
         let activations = Arc::new(Activations::new(ports.neutron.clone(), SUBPORT_FIELDS));
-        Self { ports: Arc::new(ports), trunks, activations }
+        Self { ports, trunks, activations }
     }
 
     /// Removes subports from their trunk and deletes them. Returns the ports that could not be deleted, with their errors.

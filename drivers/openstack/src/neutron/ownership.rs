@@ -1,5 +1,7 @@
 //! Decides to whom a port belongs. The ports that annotations name may be those of others.
 
+use std::collections::BTreeSet;
+
 use staffetta_driver::{ClusterId, DriverError, Owner, Reason, Uid, Vif};
 use tracing::warn;
 
@@ -65,11 +67,11 @@ impl MarkedPorts {
     /// Lists the ports of Kuryr with this `device_owner` that name a pod, each with a mark that names this pod. A port of Kuryr's pools
     /// names no pod.
     pub(crate) async fn of_kuryr(&self, device_owner: &'static str) -> DriverResult<Vec<MarkedPort>> {
-        let mut filter = vec![("device_owner", device_owner.to_owned())];
-        if self.neutron.tags_new_ports().await? {
-            filter.push(("not-tags", cluster_tag(&self.cluster)));
-        }
-        let ports = self.neutron.ports("list the ports of Kuryr", &filter, VIF_FIELDS).await?;
+        let list = |owners: Vec<_>| async move {
+            let listed = self.untagged(&owners).await;
+            owners.iter().map(|_| listed.clone()).collect()
+        };
+        let ports = self.kuryr_lists.call(device_owner, list).await?;
         let of_pod = |port: PortBody| {
             let is_kuryrs = port.device_owner == device_owner
                 && self.neutron.service.owns(&port.project_id)
@@ -79,6 +81,16 @@ impl MarkedPorts {
             is_of_pod.then(|| (self.mark(Purpose::Pod(owner), None), port))
         };
         Ok(ports.into_iter().filter_map(of_pod).collect())
+    }
+
+    /// Lists the ports with one of these `device_owner`s that do not have the tag of this cluster.
+    async fn untagged(&self, device_owners: &[&str]) -> DriverResult<Vec<PortBody>> {
+        let owners: BTreeSet<_> = device_owners.iter().copied().collect();
+        let mut filter: Vec<_> = owners.into_iter().map(|owner| ("device_owner", owner.to_owned())).collect();
+        if self.neutron.tags_new_ports().await? {
+            filter.push(("not-tags", cluster_tag(&self.cluster)));
+        }
+        Ok(self.neutron.ports("list the ports of Kuryr", &filter, VIF_FIELDS).await?)
     }
 }
 

@@ -40,9 +40,9 @@ pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
 /// A port with its parsed ownership mark.
 pub(crate) type MarkedPort = (PortMark, PortBody);
 
-/// The ports with the ownership mark of one cluster.
+/// The ports with the ownership mark of one cluster. The VIF drivers of the cluster share them.
 #[derive(Debug)]
-pub(crate) struct MarkedPorts {
+pub struct MarkedPorts {
     pub(crate) neutron: NeutronApi,
     subnets: Arc<Subnets>,
     pub(crate) cluster: ClusterId,
@@ -52,6 +52,10 @@ pub(crate) struct MarkedPorts {
     pub(super) batches: BatchRegistry,
     /// Joins simultaneous lists of the ports of single pods.
     lists: Coalescer<Uid, DriverResult<Vec<MarkedPort>>>,
+    /// Joins simultaneous lists of all ports, by several drivers.
+    full_lists: Coalescer<(), DriverResult<Vec<MarkedPort>>>,
+    /// Joins simultaneous lists of Kuryr's ports, by `device_owner`.
+    pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
     /// The default security groups of projects.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
     /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in that request
@@ -63,12 +67,8 @@ pub(crate) struct MarkedPorts {
 }
 
 impl MarkedPorts {
-    pub(crate) fn new(
-        cloud: &Cloud,
-        subnets: Arc<Subnets>,
-        cluster: ClusterId,
-        options: PortOptions,
-    ) -> Self {
+    /// Returns the ports of `cluster`, none of which has been read.
+    pub fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
         let neutron = NeutronApi::new(cloud.network());
         Self {
             creator: PortCreator::new(neutron.clone()),
@@ -78,6 +78,8 @@ impl MarkedPorts {
             options,
             batches: BatchRegistry::new(),
             lists: Coalescer::default(),
+            full_lists: Coalescer::default(),
+            kuryr_lists: Coalescer::default(),
             default_groups: Cached::new(GROUP_TTL),
             tagged: OnceCell::new(),
             records: DashMap::new(),
@@ -131,13 +133,13 @@ impl MarkedPorts {
         Ok(ports)
     }
 
-    /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous lists of single owners share
-    /// requests.
+    /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous lists share requests.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> DriverResult<Vec<MarkedPort>> {
-        match owner {
-            Some(owner) => self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await,
-            None => self.list(None).await,
+        if let Some(owner) = owner {
+            return self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await;
         }
+        let list = |callers: Vec<()>| async move { vec![self.list(None).await; callers.len()] };
+        self.full_lists.call((), list).await
     }
 
     /// Lists the ports of each of these pods. The results are in the order of `uids`.

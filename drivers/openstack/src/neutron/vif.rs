@@ -8,22 +8,20 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde_json::json;
 use staffetta_driver::{
-    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner,
-    PodVifDriver, PooledVifList, Reason, SecurityGroupId, Subnet, Vif, VifId, VifRequest,
+    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, DriverError, Owned, Owner, PodVifDriver,
+    PooledVifList, Reason, SecurityGroupId, Subnet, Vif, VifId, VifRequest,
 };
 
 use super::activation::{ActivationStatus, Activations, BOUND_FIELDS, MIN_INTERVAL};
 use super::bulk::{PooledPort, all_failed, create_batch};
-use super::options::PortOptions;
 use super::ownership::PortOwnership;
 use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, BindingStatus, PortAttachment};
 use super::wire::{KURYR_OWNER, PortBody, VIF_FIELDS};
-use crate::cloud::Cloud;
 use crate::error::{DriverResult, Step};
 use crate::mark::PortMark;
 use crate::poll::Coalescer;
-use crate::subnets::{SubnetMap, Subnets};
+use crate::subnets::SubnetMap;
 
 const BIND: Step = "bind a port on the node";
 
@@ -37,11 +35,10 @@ pub struct NeutronVifDriver {
 }
 
 impl NeutronVifDriver {
-    /// Creates the driver. Its ports carry the ownership mark of `cluster`.
-    pub fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
-        let ports = MarkedPorts::new(cloud, subnets, cluster, options);
+    /// Creates the driver, whose ports are among `ports`.
+    pub fn new(ports: Arc<MarkedPorts>) -> Self {
         let activations = Activations::new(ports.neutron.clone(), BOUND_FIELDS);
-        Self { ports: Arc::new(ports), activations: Arc::new(activations), reads: Arc::default() }
+        Self { ports, activations: Arc::new(activations), reads: Arc::default() }
     }
 
     fn attachment(&self) -> PortAttachment<'_> {

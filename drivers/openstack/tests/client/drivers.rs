@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
-use staffetta_driver::{PodSubnetsDriver, Reason};
+use staffetta_driver::{PodSubnetsDriver, Reason, SubnetId};
 use staffetta_openstack::{DefaultPodSubnets, NeutronDefaults, Subnets};
 
 use crate::world::{World, ok, refused};
@@ -10,7 +10,7 @@ use crate::world::{World, ok, refused};
 async fn subnets(world: &World, defaults: NeutronDefaults) -> DefaultPodSubnets {
     let subnet = json!({ "subnet": { "id": "a1", "network_id": "n1", "cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.1",
         "dns_nameservers": ["9.9.9.9"], "host_routes": [{ "destination": "10.1.0.0/16", "nexthop": "10.0.0.2" }],
-        "name": "pods", "ip_version": 4 } });
+        "name": "pods", "ip_version": 4, "project_id": "p1" } });
     world.answers("GET", "/v2.0/subnets/a1", vec![ok(&subnet)]).await;
     let network = json!({ "network": { "id": "n1", "name": "blue", "mtu": 1450 } });
     world.answers("GET", "/v2.0/networks/n1", vec![ok(&network)]).await;
@@ -70,9 +70,25 @@ async fn what_is_no_id_of_a_subnet_asks_for_nothing() {
     let driver = DefaultPodSubnets { subnets, subnet: "a1".into() };
     let long = "../".repeat(100);
     for text in ["", "..", "../security-groups", "a1?fields=id", "a1/", "a1%2f..", &long] {
-        let error = driver.subnet(&text.into()).await.unwrap_err();
+        let error = driver.subnet(&text.into(), &"p1".into()).await.unwrap_err();
         assert_eq!(error.reason(), Reason::NotFound, "{text}");
         assert!(error.to_string().len() < 120, "{error}");
     }
     assert!(world.server.received_requests().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_network_of_a_pod_is_in_the_project_of_the_pod_or_a_shared_one() {
+    let world = World::new().await;
+    let subnet = async |additional: &[&str], project: &str| {
+        let additional_subnets = additional.iter().map(|id| SubnetId::from(*id)).collect();
+        let driver =
+            subnets(&world, NeutronDefaults { additional_subnets, ..NeutronDefaults::default() }).await;
+        driver.subnet(&"a1".into(), &project.into()).await
+    };
+    assert_eq!(subnet(&[], "p1").await.unwrap().id, "a1".into());
+    let error = subnet(&["b1"], "p2").await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Refused);
+    assert!(error.to_string().contains("neutron_defaults.additional_subnets"), "{error}");
+    assert_eq!(subnet(&["a1"], "p2").await.unwrap().id, "a1".into());
 }

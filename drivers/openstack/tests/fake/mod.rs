@@ -207,6 +207,10 @@ impl State {
                 }
                 Answer::json(200, body.clone())
             }
+            ("GET", ["quotas", _]) => {
+                let rules = self.rule_quota.map_or(-1, |quota| i64::try_from(quota).unwrap());
+                Answer::json(200, json!({ "quota": { "security_group_rule": rules } }))
+            }
             ("PUT", ["_agent", "host", host]) => {
                 self.hosts.insert((*host).to_owned());
                 Answer::empty(204)

@@ -1,12 +1,11 @@
 //! A Neutron that fails, and a network between that does.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{Activation, BulkVifDriver, BulkVifRequest, PodVifDriver, Reason, Vif, VifClass};
-use staffetta_openstack::{NestedMacvlanDriver, NeutronDefaults, PodVifNestedOptions, PortOptions, Subnets};
+use staffetta_openstack::{NestedMacvlanDriver, PodVifNestedOptions, PortOptions};
 
 use crate::fake::Fault;
 use crate::scenarios::stock::order;
@@ -232,10 +231,8 @@ async fn a_port_that_others_change_all_the_time_is_left_as_it_is() {
         worker_nodes_subnets: vec![machine.subnet.id.clone()],
         rev_update_attempts: 4.try_into().unwrap(),
     };
-    let subnets = Subnets::new(world.cloud.network(), &NeutronDefaults::default());
     let ports = PortOptions { ovs_bridge: "br-int".into(), port_debug: true };
-    let patient =
-        NestedMacvlanDriver::new(&world.cloud, Arc::new(subnets), world.cluster("east"), ports, nested);
+    let patient = NestedMacvlanDriver::new(world.marked_ports("east", ports), nested);
     patient.request_vif(&request).await.unwrap();
     assert_eq!((world.ports(&machine.subnet).await.len(), world.pairs(&machine.port).await.len()), (2, 1));
 }

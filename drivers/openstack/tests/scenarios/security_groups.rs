@@ -162,6 +162,7 @@ pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {
     let used = |count: usize| i64::try_from(count).unwrap();
     world.allow("security_group", used(groups.len())).await;
     world.allow("security_group_rule", used(rules)).await;
+    assert_eq!(driver.rule_quota().await.unwrap(), Some(rules));
     let error = driver.create_group(&"policy-2".into(), None).await.unwrap_err();
     assert_eq!((error.reason(), error.ambiguous()), (Reason::Quota, false), "{error}");
     let change = RuleChange::between(&group.rules, &every_form(&group.id));
@@ -170,6 +171,7 @@ pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {
     assert_eq!(only(&driver, "policy-1").await.rules, [], "what was to go is gone all the same");
     world.allow("security_group", -1).await;
     world.allow("security_group_rule", -1).await;
+    assert_eq!(driver.rule_quota().await.unwrap(), None);
     let change = RuleChange { remove: Vec::new(), ..change };
     assert_eq!(driver.update_rules(&group.id, &change).await.unwrap().len(), 5);
 }

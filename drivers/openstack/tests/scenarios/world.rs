@@ -13,7 +13,7 @@ use staffetta_driver::{
     VifRequest,
 };
 use staffetta_openstack::{
-    Cloud, LbaasV2Driver, MemberSubnets, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults,
+    Cloud, LbaasV2Driver, MarkedPorts, MemberSubnets, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults,
     NeutronFloatingIps, NeutronSecurityGroups, NeutronVifDriver, OctaviaDefaults, PodVifNestedOptions,
     PortOptions, Subnets,
 };
@@ -255,29 +255,22 @@ impl World {
 
     /// The driver `neutron-vif` of a cluster.
     pub(crate) fn bound(&self, cluster: &str) -> NeutronVifDriver {
-        NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options())
+        NeutronVifDriver::new(self.marked_ports(cluster, options()))
+    }
+
+    /// The ports of a cluster.
+    pub(crate) fn marked_ports(&self, cluster: &str, options: PortOptions) -> Arc<MarkedPorts> {
+        Arc::new(MarkedPorts::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options))
     }
 
     /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn vlan(&self, cluster: &str, machine: &Machine) -> NestedVlanDriver {
-        NestedVlanDriver::new(
-            &self.cloud,
-            self.known_subnets(),
-            self.cluster(cluster),
-            options(),
-            nested(machine),
-        )
+        NestedVlanDriver::new(self.marked_ports(cluster, options()), nested(machine))
     }
 
     /// The driver `nested-macvlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn macvlan(&self, cluster: &str, machine: &Machine) -> NestedMacvlanDriver {
-        NestedMacvlanDriver::new(
-            &self.cloud,
-            self.known_subnets(),
-            self.cluster(cluster),
-            options(),
-            nested(machine),
-        )
+        NestedMacvlanDriver::new(self.marked_ports(cluster, options()), nested(machine))
     }
 
     /// The driver `lbaasv2` of a cluster.
@@ -310,7 +303,7 @@ impl World {
     /// The driver `neutron-vif` of a cluster whose ports have no names.
     pub(crate) fn bound_unnamed(&self, cluster: &str) -> NeutronVifDriver {
         let options = PortOptions { port_debug: false, ..options() };
-        NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options)
+        NeutronVifDriver::new(self.marked_ports(cluster, options))
     }
 
     /// The driver of network policies of a cluster.

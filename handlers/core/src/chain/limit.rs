@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::EventHandler;
 use super::context::Context;
@@ -11,7 +11,7 @@ use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
 /// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
-/// has its own limit.
+/// has its own limit. The messages of one namespace, if they have no group, have at most half of the permits.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
@@ -21,7 +21,7 @@ pub struct Limit<H, E> {
     ungrouped: Semaphore,
     /// Assigns each message to a group.
     group: Group<E>,
-    /// The permits of each group with a running or waiting invocation.
+    /// The permits of each group and each namespace with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
@@ -48,21 +48,34 @@ impl<H, E> Limit<H, E> {
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         let group = (self.group)(event);
-        let of_group = group.map(|group| {
-            Arc::clone(&self.groups.entry(group).or_insert_with(|| Arc::new(Semaphore::new(self.permits))))
-        });
-        let semaphore = of_group.as_deref().unwrap_or(&self.ungrouped);
-        let permit = match semaphore.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
+        // A namespace is a group with half of the permits, within the common ones.
+        let namespace = || event.object_ref().namespace.map(|name| OrderingKey::of(("namespace", name)));
+        let (key, permits) = match group {
+            Some(_) => (group, self.permits),
+            None => (namespace(), (self.permits / 2).max(1)),
         };
+        let share = key.map(|key| {
+            Arc::clone(&self.groups.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))))
+        });
+        let of_share = acquire(share.as_deref()).await;
+        let of_all = acquire(group.is_none().then_some(&self.ungrouped)).await;
         let result = self.inner.handle(event, context).await;
-        drop(permit);
+        drop((of_share, of_all));
         // The last invocation removes its group: the only copies are that of the map and ours. After a panic, the next one removes it.
-        if let Some(group) = group {
-            self.groups.remove_if(&group, |_, semaphore| Arc::strong_count(semaphore) <= 2);
+        if let Some(key) = key {
+            self.groups.remove_if(&key, |_, semaphore| Arc::strong_count(semaphore) <= 2);
         }
         result
+    }
+}
+
+/// Waits for a permit; does not yield if one is free.
+async fn acquire(semaphore: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
+    let semaphore = semaphore?;
+    Some(match semaphore.try_acquire() {
+        Ok(permit) => permit,
+        Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
+    })
     }
 }
 
@@ -112,6 +125,25 @@ mod tests {
         let context = Context::detached();
         futures_util::future::join_all(events.iter().map(|event| limit.handle(event, &context))).await;
         assert_eq!(crowd.most.load(Ordering::SeqCst), 6, "two of each of the three");
+        assert!(limit.groups.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_at_most_half_of_the_permits_and_the_others_go_on() {
+        let crowd = Arc::new(Crowd::default());
+        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(6);
+        let context = Context::detached();
+        let (greedy, other) =
+            (vec![TestMessage::added("greedy/a"); 20], vec![TestMessage::added("other/a"); 20]);
+        futures_util::future::join_all(greedy.iter().map(|event| limit.handle(event, &context))).await;
+        assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+        let both = greedy.iter().chain(&other).map(|event| limit.handle(event, &context));
+        futures_util::future::join_all(both).await;
+        assert_eq!(
+            crowd.most.load(Ordering::SeqCst),
+            6,
+            "the other namespace does not wait for the greedy one"
+        );
         assert!(limit.groups.is_empty());
     }
 

@@ -16,16 +16,18 @@ use super::records::LbRecord;
 use super::settings::ServiceSettings;
 use super::state::LbaasState;
 use super::{FINALIZER, LACKS, LbHandler, REPLACED, has_finalizer};
+use crate::kuryr;
 use crate::lbaasspec::LbaasServiceSpec;
 use crate::owners::owner_of;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
 impl LbHandler {
     /// Reconciles the load balancer of a service with its desired state. Does nothing if the
-    /// service does not exist or is being deleted.
+    /// service does not exist or is being deleted, or if Kuryr manages it.
     pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
         // A deleted service is handled by its own event.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
+        let present = present.filter(|service| kuryr::managed(&**service).is_none());
         let Some(service) = present else { return Ok(()) };
         self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;
         let owner = Owner::of(&service.metadata);

@@ -19,6 +19,7 @@ pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
 use service::{ServiceFields, is_balanced, second_ip};
 
+use crate::kuryr;
 use crate::notices::Notices;
 use crate::observers::observe_namespaces;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
@@ -117,6 +118,10 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
     }
 
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbaasSpecError> {
+        if let Some(text) = kuryr::managed(&**service) {
+            self.notices.set_condition(Identity::of_object(&**service), kuryr::MANAGED, Some(text));
+            return Ok(());
+        }
         self.writer.fresh(service).step(AWAIT_OWN_WRITE)?;
         let current = LbaasServiceSpec::of(service).step("read the spec of the load balancer")?;
         let patch = match self.drivers.spec(service).await? {

@@ -243,3 +243,15 @@ async fn a_driver_without_a_subnet_is_a_configuration_error() {
     let error = handler.on_present(&api.object()).await.unwrap_err();
     assert!(!error.transient() && error.to_string().contains("service_subnets_driver"), "{error}");
 }
+
+#[tokio::test]
+async fn a_service_that_kuryr_manages_by_a_custom_resource_is_left_alone_and_an_event_says_so() {
+    let world = world(&web());
+    let finalizers = json!(["kuryr.openstack.org/service-finalizer"]);
+    world.api.change(|service| service["metadata"]["finalizers"] = finalizers);
+    for _ in 0..2 {
+        world.event().await.unwrap();
+    }
+    assert_eq!((world.shown(), world.api.patches().len()), (None, 0));
+    assert_eq!(world.recorded.reasons(), ["ManagedByKuryr"]);
+}

@@ -76,6 +76,11 @@ impl GroupStore {
         Self { driver, index, groups, ids, listing }
     }
 
+    /// Returns the quota of rules; `None` if it is not known or has no limit.
+    pub(super) async fn rule_quota(&self) -> Result<Option<usize>, PolicyError> {
+        Ok(self.driver.rule_quota().await.step("read the quota of security group rules")?)
+    }
+
     /// Ensures that the group exists with exactly the desired rules, and makes it available to
     /// pods. If a rule refers to a group that does not exist, the other rules are still updated,
     /// and [`PolicyError::PeersMissing`] is returned.

@@ -38,6 +38,7 @@ use self::vif_groups::VifGroups;
 use crate::notices::Notices;
 use crate::observers::{observe_namespaces, observe_policies};
 use crate::owners::identities;
+use crate::vif::VifClaims;
 
 pub use self::driver::PolicySecurityGroups;
 pub use self::error::PolicyError;
@@ -61,17 +62,24 @@ pub struct PolicyDrivers {
 pub struct PolicyHandler {
     index: Arc<PolicyIndex>,
     groups: GroupStore,
-    vif_groups: Arc<VifGroups>,
+    vif_groups: VifGroups,
     notices: Notices,
 }
 
 impl PolicyHandler {
-    /// Creates the handler, which records Events through `recorder`. The same `index` must be used
-    /// by the driver [`PolicySecurityGroups`], if that driver is configured.
-    pub fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>, recorder: Recorder) -> Self {
+    /// Creates the handler, which records Events through `recorder`. The same `claims` must be used
+    /// by the handler `vif`, and the same `index` by the driver [`PolicySecurityGroups`].
+    pub fn new(
+        drivers: PolicyDrivers,
+        claims: Arc<VifClaims>,
+        index: Arc<PolicyIndex>,
+        recorder: Recorder,
+    ) -> Self {
+        let changed = Arc::clone(&index);
+        claims.observe(move |pod| changed.mark_changed(pod));
         Self {
             groups: GroupStore::new(Arc::clone(&drivers.policy), Arc::clone(&index)),
-            vif_groups: Arc::new(VifGroups::new(drivers, Arc::clone(&index))),
+            vif_groups: VifGroups::new(drivers, claims, Arc::clone(&index)),
             index,
             notices: Notices::new("policy", recorder),
         }
@@ -80,14 +88,14 @@ impl PolicyHandler {
     /// Registers the handler for policies, pods and nodes, with indexes of policies, pods, nodes
     /// and namespaces, and with garbage collection of security groups.
     pub fn registration(self) -> Registration<Self> {
-        let (index, vif_groups) = (Arc::clone(&self.index), Arc::clone(&self.vif_groups));
+        let index = Arc::clone(&self.index);
         let registration = Registration::new(self)
             .on::<NetworkPolicy>()
             .on::<Pod>()
             .on::<Node>()
             .on_trigger::<PolicyRecheck>()
             .source(IndexSource(Arc::clone(&index)))
-            .index::<Pod>(vif_groups)
+            .index::<Pod>(Arc::clone(&index))
             .index::<Node>(Arc::clone(&index))
             .garbage_collector();
         let policies = Some(Arc::clone(&index) as Arc<dyn NetworkPolicyObserver>);
@@ -118,6 +126,7 @@ impl PolicyHandler {
     async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
         let common = self.reconcile_common().await;
+        self.index.settle().await;
         // Read after the calls above: the policy may have changed meanwhile.
         let result = common.and(self.reconcile_groups(self.index.policy_groups(&uid)).await);
         self.refresh_after(&result).await?;
@@ -130,6 +139,7 @@ impl PolicyHandler {
 
     /// Assigns the security groups of the pod with this UID to its VIFs.
     async fn reconcile_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
+        self.index.settle().await;
         let result = self.vif_groups.reconcile(uid).await;
         self.refresh_after(&result).await?;
         result
@@ -139,6 +149,7 @@ impl PolicyHandler {
     /// Returns an error only if a group of `policy` remains: the groups of other policies are
     /// deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
+        self.index.settle().await;
         let mut remaining = self.groups.prune().await;
         let in_use = remaining.iter().filter(|group| group.is_in_use());
         let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
@@ -163,6 +174,14 @@ impl PolicyHandler {
     async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
         if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
             self.groups_changed().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the quota of rules, if the maximum number of rules of a namespace depends on it.
+    async fn read_quota(&self) -> Result<(), PolicyError> {
+        if self.index.needs_rule_quota() {
+            self.index.set_rule_quota(self.groups.rule_quota().await?);
         }
         Ok(())
     }
@@ -245,6 +264,7 @@ impl TriggerHandler<PolicyRecheck> for PolicyHandler {
 #[async_trait]
 impl GarbageCollector for PolicyHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
+        self.read_quota().await?;
         let groups_changed = self.groups.refresh().await?;
         if self.vif_groups.refresh().await? || groups_changed {
             self.index.mark_all_changed();
@@ -258,6 +278,8 @@ impl GarbageCollector for PolicyHandler {
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
+        self.read_quota().await?;
+        self.index.settle().await;
         let groups_changed = self.groups.refresh().await?;
         let vifs_changed = self.vif_groups.refresh().await?;
         if groups_changed {

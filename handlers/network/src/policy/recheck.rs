@@ -29,6 +29,7 @@ impl Source for IndexSource {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         loop {
             self.0.changed().await;
+            self.0.settle().await;
             let changes = self.0.take_changes();
             for policy in changes.policies {
                 sender.send(PolicyRecheck(identity::<NetworkPolicy>(policy)));
@@ -36,6 +37,7 @@ impl Source for IndexSource {
             for pod in changes.pods {
                 sender.send(PolicyRecheck(identity::<Pod>(pod)));
             }
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -4,23 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use staffetta_driver::{PodLifecycle, Reason, SecurityGroupId, Uid, VifId};
-use staffetta_handler::{Event, Index};
+use staffetta_driver::{Reason, SecurityGroupId, Uid, VifId};
 
 use super::PolicyDrivers;
 use super::error::PolicyError;
 use super::index::PolicyIndex;
-use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
+use crate::vif::VifClaims;
 
-/// The published VIFs of pods, and the security groups that are assigned to VIFs.
+/// The security groups that are assigned to VIFs.
 pub(super) struct VifGroups {
     drivers: PolicyDrivers,
     index: Arc<PolicyIndex>,
-    /// The published VIFs of each pod.
-    published: DashMap<Uid, Vec<VifId>>,
+    /// The VIFs of each pod, which alone get groups: an annotation may name any other VIF.
+    claims: Arc<VifClaims>,
     /// The security groups of each VIF, published or not, as last observed.
     assigned: DashMap<VifId, AssignedGroups>,
 }
@@ -35,14 +32,14 @@ struct AssignedGroups {
 }
 
 impl VifGroups {
-    pub(super) fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>) -> Self {
-        Self { drivers, index, published: DashMap::new(), assigned: DashMap::new() }
+    pub(super) fn new(drivers: PolicyDrivers, claims: Arc<VifClaims>, index: Arc<PolicyIndex>) -> Self {
+        Self { drivers, index, claims, assigned: DashMap::new() }
     }
 
     /// Assigns the security groups of a pod to its published VIFs. Does nothing if policies do not
     /// apply to the pod. Returns an error if one of the groups does not exist yet.
     pub(super) async fn reconcile(&self, pod: &Uid) -> Result<(), PolicyError> {
-        let Some(vifs) = self.published.get(pod).map(|vifs| vifs.clone()) else { return Ok(()) };
+        let Some(vifs) = self.claims.verified(pod) else { return Ok(()) };
         let Some(groups) = self.index.pod_groups(pod)? else { return Ok(()) };
         for vif in vifs {
             if self.observed(pod, &vif).as_ref() != Some(&groups) {
@@ -74,10 +71,7 @@ impl VifGroups {
         let listed = listed.step("list the security groups of the VIFs")?;
         let listed: HashMap<_, _> = listed.into_iter().map(|listed| (listed.vif, listed.groups)).collect();
         self.assigned.retain(|vif, assigned| assigned.tick > tick || listed.contains_key(vif));
-        let mut pods: HashMap<VifId, Uid> = HashMap::new();
-        for vifs in &self.published {
-            pods.extend(vifs.value().iter().map(|vif| (vif.clone(), vifs.key().clone())));
-        }
+        let pods = self.claims.pods();
         let mut changed = false;
         for (vif, groups) in listed {
             let observed_at = self.assigned.get(&vif).map(|assigned| assigned.tick);
@@ -107,11 +101,11 @@ impl VifGroups {
             let assigned = assigned.unwrap_or_default();
             let kept: Vec<_> = assigned.iter().filter(|group| !groups.contains(group)).cloned().collect();
             // A pod may have got the VIF since it was listed.
-            if kept.len() == assigned.len() || self.pod_of(&vif).is_some() {
+            if kept.len() == assigned.len() || self.claims.pod_of(&vif).is_some() {
                 continue;
             }
             removed = removed.and(self.assign(&vif, &kept).await.map_err(PolicyError::from));
-            if let Some(pod) = self.pod_of(&vif) {
+            if let Some(pod) = self.claims.pod_of(&vif) {
                 // A pod got the VIF during the call, so the order of the two assignments is
                 // unknown.
                 self.record(&vif, None);
@@ -119,11 +113,6 @@ impl VifGroups {
             }
         }
         removed
-    }
-
-    /// Returns the UID of the pod that publishes a VIF, or `None` if no pod publishes it.
-    fn pod_of(&self, vif: &VifId) -> Option<Uid> {
-        self.published.iter().find(|vifs| vifs.value().contains(vif)).map(|vifs| vifs.key().clone())
     }
 
     /// Returns the groups of a VIF: those that were last observed, or those that it was created
@@ -139,29 +128,5 @@ impl VifGroups {
     fn record(&self, vif: &VifId, groups: Option<Vec<SecurityGroupId>>) {
         self.drivers.pool.security_groups_changed(vif, groups.as_deref());
         self.assigned.insert(vif.clone(), AssignedGroups { groups, tick: self.index.next_tick() });
-    }
-}
-
-impl Index<Pod> for VifGroups {
-    fn apply(&self, event: &Event<Pod>) {
-        let uid: Uid = event.uid().into();
-        let (Event::Added(pod) | Event::Modified(pod)) = event else {
-            self.index.remove_pod(&uid);
-            for vif in self.published.remove(&uid).into_iter().flat_map(|(_, vifs)| vifs) {
-                self.assigned.remove(&vif);
-            }
-            return;
-        };
-        self.index.set_pod(pod);
-        // The VIFs of a finished pod are released. A malformed annotation is reported by the
-        // handler `vif`.
-        let text = pod.annotations().get(KURYR_VIF).filter(|_| PodLifecycle::of(pod).has_network());
-        let state = text.and_then(|text| PodState::read(text).ok());
-        let vifs: Vec<_> = state.iter().flat_map(PodState::vifs).map(|vif| vif.id.clone()).collect();
-        if vifs.is_empty() {
-            self.published.remove(&uid);
-        } else {
-            self.published.insert(uid, vifs);
-        }
     }
 }

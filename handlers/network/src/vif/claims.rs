@@ -1,19 +1,28 @@
 //! The VIFs that belong to pods, with which the annotations of pods are compared: everybody who may
 //! change a pod can name the VIF of another pod in its annotation.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use dashmap::{DashMap, DashSet};
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifPoolKey};
+use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey};
 
 use super::{VifError, VifHandler};
 
-/// The VIFs that belong to pods. Each is stored as a hash, which has a random key so that other
-/// users cannot predict it.
+/// A function that is called with the UID of a pod.
+type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
+
+/// The VIFs that belong to pods. The handlers `vif` and `policy` share them.
+///
+/// Each VIF is stored as a hash, which has a random key so that other users cannot predict it.
 #[derive(Default)]
-pub(super) struct VifClaims {
+pub struct VifClaims {
+    /// The VIFs that each pod publishes, as of its last event that showed nothing but VIFs of the pod.
+    verified: DashMap<Uid, Vec<VifId>>,
+    /// Called with the UID of each pod whose entry in `verified` changes.
+    observer: OnceLock<ClaimObserver>,
     /// The VIFs with an ownership mark of a pod, each with the UID of the pod.
     owned: DashSet<u64>,
     /// The VIFs whose ownership mark named no pod when the marks were read, each with the pod that
@@ -23,14 +32,57 @@ pub(super) struct VifClaims {
 }
 
 impl VifClaims {
+    /// Returns the VIFs that the pod publishes and that belong to it; `None` if that is not known.
+    pub fn verified(&self, uid: &Uid) -> Option<Vec<VifId>> {
+        self.verified.get(uid).map(|vifs| vifs.clone())
+    }
+
+    /// Records that the pod publishes these VIFs, which belong to it.
+    pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
+        let vifs: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
+        let before = self.verified.insert(uid.clone(), vifs.clone());
+        if let Some(observer) = self.observer.get().filter(|_| before != Some(vifs)) {
+            observer(uid);
+        }
+    }
+
+    /// Records that the pod was deleted, or publishes a VIF that does not belong to it.
+    pub fn forget(&self, uid: &Uid) {
+        self.verified.remove(uid);
+    }
+
+    /// Returns the UID of the pod that publishes the VIF, which belongs to it.
+    pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
+        self.verified.iter().find(|vifs| vifs.contains(vif)).map(|vifs| vifs.key().clone())
+    }
+
+    /// Returns the pods that publish VIFs, by the id of the VIF.
+    pub(crate) fn pods(&self) -> HashMap<VifId, Uid> {
+        let of = |vif: &VifId, pod: &Uid| (vif.clone(), pod.clone());
+        self.verified
+            .iter()
+            .flat_map(|vifs| vifs.iter().map(|vif| of(vif, vifs.key())).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Calls `observer` with the UID of each pod whose verified VIFs change. Only the first observer
+    /// is called.
+    pub(crate) fn observe(&self, observer: impl Fn(&Uid) + Send + Sync + 'static) {
+        drop(self.observer.set(Box::new(observer)));
+    }
+
     /// Records that the VIF belongs to the pod with this UID.
     pub(super) fn add(&self, uid: &Uid, vif: &Vif) {
         self.owned.insert(self.hash(Some(uid), vif));
     }
 
-    /// Records that the VIF was released.
+    /// Records that the VIF is about to be released.
     pub(super) fn remove(&self, uid: &Uid, vif: &Vif) {
         self.owned.remove(&self.hash(Some(uid), vif));
+        self.verified.remove_if_mut(uid, |_, vifs| {
+            vifs.retain(|verified| *verified != vif.id);
+            vifs.is_empty()
+        });
     }
 
     /// Replaces all claims by those of a list of all VIFs.
@@ -52,7 +104,7 @@ impl VifClaims {
             return true;
         }
         let Some(mut user) = self.pooled.get_mut(&self.hash(None, vif)) else { return false };
-        if user.is_none() || has_address(pod, vif) {
+        if user.is_none() || vif.has_address_of(pod) {
             *user = Some(uid.clone());
         }
         user.as_ref() == Some(uid)
@@ -63,16 +115,21 @@ impl VifClaims {
     }
 }
 
-/// Returns `true` if the VIF has the IP address of the pod.
-fn has_address(pod: &Pod, vif: &Vif) -> bool {
-    let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
-    ip.is_some_and(|ip: IpAddr| vif.ips().any(|address| address == ip))
-}
-
 impl VifHandler {
-    /// Checks that the published VIFs belong to the pod. The marks of the pod are read only for a VIF
-    /// that neither this process, nor the list of all marks at its start, nor the pool knows.
+    /// Checks that the published VIFs belong to the pod, and records the result.
     pub(super) async fn verify(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
+        let verified = self.are_of(pod, owner, published).await;
+        match &verified {
+            Ok(()) => self.claims.set_verified(&owner.uid, published),
+            Err(error) if error.needs_another_vif() => self.claims.forget(&owner.uid),
+            Err(_) => {}
+        }
+        verified
+    }
+
+    /// Fails unless the published VIFs belong to the pod. The marks of the pod are read only for a VIF
+    /// that neither this process, nor the list of all marks at its start, nor the pool knows.
+    async fn are_of(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
         for vif in published {
             match self.drivers.pool.claim(owner, vif) {
                 PoolClaim::Held => continue,

@@ -54,6 +54,8 @@ pub(super) enum VifAction {
     ReadMarks,
     /// Request VIFs from the pool and publish them in the annotation.
     Request,
+    /// Check that the published VIFs belong to the pod, and change nothing.
+    Verify(Box<PodState>),
     /// Write VIFs that exist already into the annotation.
     Publish(Box<PodState>),
     /// Release these VIFs, because the interface of each VIF in the pod is unknown, and decide
@@ -88,6 +90,9 @@ pub(super) fn decide(
         PodLifecycle::HostNetwork | PodLifecycle::Unscheduled => Ok(VifAction::Nothing),
         PodLifecycle::Starting | PodLifecycle::Started => {
             Ok(keep(pod, published.transpose()?, record, several))
+        }
+        PodLifecycle::Terminating if matches!(published, Some(Ok(_))) => {
+            Ok(published.transpose()?.map_or(VifAction::Nothing, |state| VifAction::Verify(Box::new(state))))
         }
         // The VIFs may be in use, even if the annotation is malformed.
         PodLifecycle::Terminating if published.is_some() || has_finalizer(pod) => Ok(VifAction::Nothing),

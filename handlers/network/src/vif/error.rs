@@ -20,6 +20,9 @@ pub enum VifError {
     /// The driver of pod subnets returned no subnet.
     #[error("find the subnets of the pod: the driver of pod subnets returned none; configure at least one")]
     NoSubnet,
+    /// The subnets of the pod could not be determined.
+    #[error(transparent)]
+    Subnets(StepError),
     /// The security groups of the pod could not be determined.
     #[error(transparent)]
     SecurityGroups(StepError),
@@ -64,7 +67,10 @@ impl VifError {
     /// Returns the error of the failed step, or `None` if the pod or the configuration is at fault.
     fn step(&self) -> Option<&StepError> {
         match self {
-            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => Some(error),
+            Self::Subnets(error)
+            | Self::SecurityGroups(error)
+            | Self::Activate(error)
+            | Self::Step(error) => Some(error),
             Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::Foreign(_) | Self::NotActive { .. } => {
                 None
             }
@@ -76,7 +82,9 @@ impl Failure for VifError {
     fn transient(&self) -> bool {
         match self {
             // The network may appear or be corrected, and looking it up is cheap.
-            Self::Networks(error) => !matches!(error, NetworksError::Malformed(_)),
+            Self::Networks(error) => {
+                !matches!(error, NetworksError::Malformed(_) | NetworksError::Isolated(_))
+            }
             Self::NotActive { .. } => true,
             other => other.step().is_some_and(Failure::transient),
         }
@@ -100,12 +108,17 @@ impl Failure for VifError {
     fn reason(&self) -> &'static str {
         match self {
             Self::NoSubnet => "NoSubnet",
+            Self::Networks(NetworksError::Isolated(_)) => "NetworkNotAllowed",
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::Foreign(_) => "VifForeign",
             Self::NotActive { .. } => "VifNotActive",
             Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",
-            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => error.reason(),
+            Self::Subnets(error) if error.pending().is_some() => "NamespaceNetworkPending",
+            Self::Subnets(error)
+            | Self::SecurityGroups(error)
+            | Self::Activate(error)
+            | Self::Step(error) => error.reason(),
         }
     }
 }

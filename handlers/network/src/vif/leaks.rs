@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dashmap::DashMap;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Owned, Owner, Uid, Vif, VifId};
 use staffetta_handler::{
@@ -15,7 +14,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::decide::VifRecord;
-use super::{VifError, VifHandler};
+use super::{VifClaims, VifError, VifHandler};
 use crate::owners::{identities, identity};
 use crate::step_error::{StepContext, StepError};
 
@@ -35,10 +34,9 @@ impl Trigger for VifsLeaked {
 /// A single scan may be wrong, because ownership marks and events are not read at the same time. If
 /// two consecutive scans find the same leak, it is released in the pod's own queue, where no other
 /// event of the pod is handled concurrently.
-#[derive(Default)]
 pub(super) struct LeakDetector {
-    /// The published VIFs of each pod, as of its last handled event.
-    published: DashMap<Uid, Vec<VifId>>,
+    /// The published VIFs of each pod.
+    claims: Arc<VifClaims>,
     /// The result of the last scan.
     scan: Mutex<LeakScan>,
     /// Wakes the [`LeakSource`] when a scan has confirmed leaks.
@@ -55,14 +53,8 @@ struct LeakScan {
 }
 
 impl LeakDetector {
-    /// Stores the ids of the VIFs that a pod publishes.
-    pub(super) fn set_published(&self, uid: &Uid, vifs: &[Vif]) {
-        self.published.insert(uid.clone(), vifs.iter().map(|vif| vif.id.clone()).collect());
-    }
-
-    /// Removes the published VIFs of a deleted pod.
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.published.remove(uid);
+    pub(super) fn new(claims: Arc<VifClaims>) -> Self {
+        Self { claims, scan: Mutex::default(), found: Notify::new() }
     }
 
     /// Scans a list of all VIFs with an ownership mark for leaks. A pod is skipped if `has_record`
@@ -104,7 +96,7 @@ impl LeakDetector {
 
     /// Returns `true` if the pod's published VIFs are known and `vif` is not one of them.
     fn is_leaked(&self, uid: &Uid, vif: &Vif) -> bool {
-        self.published.get(uid).is_some_and(|published| !published.contains(&vif.id))
+        self.claims.verified(uid).is_some_and(|published| !published.contains(&vif.id))
     }
 
     fn scan(&self) -> MutexGuard<'_, LeakScan> {

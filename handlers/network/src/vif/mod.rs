@@ -22,19 +22,20 @@ use kube::Client;
 use staffetta_driver::{
     Owner, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, VifPoolDriver,
 };
-use staffetta_handler::{Event, Registration, ResourceEventHandler, Tombstone, Writer};
+use staffetta_handler::{Event, Recorder, Registration, ResourceEventHandler, Tombstone, Writer};
 
-use self::claims::VifClaims;
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
 use self::foreign_nodes::ForeignNodes;
 use self::leaks::{LeakDetector, LeakSource};
 use self::networks::{AdditionalNetworks, NetworkAttachmentDefinition};
-use self::pool_feed::{PoolFeed, is_up_to_date};
+use self::pool_feed::PoolFeed;
+use crate::notices::Notices;
 use crate::observers::{observe_namespaces, observe_policies};
 use crate::owners::owner_of;
 use crate::records::RecordMap;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
+pub use self::claims::VifClaims;
 pub use self::error::VifError;
 pub use self::leaks::VifsLeaked;
 
@@ -62,7 +63,8 @@ pub struct VifHandler {
     drivers: VifDrivers,
     writer: Writer<Pod>,
     records: RecordMap<VifRecord>,
-    claims: VifClaims,
+    claims: Arc<VifClaims>,
+    notices: Notices,
     leaks: Arc<LeakDetector>,
     pool_feed: PoolFeed,
     /// The virtual nodes, whose pods get no VIF; `None` if there are no virtual nodes.
@@ -70,15 +72,17 @@ pub struct VifHandler {
 }
 
 impl VifHandler {
-    /// Creates the handler. It writes annotations and finalizers through `client`.
-    pub fn new(client: Client, drivers: VifDrivers) -> Self {
+    /// Creates the handler. It writes annotations and finalizers through `client`, records in
+    /// `claims` which VIFs belong to which pod, and records Events through `recorder`.
+    pub fn new(client: Client, drivers: VifDrivers, claims: Arc<VifClaims>, recorder: Recorder) -> Self {
         Self {
             pool_feed: PoolFeed { pool: Arc::clone(&drivers.pool), complete: Arc::default() },
             drivers,
             writer: Writer::new(client),
             records: RecordMap::default(),
-            claims: VifClaims::default(),
-            leaks: Arc::default(),
+            leaks: Arc::new(LeakDetector::new(Arc::clone(&claims))),
+            claims,
+            notices: Notices::new("vif", recorder),
             foreign_nodes: None,
         }
     }
@@ -120,12 +124,7 @@ impl VifHandler {
         self.foreign_nodes.as_ref().is_some_and(|nodes| nodes.contain_node_of(pod))
             && annotation(pod).is_none()
             && !has_finalizer(pod)
-            && !self.has_record(pod)
-    }
-
-    /// Returns `true` if there is an in-memory record of the pod.
-    fn has_record(&self, pod: &Pod) -> bool {
-        self.records.contains(&Owner::of(&pod.metadata).uid)
+            && !self.records.contains(&Owner::of(&pod.metadata).uid)
     }
 }
 
@@ -135,11 +134,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     fn wants(&self, event: &Event<Pod>) -> bool {
         match event {
             Event::Added(pod) | Event::Modified(pod) => {
-                // While the pool loads, the events of all pods are queued; most need no action and
-                // are dropped here.
-                let skipped = self.pool_feed.is_loading() && !self.has_record(pod) && is_up_to_date(pod);
                 !matches!(PodLifecycle::of(pod), PodLifecycle::HostNetwork | PodLifecycle::Unscheduled)
-                    && !skipped
                     && !self.is_foreign(pod)
             }
             Event::Deleted(Tombstone::Last(pod)) => {
@@ -179,7 +174,8 @@ impl ResourceEventHandler<Pod> for VifHandler {
             }
         }
         self.records.remove(&owner.uid);
-        self.leaks.forget(&owner.uid);
+        self.claims.forget(&owner.uid);
+        self.notices.forget(owner.uid.as_str());
         self.writer.forget(owner.uid.as_str());
         Ok(())
     }

@@ -81,14 +81,6 @@ fn facts(node: &Node) -> NodeInfo {
     }
 }
 
-/// Returns `true` if the pod starts or runs and all its published VIFs are active, so that nothing
-/// remains to be done for the pod.
-pub(super) fn is_up_to_date(pod: &Pod) -> bool {
-    let lives = matches!(PodLifecycle::of(pod), PodLifecycle::Starting | PodLifecycle::Started);
-    let state = annotation(pod).filter(|_| lives).map(PodState::read);
-    state.is_some_and(|state| state.is_ok_and(|state| state.vifs().all(|vif| vif.active)))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

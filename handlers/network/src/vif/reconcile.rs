@@ -2,12 +2,13 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Activation, Owner, Vif, VifRequest};
-use staffetta_handler::{MetadataPatch, Written};
+use staffetta_handler::{Identity, MetadataPatch, Written};
 use tracing::warn;
 
 use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
-use super::networks::{AdditionalNetwork, AdditionalNetworks, NetworksError, requests_networks};
+use super::networks::{AdditionalNetwork, NetworksError, requests_networks};
 use super::{FINALIZER, VifDrivers, VifError, VifHandler};
+use crate::kuryr;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
 
@@ -19,6 +20,10 @@ impl VifHandler {
     /// if the pod no longer needs them.
     pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
         self.pool_feed.finish();
+        if let Some(text) = kuryr::managed(pod) {
+            self.notices.set_condition(Identity::of_object(pod), kuryr::MANAGED, Some(text));
+            return Ok(());
+        }
         let owner = Owner::of(&pod.metadata);
         loop {
             let several = self.drivers.additional.is_some() && requests_networks(pod);
@@ -28,6 +33,10 @@ impl VifHandler {
                 VifAction::Request => {
                     let state = self.request(pod, &owner).await?;
                     return self.publish(pod, &owner, &state).await;
+                }
+                VifAction::Verify(state) => {
+                    let published: Vec<Vif> = state.vifs().cloned().collect();
+                    return self.verify(pod, &owner, &published).await;
                 }
                 VifAction::Publish(state) => return self.publish(pod, &owner, &state).await,
                 VifAction::Discard(vifs) => {
@@ -74,7 +83,8 @@ impl VifHandler {
     pub(super) async fn default_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
         let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
         let project = project.project(pod).await.step("find the project of the pod")?;
-        let pod_subnets = subnets.subnets(pod, &project).await.step("find the subnets of the pod")?;
+        let pod_subnets = subnets.subnets(pod, &project).await;
+        let pod_subnets = pod_subnets.step("find the subnets of the pod").map_err(VifError::Subnets)?;
         if pod_subnets.is_empty() {
             return Err(VifError::NoSubnet);
         }
@@ -95,7 +105,7 @@ impl VifHandler {
         let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
         let mut requests = vec![self.default_request(pod, owner).await?];
         for AdditionalNetwork { interface, subnet, .. } in &additional {
-            let subnet = self.drivers.subnets.subnet(subnet).await;
+            let subnet = self.drivers.subnets.subnet(subnet, &requests[0].project).await;
             let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
@@ -135,13 +145,13 @@ impl VifHandler {
     /// Returns the additional networks that the pod requests. Returns an error if a network does
     /// not exist, is invalid, or requires another VIF driver than that of the pod's node.
     fn additional_networks(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
-        let Some(AdditionalNetworks { networks, driver }) = &self.drivers.additional else {
+        let Some(additional) = &self.drivers.additional else {
             return Ok(Vec::new());
         };
-        let requested = networks.of(pod)?;
+        let requested = additional.of(pod)?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let of_node = node.and_then(|node| self.drivers.pool.vif_driver_of_node(node));
-        let node_driver = of_node.as_ref().unwrap_or(driver);
+        let node_driver = of_node.as_ref().unwrap_or(&additional.driver);
         for AdditionalNetwork { interface, driver, .. } in &requested {
             if let Some(driver) = driver.clone().filter(|driver| driver != node_driver) {
                 return Err(NetworksError::Driver { interface: interface.clone(), driver });
@@ -177,7 +187,6 @@ impl VifHandler {
     /// VIFs if a published VIF does not belong to it or no longer exists.
     async fn check(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
         let published: Vec<Vif> = state.vifs().cloned().collect();
-        self.leaks.set_published(&owner.uid, &published);
         let checked = match self.verify(pod, owner, &published).await {
             Ok(()) if published.iter().any(|vif| !vif.active) => self.activate(pod, owner, state).await,
             verified => verified,
@@ -224,9 +233,9 @@ impl VifHandler {
     /// Releases VIFs one by one and stops at the first failure.
     pub(super) async fn release(&self, owner: &Owner, vifs: &[Vif]) -> Result<(), StepError> {
         for vif in vifs {
+            self.claims.remove(&owner.uid, vif);
             let released = self.drivers.pool.release_vif(owner, vif).await;
             released.step(format!("release the VIF {}", vif.id))?;
-            self.claims.remove(&owner.uid, vif);
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The state of the VIF pool: the VIFs by key, the pods that hold them, and the waiting requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,9 +145,8 @@ pub(super) enum HolderClaim {
 impl HolderClaim {
     /// Returns the claim of a pod whose annotation contains the VIF.
     fn shown(pod: &Pod, vif: &Vif, is_late: bool) -> Self {
-        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
-        let is_unused = ip.is_none_or(|ip: IpAddr| vif.ips().all(|address| address != ip));
-        Self::Shown { is_late, is_unused, created: pod.metadata.creation_timestamp.clone() }
+        let created = pod.metadata.creation_timestamp.clone();
+        Self::Shown { is_late, is_unused: !vif.has_address_of(pod), created }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use dashmap::DashSet;
+use serde::Deserialize;
 use serde_json::json;
 use staffetta_driver::{
     ClusterId, DriverError, ExistingRule, GroupName, NetworkPolicyDriver, Owner, ProjectId, Reason,
@@ -197,6 +198,22 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
             result => Ok(result?),
         }
     }
+
+    /// Returns the quota of the project, or `None` if the user may not see it.
+    async fn rule_quota(&self) -> DriverResult<Option<usize>> {
+        let path = format!("quotas/{}", self.project);
+        let call = self.neutron.service.get("read the quota of security group rules", path);
+        match call.answer_in::<QuotaBody>("quota").await {
+            Ok(quota) => Ok(usize::try_from(quota.security_group_rule).ok()),
+            Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct QuotaBody {
+    security_group_rule: i64,
 }
 
 fn existing_rules(bodies: Vec<RuleBody>) -> Vec<ExistingRule> {

@@ -165,3 +165,13 @@ async fn our_own_state_without_the_finalizer_is_recognized_by_the_mark() {
     assert_eq!((world.tree(), &world.calls()[calls..]), (tree, &["list"; 1][..]));
     assert!(world.finalizers().contains(&FINALIZER.to_owned()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_kuryr_manages_by_a_custom_resource_gets_no_second_load_balancer() {
+    let world = world();
+    let finalizers = json!(["kuryr.openstack.org/service-finalizer"]);
+    world.api.change(|service| service["metadata"]["finalizers"] = finalizers.clone());
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.balancers.load_balancers(None).await.unwrap(), world.api.patches().len()), (vec![], 0));
+}

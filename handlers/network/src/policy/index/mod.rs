@@ -54,7 +54,13 @@ pub struct PolicyIndex {
     /// that allow everything.
     open: Vec<SecurityGroupId>,
     always: AlwaysAllowed,
+    /// The configured maximum number of rules of the policies of a namespace.
+    max_rules: Option<usize>,
 }
+
+/// The number of pods whose groups are recomputed, or for which triggers are sent, before other tasks
+/// run.
+const SLICE: usize = 64;
 
 /// The networks that no policy blocks, in addition to the addresses of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,6 +112,44 @@ impl PolicyIndex {
         Self { open, always, ..Self::default() }
     }
 
+    /// Limits the number of rules of the policies of a namespace. Without a limit, it is half of the
+    /// quota of rules, if that is known.
+    #[must_use]
+    pub fn with_max_rules(self, max_rules: Option<usize>) -> Self {
+        self.lock().model.set_max_rules(max_rules);
+        Self { max_rules, ..self }
+    }
+
+    /// Returns `true` if the number of rules depends on the quota of rules.
+    pub(crate) fn needs_rule_quota(&self) -> bool {
+        self.max_rules.is_none()
+    }
+
+    /// Records the quota of rules; `None` if it is not known or has no limit.
+    pub(crate) fn set_rule_quota(&self, quota: Option<usize>) {
+        let half = quota.map(|quota| quota / 2);
+        self.change(|state| state.model.set_max_rules(self.max_rules.or(half)));
+    }
+
+    /// Returns the number of recomputations of pods so far.
+    #[cfg(test)]
+    pub(crate) fn recomputed(&self) -> usize {
+        self.lock().model.recomputed
+    }
+
+    /// Recomputes the groups of all pods that recorded changes may concern, and lets other tasks run
+    /// after each slice.
+    pub(crate) async fn settle(&self) {
+        while self.advance() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Recomputes the groups of one slice of pods. Returns `true` if pods are left.
+    fn advance(&self) -> bool {
+        self.lock().model.advance(SLICE)
+    }
+
     /// Adds or updates a pod.
     pub(crate) fn set_pod(&self, pod: &Pod) {
         self.change(|state| state.model.set_pod(PodFields::of(pod)));
@@ -152,6 +196,12 @@ impl PolicyIndex {
         let unresolved =
             unresolved.map(|port| format!("no pod selected by the policy has a port named {port}"));
         let mut problems: Vec<_> = unresolved.collect();
+        problems.extend(state.model.exceeded_limit(policy).map(|limit| {
+            format!(
+                "the policy allows nothing: with it, the policies of the namespace have more than {limit} rules \
+                 (`network_policy.max_rules_per_namespace`)"
+            )
+        }));
         problems.extend(state.model.policy(policy).into_iter().flat_map(|terms| terms.problems.clone()));
         problems.sort();
         problems.dedup();
@@ -224,12 +274,19 @@ impl PolicyIndex {
         self.lock().next_tick()
     }
 
-    /// Returns the pods and policies whose groups have changed since the last call of this method.
+    /// Returns the policies, and at most one slice of the pods, whose groups have changed since the
+    /// last call of this method. If pods are left, the index counts as changed again.
     pub(crate) fn take_changes(&self) -> IndexChanges {
         let mut state = self.lock();
         state.model.update();
         state.drop_unneeded();
-        let pods = std::mem::take(&mut state.model.changed_pods);
+        let pods: Vec<_> = state.model.changed_pods.iter().take(SLICE).cloned().collect();
+        for pod in &pods {
+            state.model.changed_pods.remove(pod);
+        }
+        if !state.model.changed_pods.is_empty() {
+            self.changed.notify_one();
+        }
         let policies = std::mem::take(&mut state.model.changed_policies);
         let policy = |uid: &Uid| state.model.policy(uid).map(|terms| terms.owner.clone());
         IndexChanges {
@@ -312,6 +369,15 @@ impl Index<Node> for PolicyIndex {
         let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
         let addresses = addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok());
         self.lock().nodes.insert(uid, addresses.collect());
+    }
+}
+
+impl Index<Pod> for PolicyIndex {
+    fn apply(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added(pod) | Event::Modified(pod) => self.set_pod(pod),
+            Event::Deleted(_) => self.remove_pod(&event.uid().into()),
+        }
     }
 }
 

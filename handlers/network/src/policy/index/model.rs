@@ -1,9 +1,11 @@
 //! Incremental computation of the security groups that follow from policies, pods and namespaces.
 //!
-//! A change only marks the affected pods dirty. Their groups are recomputed on the next read, so
-//! that a hundred changes at startup cost as much as one.
+//! A change is only recorded. The groups of the pods that it may concern are recomputed later, in
+//! slices and at the latest on the next read, so that a hundred changes at startup cost as much as
+//! one, and no change blocks the thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use staffetta_driver::{Direction, GroupName, Owner, Uid};
@@ -46,7 +48,7 @@ pub(super) struct PolicyModel {
     /// The parsed policies, by UID.
     policies: HashMap<Uid, Arc<PolicyTerms>>,
     /// The pods by UID, with their groups as last computed.
-    pods: HashMap<Uid, (PodFields, PodGroups)>,
+    pods: BTreeMap<Uid, (PodFields, PodGroups)>,
     /// The distinct peer selectors of all policies, by the name of their group; `None` after a
     /// change of a policy, until the selectors are needed again.
     selectors: Option<Arc<BTreeMap<GroupName, Arc<PeerSelector>>>>,
@@ -58,12 +60,58 @@ pub(super) struct PolicyModel {
     /// the group. Each set has the number of pods that have it.
     resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
     /// The pods whose groups must be recomputed.
-    dirty: HashSet<Uid>,
+    dirty: BTreeSet<Uid>,
+    /// The changes that may concern pods and are not being applied yet.
+    pending: Vec<ModelChange>,
+    /// The changes that are being applied to the pods, in the order of their UIDs.
+    applying: Vec<ModelChange>,
+    /// The last pod to which `applying` was applied.
+    applied_to: Option<Uid>,
+    /// The maximum number of rules of the policies of a namespace; `None` for any number.
+    max_rules: Option<usize>,
+    /// The number of rules of each policy, if it has been counted since its last change.
+    rule_counts: HashMap<Uid, usize>,
+    /// The namespaces whose numbers of rules must be compared with `max_rules`.
+    unchecked: BTreeSet<String>,
+    /// The policies of each namespace that exceed `max_rules`, without empty sets.
+    excessive: HashMap<String, BTreeSet<Uid>>,
+    /// The number of recomputations of pods so far.
+    #[cfg(test)]
+    pub(super) recomputed: usize,
     /// The pods whose groups have changed since the changes were last taken.
     pub(super) changed_pods: HashSet<Uid>,
     /// The policies whose groups or rules have changed since the changes were last taken.
     pub(super) changed_policies: HashSet<Uid>,
 }
+
+/// A change after which pods may need other groups.
+enum ModelChange {
+    /// A policy with these terms was added or removed.
+    Policy(Arc<PolicyTerms>),
+    /// The namespace with this name changed.
+    Namespace(String),
+}
+
+impl ModelChange {
+    /// Returns `true` if the change may concern the groups of the pod.
+    fn may_concern(&self, pod: &PodFields) -> bool {
+        let namespace = &pod.owner.namespace;
+        match self {
+            Self::Namespace(name) => name == namespace,
+            Self::Policy(terms) => {
+                let is_peer = |peers: &PeerSelector| {
+                    let is_elsewhere = matches!(&peers.scope, PeerScope::Own(own) if own != namespace);
+                    !is_elsewhere && peers.pods.matches(&pod.labels)
+                };
+                terms.owner.namespace == *namespace && terms.selector.matches(&pod.labels)
+                    || terms.peers.values().any(|peers| is_peer(peers))
+            }
+        }
+    }
+}
+
+/// The number of changes above which each pod is recomputed without a look at the changes.
+const MANY_CHANGES: usize = 8;
 
 /// The policies of a namespace, and the peer selectors of all policies that match the namespace.
 struct NamespaceScope {
@@ -113,17 +161,18 @@ impl PolicyModel {
     pub(super) fn set_policy(&mut self, terms: PolicyTerms) {
         let uid = terms.owner.uid.clone();
         if self.policies.get(&uid).is_none_or(|present| **present != terms) {
-            self.policies.insert(uid.clone(), Arc::new(terms));
+            let terms = Arc::new(terms);
+            let before = self.policies.insert(uid.clone(), Arc::clone(&terms));
             self.changed_policies.insert(uid);
-            self.policies_changed();
+            self.policies_changed(before.into_iter().chain([terms]));
         }
     }
 
     /// Removes a policy.
     pub(super) fn remove_policy(&mut self, uid: &Uid) {
-        if self.policies.remove(uid).is_some() {
+        if let Some(terms) = self.policies.remove(uid) {
             self.changed_policies.remove(uid);
-            self.policies_changed();
+            self.policies_changed([terms]);
         }
     }
 
@@ -173,10 +222,70 @@ impl PolicyModel {
         let Some(terms) = self.policies.get(uid) else { return Vec::new() };
         let group = |name: GroupName, rules| DesiredGroup { name, owner: Some(terms.owner.clone()), rules };
         let peers = self.peer_groups(terms).map(|name| group(name, GroupRules::new()));
-        let own = self.own_groups(terms).into_iter();
-        peers
-            .chain(own.map(|(name, own)| group(name, rules::of(terms, &own, |peers| self.numbers(peers)))))
-            .collect()
+        let is_excessive = self.is_excessive(terms);
+        let own = self.own_groups(terms).into_iter().map(|(name, own)| {
+            group(name, if is_excessive { GroupRules::new() } else { self.rules(terms, &own) })
+        });
+        peers.chain(own).collect()
+    }
+
+    /// Limits the number of rules of the policies of each namespace.
+    pub(super) fn set_max_rules(&mut self, max_rules: Option<usize>) {
+        if self.max_rules != max_rules {
+            self.max_rules = max_rules;
+            self.unchecked.extend(self.policies.values().map(|terms| terms.owner.namespace.clone()));
+        }
+    }
+
+    /// Returns the maximum number of rules if the policy exceeds it, together with older policies of
+    /// its namespace. Its pods are isolated then, and it allows nothing.
+    pub(super) fn exceeded_limit(&mut self, uid: &Uid) -> Option<usize> {
+        self.update();
+        self.max_rules.filter(|_| self.policies.get(uid).is_some_and(|terms| self.is_excessive(terms)))
+    }
+
+    fn is_excessive(&self, terms: &PolicyTerms) -> bool {
+        self.excessive.get(&terms.owner.namespace).is_some_and(|policies| policies.contains(&terms.owner.uid))
+    }
+
+    /// Returns the rules of a policy for the pods that have these numbers for its named ports.
+    fn rules(&self, terms: &PolicyTerms, own: &PortNumbers) -> GroupRules {
+        rules::of(terms, own, |peers| self.numbers(peers))
+    }
+
+    /// Compares the numbers of rules of the changed namespaces with the maximum. The policies that
+    /// begin or cease to exceed it are marked as changed.
+    fn check_limits(&mut self) {
+        for namespace in std::mem::take(&mut self.unchecked) {
+            let excessive = self.excessive_policies(&namespace);
+            let before = self.excessive.remove(&namespace).unwrap_or_default();
+            let differing = excessive.symmetric_difference(&before).cloned();
+            self.changed_policies.extend(differing);
+            if !excessive.is_empty() {
+                self.excessive.insert(namespace, excessive);
+            }
+        }
+    }
+
+    /// Returns the policies of a namespace that exceed the maximum number of rules. The oldest
+    /// policies have precedence.
+    fn excessive_policies(&mut self, namespace: &str) -> BTreeSet<Uid> {
+        let Some(mut left) = self.max_rules else { return BTreeSet::new() };
+        let here = self.policies.values().filter(|terms| terms.owner.namespace == namespace);
+        let mut here: Vec<_> = here.cloned().collect();
+        here.sort_by(|one, other| (&one.created, &one.owner.uid).cmp(&(&other.created, &other.owner.uid)));
+        let mut excessive = BTreeSet::new();
+        for terms in here {
+            let count = self.rule_counts.get(&terms.owner.uid).copied().unwrap_or_else(|| {
+                self.own_groups(&terms).iter().map(|(_, own)| self.rules(&terms, own).len()).sum()
+            });
+            self.rule_counts.insert(terms.owner.uid.clone(), count);
+            match left.checked_sub(count) {
+                Some(rest) => left = rest,
+                None => drop(excessive.insert(terms.owner.uid.clone())),
+            }
+        }
+        excessive
     }
 
     /// Returns the names of the groups of all policies.
@@ -289,27 +398,68 @@ impl PolicyModel {
         scope
     }
 
-    /// Recomputes the groups of all dirty pods.
+    /// Recomputes the groups of all pods that recorded changes may concern.
     pub(super) fn update(&mut self) {
-        for uid in std::mem::take(&mut self.dirty) {
-            let Some((facts, before)) = self.pods.remove(&uid) else { continue };
-            let groups = self.compute(&facts);
-            if before.ports != groups.ports {
-                self.count(&groups, true);
-                self.count(&before, false);
-            }
-            if (before.open, &before.names) != (groups.open, &groups.names) {
-                self.changed_pods.insert(uid.clone());
-            }
-            self.pods.insert(uid, (facts, groups));
+        while self.advance(usize::MAX) {}
+        self.check_limits();
+    }
+
+    /// Applies recorded changes to at most `limit` pods. Returns `true` if changes are left.
+    pub(super) fn advance(&mut self, limit: usize) -> bool {
+        let mut left = limit;
+        while left > 0
+            && let Some(uid) = self.dirty.pop_first()
+        {
+            self.recompute(uid);
+            left -= 1;
         }
+        if self.applying.is_empty() {
+            (self.applying, self.applied_to) = (std::mem::take(&mut self.pending), None);
+        }
+        if !self.applying.is_empty() {
+            let concerns = |pod: &PodFields| {
+                self.applying.len() > MANY_CHANGES
+                    || self.applying.iter().any(|change| change.may_concern(pod))
+            };
+            let start = self.applied_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.pods.range((start, Bound::Unbounded)).take(left);
+            let next: Vec<_> = next.map(|(uid, (facts, _))| (uid.clone(), concerns(facts))).collect();
+            if next.len() < left {
+                self.applying.clear();
+            }
+            for (uid, is_concerned) in next {
+                self.applied_to = Some(uid.clone());
+                if is_concerned {
+                    self.recompute(uid);
+                }
+            }
+        }
+        !(self.dirty.is_empty() && self.applying.is_empty() && self.pending.is_empty())
+    }
+
+    /// Recomputes the groups of a pod.
+    fn recompute(&mut self, uid: Uid) {
+        let Some((facts, before)) = self.pods.remove(&uid) else { return };
+        #[cfg(test)]
+        {
+            self.recomputed += 1;
+        }
+        let groups = self.compute(&facts);
+        if before.ports != groups.ports {
+            self.count(&groups, true);
+            self.count(&before, false);
+        }
+        if (before.open, &before.names) != (groups.open, &groups.names) {
+            self.changed_pods.insert(uid.clone());
+        }
+        self.pods.insert(uid, (facts, groups));
     }
 
     /// Updates the counts of port numbers when a pod joins or leaves its groups. When the first pod
     /// with a set of numbers joins, or the last one leaves, the policies that use the group are
     /// marked as changed.
     fn count(&mut self, groups: &PodGroups, joins: bool) {
-        let Self { policies, resolved, changed_policies, .. } = self;
+        let Self { policies, resolved, changed_policies, rule_counts, unchecked, .. } = self;
         for (group, numbers) in &groups.ports {
             let counts = resolved.entry(group.clone()).or_default();
             let pods = counts.entry(numbers.clone()).or_default();
@@ -318,7 +468,11 @@ impl PolicyModel {
                 let users = policies.iter().filter(|(_, terms)| {
                     terms.peers.contains_key(group) || !terms.own_ports.is_empty() && terms.group() == *group
                 });
-                changed_policies.extend(users.map(|(uid, _)| uid.clone()));
+                for (uid, terms) in users {
+                    changed_policies.insert(uid.clone());
+                    rule_counts.remove(uid);
+                    unchecked.insert(terms.owner.namespace.clone());
+                }
             }
             counts.retain(|_, pods| *pods > 0);
             if counts.is_empty() {
@@ -327,17 +481,21 @@ impl PolicyModel {
         }
     }
 
-    /// Discards the computed scope of a namespace, and marks its pods dirty.
+    /// Discards the computed scope of a namespace, and records the change for its pods.
     fn namespace_changed(&mut self, name: &str) {
         self.scopes.remove(name);
-        let pods = self.pods.iter().filter(|(_, (facts, _))| facts.owner.namespace == name);
-        self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
+        self.pending.push(ModelChange::Namespace(name.to_owned()));
     }
 
-    /// Discards all computed scopes and peer selectors, and marks all pods dirty.
-    fn policies_changed(&mut self) {
+    /// Discards all computed scopes and peer selectors, and records the change for the pods that
+    /// policies with the old or the new terms may concern.
+    fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<PolicyTerms>>) {
         self.selectors = None;
         self.scopes.clear();
-        self.dirty.extend(self.pods.keys().cloned());
+        for terms in changed {
+            self.rule_counts.remove(&terms.owner.uid);
+            self.unchecked.insert(terms.owner.namespace.clone());
+            self.pending.push(ModelChange::Policy(terms));
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 use staffetta_driver::{Direction, GroupName, Owner, Protocol, ProtocolPorts, Remote};
@@ -26,6 +27,8 @@ const MAX_SELECTORS: usize = 500;
 pub(super) struct PolicyTerms {
     /// The namespace, name and UID of the policy.
     pub(super) owner: Owner,
+    /// The creation time of the policy.
+    pub(super) created: Option<Time>,
     /// The selector of the pods that the policy applies to, all of them in the namespace of the
     /// policy.
     pub(super) selector: PodSelector,
@@ -95,6 +98,7 @@ impl PolicyTerms {
         let isolated = [(Direction::Ingress, ingress_isolated), (Direction::Egress, egress_isolated)];
         let mut terms = Self {
             owner: Owner::of(&policy.metadata),
+            created: policy.metadata.creation_timestamp.clone(),
             problems: selector.unknown().map(unknown_operator).collect(),
             selector,
             isolated: isolated.into_iter().filter(|(_, is)| *is).map(|(direction, _)| direction).collect(),

@@ -113,7 +113,7 @@ async fn a_pod_waits_for_a_group_that_cannot_be_created_yet() {
     let spec = json!({ "podSelector": {} });
     assert_eq!(world.policy("p", &spec).await.unwrap_err().reason(), "QuotaExceeded");
     let db = pod("db", &json!({ "app": "db" }), None);
-    world.handler.vif_groups.apply(&Event::Added(Arc::new(db.clone())));
+    world.index.set_pod(&db);
     let groups = PolicySecurityGroups::new(Arc::clone(&world.index), false);
     let waits = groups.security_groups(&db, &"memory".into()).await.unwrap_err();
     assert!(waits.transient() && waits.to_string().contains("policy-uid-p"), "{waits}");
@@ -211,4 +211,42 @@ async fn a_deleted_vif_is_no_failure() {
     let db = world.pod("db", &json!({ "app": "db" })).await;
     world.network.remove_port(&db.id);
     world.policy("p", &admits("web")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_beyond_the_limit_of_its_namespace_allows_nothing_until_there_is_room() {
+    let world = World::new().await;
+    world.network.set_security_group_quota(None, Some(16));
+    world.handler.owners().await.unwrap();
+    let ports = |ports: &[u16]| {
+        let ports: Vec<_> = ports.iter().map(|port| json!({ "port": port })).collect();
+        json!({ "podSelector": { "matchLabels": { "app": "db" } }, "ingress": [{ "ports": ports }] })
+    };
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    world.policy("a", &ports(&[80, 79])).await.unwrap();
+    world.policy("b", &ports(&[81, 82, 83])).await.unwrap();
+    let rules = || (world.rules("policy-uid-a").len(), world.rules("policy-uid-b").len());
+    assert_eq!(rules(), (4, 0));
+    assert!(world.groups_of(&db).contains("policy-uid-b"), "its pods are isolated all the same");
+    let recorded = std::mem::take(&mut *world.recorded.0.lock().unwrap());
+    let [event] = &recorded[..] else { panic!("{recorded:?}") };
+    assert!(
+        event.starts_with("PolicyIncomplete: the policy allows nothing")
+            && event.contains("more than 8 rules"),
+        "{event}"
+    );
+    // Rules that it had are removed when it grows beyond the limit.
+    world.policy("b", &ports(&[81, 82])).await.unwrap();
+    assert_eq!(rules(), (4, 4));
+    world.policy("b", &ports(&[81, 82, 83])).await.unwrap();
+    assert_eq!(rules(), (4, 0));
+    // Others that change leave it room, or none, and a higher quota raises the limit.
+    world.policy("a", &ports(&[80])).await.unwrap();
+    assert_eq!(rules(), (2, 6));
+    world.policy("a", &ports(&[80, 79])).await.unwrap();
+    assert_eq!(rules(), (4, 0));
+    world.network.set_security_group_quota(None, None);
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!(rules(), (4, 6));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use staffetta_driver::{PodVifDriver, VifPoolPolicy, WarmVifPool};
+use staffetta_handler::{Source, TriggerSender};
 use staffetta_memory::MemoryBulkVifDriver;
 
 use super::*;
@@ -162,4 +163,66 @@ async fn a_policy_with_ports_that_no_pod_has_is_reported_once() {
     }
     let expected = "PolicyIncomplete: no pod selected by the policy has a port named sql/TCP";
     assert_eq!(*world.recorded.0.lock().unwrap(), [expected]);
+}
+
+#[tokio::test]
+async fn a_pod_that_names_the_vif_of_another_changes_none_of_its_groups() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let victim = world.pod("victim", &json!({ "app": "db" })).await;
+    let guarded = world.groups_of(&victim);
+    let before = world.calls();
+    world.shows_unverified("thief", &json!({ "app": "web" }), &victim).await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!((world.changes(before), world.groups_of(&victim)), (vec![], guarded));
+    // The handler `vif` finds out later that the VIF is the pod's: a trigger follows.
+    let own = world.network.ports()[0].vif.clone();
+    world.claims.forget(&"uid-victim".into());
+    world.claims.set_verified(&"uid-thief".into(), &[own]);
+    world.follow().await.unwrap();
+    assert_eq!(world.groups_of(&victim).len(), 2, "the default group and that of the peers");
+}
+
+#[tokio::test]
+async fn a_change_of_a_policy_lets_other_tasks_run_after_each_slice_of_pods() {
+    const PODS: usize = 2_000;
+    let world = World::new().await;
+    for number in 0..PODS {
+        world.index.set_pod(&pod(&format!("pod-{number}"), &json!({ "app": "db" }), None));
+    }
+    world.follow().await.unwrap();
+    let start = world.index.recomputed();
+    NetworkPolicyObserver::present(&*world.index, &policy("p", &admits("web")));
+    assert_eq!(world.index.recomputed(), start, "nothing is computed while the watch waits");
+    let source = IndexSource(Arc::clone(&world.index));
+    let sent = Arc::new(Mutex::new(0));
+    let counter = Arc::clone(&sent);
+    let run = source.run(TriggerSender::new(move |_| *counter.lock().unwrap() += 1));
+    let mut run = std::pin::pin!(run);
+    let (mut polls, mut before) = (0, (start, 0));
+    while before != (start + PODS, PODS + 1) {
+        assert!(
+            std::future::poll_fn(|task| std::task::Poll::Ready(run.as_mut().poll(task).is_pending())).await
+        );
+        let after = (world.index.recomputed(), *sent.lock().unwrap());
+        assert!(after.0 - before.0 <= 64 && after.1 - before.1 <= 65, "{before:?} {after:?}");
+        (polls, before) = (polls + 1, after);
+        tokio::task::yield_now().await;
+    }
+    assert!(polls > PODS / 64, "{polls}");
+}
+
+#[tokio::test]
+async fn a_change_of_a_policy_concerns_only_the_pods_that_it_may_select() {
+    let world = World::new().await;
+    for app in ["db", "web", "other"] {
+        world.index.set_pod(&pod(app, &json!({ "app": app }), None));
+    }
+    world.follow().await.unwrap();
+    let before = world.index.recomputed();
+    world.policy("p", &admits("web")).await.unwrap();
+    assert_eq!(world.index.recomputed(), before + 2, "the selected pod and its peer");
+    world.policy("p", &admits("other")).await.unwrap();
+    assert_eq!(world.index.recomputed(), before + 5, "the former peer, too");
 }

@@ -37,6 +37,7 @@ struct World {
     driver: Arc<MemoryNetworkPolicyDriver>,
     pool: Arc<dyn VifPoolDriver>,
     index: Arc<PolicyIndex>,
+    claims: Arc<VifClaims>,
     handler: PolicyHandler,
     recorded: RecordedTexts,
 }
@@ -65,10 +66,15 @@ impl World {
     fn behind(network: Arc<MemoryNetwork>, pool: Arc<dyn VifPoolDriver>) -> Self {
         let driver = Arc::new(MemoryNetworkPolicyDriver::new(Arc::clone(&network), "east".into()));
         let index = Arc::new(PolicyIndex::new(vec!["default".into()], AlwaysAllowed::default()));
-        let recorded = RecordedTexts::default();
+        let (recorded, claims) = (RecordedTexts::default(), Arc::<VifClaims>::default());
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
-        let handler = PolicyHandler::new(drivers, Arc::clone(&index), Recorder::new(recorded.clone()));
-        Self { network, driver, pool, index, handler, recorded }
+        let handler = PolicyHandler::new(
+            drivers,
+            Arc::clone(&claims),
+            Arc::clone(&index),
+            Recorder::new(recorded.clone()),
+        );
+        Self { network, driver, pool, index, claims, handler, recorded }
     }
 
     fn namespace(&self, name: &str, labels: &Value) {
@@ -98,7 +104,7 @@ impl World {
     /// Creates a pod with its VIF, as the handler `vif` does.
     async fn pod(&self, name: &str, labels: &Value) -> Vif {
         let bare = pod(name, labels, None);
-        self.handler.vif_groups.apply(&Event::Added(Arc::new(bare.clone())));
+        self.index.set_pod(&bare);
         self.follow().await.unwrap();
         let groups = PolicySecurityGroups::new(Arc::clone(&self.index), false);
         let groups = groups.security_groups(&bare, &"memory".into()).await.unwrap();
@@ -123,8 +129,14 @@ impl World {
 
     /// Publishes the VIF of a pod and handles all consequences.
     async fn shows(&self, name: &str, labels: &Value, vif: &Vif) -> Result<(), PolicyError> {
+        self.claims.set_verified(&format!("uid-{name}").into(), std::slice::from_ref(vif));
+        self.shows_unverified(name, labels, vif).await
+    }
+
+    /// Publishes a VIF that the handler `vif` has not verified, and handles all consequences.
+    async fn shows_unverified(&self, name: &str, labels: &Value, vif: &Vif) -> Result<(), PolicyError> {
         let event = Event::Modified(Arc::new(pod(name, labels, Some(vif))));
-        self.handler.vif_groups.apply(&event);
+        Index::<Pod>::apply(&*self.index, &event);
         deliver(&self.handler, &event).await?;
         self.follow().await
     }
@@ -132,7 +144,8 @@ impl World {
     /// Deletes a pod; its VIF stays.
     async fn no_pod(&self, name: &str) {
         let event = Event::Deleted(Tombstone::Last(Arc::new(pod(name, &json!({}), None))));
-        self.handler.vif_groups.apply(&event);
+        Index::<Pod>::apply(&*self.index, &event);
+        self.claims.forget(&format!("uid-{name}").into());
         self.follow().await.unwrap();
     }
 

@@ -154,7 +154,7 @@ async fn a_vif_that_a_pod_gets_during_the_removal_of_groups_ends_up_with_the_pod
         tokio::time::sleep(Duration::from_secs(1)).await;
         let labels = json!({ "app": "db" });
         let bare = pod("db", &labels, None);
-        world.handler.vif_groups.apply(&Event::Added(Arc::new(bare.clone())));
+        world.index.set_pod(&bare);
         let groups = PolicySecurityGroups::new(Arc::clone(&world.index), false);
         let groups = groups.security_groups(&bare, &"memory".into()).await.unwrap();
         // The pool assigns them to the VIF.

@@ -48,9 +48,32 @@ pub trait MultiVif: Send + Sync {
 pub struct AdditionalNetworks {
     /// An index of all `NetworkAttachmentDefinition`s.
     pub networks: Arc<Networks>,
+    /// The namespaces whose networks every pod may use, if a pod may use only these and those of its
+    /// own namespace; `None` if every pod may use all networks.
+    pub shared_namespaces: Option<Vec<String>>,
     /// The name of the VIF driver of nodes that do not name a driver themselves. An additional
     /// network that requires another VIF driver than the pod's node has is refused.
     pub driver: String,
+}
+
+impl AdditionalNetworks {
+    /// Returns the additional networks that the pod requests, in the order of its annotation.
+    /// Returns an error if the annotation is malformed, or if a network does not exist, is invalid,
+    /// or belongs to a namespace whose networks the pod may not use.
+    pub(super) fn of(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
+        let Some(text) = annotation(pod) else { return Ok(Vec::new()) };
+        let own = pod.namespace().unwrap_or_default();
+        let is_open = |other: &String| {
+            *other == own || self.shared_namespaces.as_ref().is_none_or(|shared| shared.contains(other))
+        };
+        let find = |request: NetworkRequest| {
+            if !is_open(&request.namespace) {
+                return Err(NetworksError::Isolated(format!("{}/{}", request.namespace, request.name)));
+            }
+            self.networks.find(request)
+        };
+        parse(text, &own)?.into_iter().map(find).collect()
+    }
 }
 
 impl MultiVif for AdditionalNetworks {
@@ -85,15 +108,6 @@ pub(super) struct AdditionalNetwork {
 pub struct Networks(DashMap<(String, String), Result<Attachment, String>>);
 
 impl Networks {
-    /// Returns the additional networks that the pod requests, in the order of its annotation.
-    /// Returns an error if the annotation is malformed, or if a network does not exist or is
-    /// invalid.
-    pub(super) fn of(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
-        let Some(text) = annotation(pod) else { return Ok(Vec::new()) };
-        let requests = parse(text, &pod.namespace().unwrap_or_default())?;
-        requests.into_iter().map(|request| self.find(request)).collect()
-    }
-
     /// Looks up a requested network. Returns an error if the network does not exist or is invalid.
     fn find(&self, request: NetworkRequest) -> Result<AdditionalNetwork, NetworksError> {
         let NetworkRequest { namespace, name, interface } = request;

@@ -19,6 +19,11 @@ pub enum NetworksError {
     /// The network does not exist. The value is its namespace and name.
     #[error("there is no NetworkAttachmentDefinition {0}")]
     Unknown(String),
+    /// The network belongs to another namespace, whose networks the pod may not use.
+    #[error(
+        "the pod may not use the NetworkAttachmentDefinition {0} of another namespace (`additional_networks.namespace_isolation`)"
+    )]
+    Isolated(String),
     /// The network's definition is invalid.
     #[error("the NetworkAttachmentDefinition {name} does not specify a subnet: {problem}")]
     Invalid {

@@ -227,3 +227,26 @@ fn request(world: &World) -> VifRequest {
         security_groups: Vec::new(),
     }
 }
+
+/// A driver of subnets whose namespace has no network yet.
+struct NoNetworkYet;
+
+#[async_trait::async_trait]
+impl PodSubnetsDriver for NoNetworkYet {
+    async fn subnets(
+        &self,
+        _: &Pod,
+        _: &staffetta_driver::ProjectId,
+    ) -> Result<Vec<staffetta_driver::Subnet>, DriverError> {
+        Err(DriverError::new(Reason::Awaited, "find the subnet of a namespace"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_network_of_a_namespace_is_no_failure() {
+    let mut world = world();
+    world.handler.drivers.subnets = Arc::new(NoNetworkYet);
+    let error = world.event().await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("NamespaceNetworkPending", true));
+    assert!(error.pending().is_some());
+}

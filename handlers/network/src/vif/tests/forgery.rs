@@ -6,6 +6,7 @@ use staffetta_handler::GarbageCollector;
 use staffetta_memory::MemoryPort;
 
 use super::*;
+use crate::testing::recorder::RecordedEvents;
 
 /// Creates a pod without a VIF, and the port of another owner or of nobody.
 async fn with_port_of(cluster: Option<&str>, uid: Option<&str>) -> (World, MemoryPort) {
@@ -143,4 +144,37 @@ async fn a_vif_of_a_former_pool_stays_with_the_pod_that_has_its_address() {
     assert_eq!(error.reason(), "VifForeign");
     world.event().await.unwrap();
     assert!(world.is_untouched(&port));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_kuryr_manages_by_a_custom_resource_is_left_alone_and_an_event_says_so() {
+    let (mut world, port) = with_port_of(None, Some(UID)).await;
+    let (recorded, finalizer) = (RecordedEvents::default(), "kuryr.openstack.org/pod-finalizer");
+    world.handler.notices = Notices::new("vif", recorded.recorder());
+    world.api.change(|pod| pod["metadata"]["finalizers"] = json!([finalizer]));
+    world.handler.recover().await.unwrap();
+    let ports = world.ports();
+    for _ in 0..2 {
+        world.event().await.unwrap();
+    }
+    world.terminate(0).await.unwrap();
+    assert_eq!((world.ports(), world.patches()), (ports, vec![]));
+    assert!(world.is_untouched(&port));
+    let events = recorded.taken();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(event.reason, "ManagedByKuryr");
+    assert!(event.text.contains(finalizer), "{}", event.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_kuryr_on_a_pod_with_a_vif_of_ours_changes_nothing() {
+    let world = active().await;
+    world.api.change(|pod| {
+        pod["metadata"]["finalizers"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!("kuryr.openstack.org/pod-finalizer"));
+    });
+    world.terminate(0).await.unwrap();
+    assert_eq!(world.ports(), []);
 }

@@ -174,5 +174,5 @@ fn handler(
         pool: Arc::new(pool),
         additional: None,
     };
-    VifHandler::new(api.client(), drivers)
+    VifHandler::new(api.client(), drivers, Arc::default(), Recorder::silent())
 }

@@ -18,7 +18,8 @@ fn asking(text: &str) -> World {
     let networks = Arc::new(Networks::default());
     networks.apply(&Event::Added(Arc::new(network("blue", &format!("subnet-{SECOND}"), None))));
     networks.apply(&Event::Added(Arc::new(network("other", "subnet-x", Some("nested-vlan")))));
-    world.handler.drivers.additional = Some(AdditionalNetworks { networks, driver: "memory".into() });
+    let (shared_namespaces, driver) = (None, "memory".into());
+    world.handler.drivers.additional = Some(AdditionalNetworks { networks, shared_namespaces, driver });
     world.api.annotate(NETWORKS, text);
     world
 }
@@ -83,6 +84,24 @@ async fn a_failed_write_is_repeated_with_the_created_vifs() {
     world.event().await.unwrap_err();
     world.event().await.unwrap();
     assert_eq!((interfaces(&world).len(), world.requests(), world.ports().len()), (2, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_isolation_a_pod_uses_the_networks_of_its_own_namespace_and_of_the_shared_ones() {
+    let mut world = asking("blue, theirs/red");
+    let additional = world.handler.drivers.additional.as_mut().unwrap();
+    let mut red = network("red", &format!("subnet-{SECOND}"), None);
+    red.metadata.namespace = Some("theirs".into());
+    additional.networks.apply(&Event::Added(Arc::new(red)));
+    additional.shared_namespaces = Some(Vec::new());
+    let error = world.event().await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("NetworkNotAllowed", false));
+    assert!(staffetta_handler::causes(&error).contains("theirs/red"), "{error}");
+    assert_eq!((world.ports(), world.patches()), (vec![], vec![]));
+    let additional = world.handler.drivers.additional.as_mut().unwrap();
+    additional.shared_namespaces = Some(vec!["theirs".into()]);
+    world.event().await.unwrap();
+    assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20", "eth2 10.20"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,7 +22,7 @@ impl Pooled {
         let pool = Arc::new(WarmVifPool::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
         world.handler.drivers.pool = Arc::clone(&pool) as _;
         let drivers = world.handler.drivers.clone();
-        world.handler = VifHandler::new(world.api.client(), drivers);
+        world.handler = VifHandler::new(world.api.client(), drivers, Arc::default(), Recorder::silent());
         let pooled = Self { world, stock, pool };
         pooled.see();
         pooled.world.handler.recover().await.unwrap();
@@ -181,7 +181,9 @@ async fn after_a_takeover_published_vifs_are_kept_and_unpublished_ones_are_free(
     pooled.event().await.unwrap();
     let (shown, ports) = (pooled.world.shown().unwrap().default_vif, pooled.world.ports());
     let pooled = Pooled::take_over(pooled.world).await;
-    assert!(!pooled.world.handler.wants(&Event::Added(pooled.world.api.object())), "it is up to date");
+    pooled.world.feed(Event::Added(pooled.world.api.object())).await.unwrap();
+    let verified = pooled.world.handler.claims.verified(&UID.into());
+    assert_eq!(verified, Some(vec![shown.id.clone()]), "without another event");
     pooled.world.handler.owners().await.unwrap();
     let figures = pooled.pool.metrics()();
     assert_eq!((figures.used, figures.cooling), (1, ports.len() - 1));

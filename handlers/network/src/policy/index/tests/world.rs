@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ pub(super) fn populate(index: &PolicyIndex, world: &World) {
     for address in &world.nodes {
         let status = json!({ "addresses": [{ "type": "InternalIP", "address": address }] });
         let meta = json!({ "name": address, "uid": address });
-        let node = serde_json::from_value(json!({ "metadata": meta, "status": status })).unwrap();
+        let node: Node = serde_json::from_value(json!({ "metadata": meta, "status": status })).unwrap();
         index.apply(&Event::Added(Arc::new(node)));
     }
 }

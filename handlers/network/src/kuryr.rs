@@ -1,0 +1,30 @@
+//! Pods and services that Kuryr manages by its custom resources `KuryrPort` and
+//! `KuryrLoadBalancer`, as its last releases do instead of by annotations.
+
+use kube::ResourceExt;
+
+use crate::os_vif::KURYR_VIF;
+
+/// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
+/// object, and removes it after that resource is deleted.
+const THEIRS: &str = "kuryr.openstack.org/";
+/// The prefix of the finalizers of this program.
+const OURS: &str = "staffetta.dev/";
+/// The annotations in which earlier releases of Kuryr, and this program, record a port or a load
+/// balancer.
+const ANNOTATIONS: [&str; 2] = [KURYR_VIF, "openstack.org/kuryr-lbaas-state"];
+
+/// The reason of the Event for an object that Kuryr manages.
+pub(crate) const MANAGED: &str = "ManagedByKuryr";
+
+/// Returns the text of the Event if Kuryr manages the object: it has a finalizer of Kuryr, and
+/// neither a finalizer of this program nor the annotation of earlier releases of Kuryr.
+pub(crate) fn managed(object: &impl ResourceExt) -> Option<String> {
+    let with = |prefix| object.finalizers().iter().find(move |finalizer| finalizer.starts_with(prefix));
+    let is_annotated = ANNOTATIONS.iter().any(|key| object.annotations().contains_key(*key));
+    let theirs = with(THEIRS).filter(|_| with(OURS).is_none() && !is_annotated)?;
+    Some(format!(
+        "the object has the finalizer {theirs}: Kuryr manages it by a custom resource, and it is left alone until it is \
+         created again without Kuryr"
+    ))
+}
