@@ -76,7 +76,6 @@ async fn acquire(semaphore: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
         Ok(permit) => permit,
         Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
     })
-    }
 }
 
 #[cfg(test)]
