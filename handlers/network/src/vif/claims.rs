@@ -3,16 +3,21 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey};
+use tokio::time::Instant;
 
 use super::{VifError, VifHandler};
 
 /// A function that is called with the UID of a pod.
 type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
+
+/// The minimum time between two lists of all VIFs because a pod publishes an unknown one.
+const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The VIFs that belong to pods. The handlers `vif` and `policy` share them.
 ///
@@ -28,6 +33,10 @@ pub struct VifClaims {
     /// The VIFs whose ownership mark named no pod when the marks were read, each with the pod that
     /// uses it. A pool that existed before has handed them out.
     pooled: DashMap<u64, Option<Uid>>,
+    /// The pods that publish an unknown VIF, each with the time at which that was noticed.
+    unknown: DashMap<Uid, Instant>,
+    /// The start of the last list because of an unknown VIF.
+    listed: Mutex<Option<Instant>>,
     hasher: RandomState,
 }
 
@@ -49,6 +58,7 @@ impl VifClaims {
     /// Records that the pod was deleted, or publishes a VIF that does not belong to it.
     pub fn forget(&self, uid: &Uid) {
         self.verified.remove(uid);
+        self.unknown.remove(uid);
     }
 
     /// Returns the UID of the pod that publishes the VIF, which belongs to it.
@@ -110,6 +120,22 @@ impl VifClaims {
         user.as_ref() == Some(uid)
     }
 
+    /// Returns the time until all VIFs may be listed because the pod publishes an unknown one; `None` if a list has begun since that was
+    /// noticed. If the time is zero, the caller lists them now.
+    fn list_after(&self, uid: &Uid) -> Option<Duration> {
+        let now = Instant::now();
+        let noticed = *self.unknown.entry(uid.clone()).or_insert(now);
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = listed.map_or(Duration::ZERO, |listed| (listed + LIST_INTERVAL).duration_since(now));
+        if listed.is_some_and(|listed| listed > noticed) {
+            return None;
+        }
+        if wait.is_zero() {
+            *listed = Some(now);
+        }
+        Some(wait)
+    }
+
     fn hash(&self, uid: Option<&Uid>, vif: &Vif) -> u64 {
         self.hasher.hash_one((uid, format!("{:?}", vif.binding())))
     }
@@ -128,23 +154,42 @@ impl VifHandler {
     }
 
     /// Fails unless the published VIFs belong to the pod. The marks of the pod are read only for a VIF
-    /// that neither this process, nor the list of all marks at its start, nor the pool knows.
+    /// that neither this process, nor the list of all marks at its start, nor the pool knows. With a
+    /// pool, all VIFs are listed too, because the pool of another controller may have created it.
     async fn are_of(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
         for vif in published {
-            match self.drivers.pool.claim(owner, vif) {
-                PoolClaim::Held => continue,
-                PoolClaim::Refused => return Err(VifError::Shared),
-                PoolClaim::NotPooled if self.claims.contains(pod, &owner.uid, vif) => continue,
-                PoolClaim::Late(key) if self.is_placed_at(pod, owner, &key).await? => continue,
-                PoolClaim::Late(_) => return Err(VifError::Foreign(vif.id.clone())),
-                PoolClaim::NotPooled => {}
+            if self.is_of(pod, owner, vif).await? {
+                continue;
             }
             self.marked_vifs(owner).await?;
-            if !self.claims.contains(pod, &owner.uid, vif) {
+            if self.is_of(pod, owner, vif).await? {
+                continue;
+            }
+            if let Some(observer) = self.drivers.pool.observer() {
+                match self.claims.list_after(&owner.uid) {
+                    Some(Duration::ZERO) => drop(self.marks(None).await?),
+                    Some(poll_after) => return Err(VifError::Unknown { vif: vif.id.clone(), poll_after }),
+                    None => {}
+                }
+                // The pool has forgotten that the pod publishes a VIF that the pool did not know.
+                observer.pod_vifs(pod, published);
+            }
+            if !self.is_of(pod, owner, vif).await? {
                 return Err(VifError::Foreign(vif.id.clone()));
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if the VIF is known to belong to the pod, and `false` if it is unknown.
+    async fn is_of(&self, pod: &Pod, owner: &Owner, vif: &Vif) -> Result<bool, VifError> {
+        match self.drivers.pool.claim(owner, vif) {
+            PoolClaim::Held => Ok(true),
+            PoolClaim::Refused => Err(VifError::Shared),
+            PoolClaim::NotPooled => Ok(self.claims.contains(pod, &owner.uid, vif)),
+            PoolClaim::Late(key) if self.is_placed_at(pod, owner, &key).await? => Ok(true),
+            PoolClaim::Late(_) => Err(VifError::Foreign(vif.id.clone())),
+        }
     }
 
     /// Returns `true` if the pool would give the pod a VIF with this key: one on its node, in its

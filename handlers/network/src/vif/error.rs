@@ -44,6 +44,14 @@ pub enum VifError {
          delete this pod"
     )]
     Foreign(VifId),
+    /// The published VIF is unknown, and all VIFs are listed again soon.
+    #[error("the VIF {vif} in the annotation is not known yet; all VIFs are listed again")]
+    Unknown {
+        /// The id of the VIF.
+        vif: VifId,
+        /// The delay before the list.
+        poll_after: Duration,
+    },
     /// The VIF is created and published, but not active yet.
     #[error("the VIF {vif} is not active yet")]
     NotActive {
@@ -71,9 +79,12 @@ impl VifError {
             | Self::SecurityGroups(error)
             | Self::Activate(error)
             | Self::Step(error) => Some(error),
-            Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::Foreign(_) | Self::NotActive { .. } => {
-                None
-            }
+            Self::Networks(_)
+            | Self::NoSubnet
+            | Self::Shared
+            | Self::Foreign(_)
+            | Self::Unknown { .. }
+            | Self::NotActive { .. } => None,
         }
     }
 }
@@ -85,14 +96,14 @@ impl Failure for VifError {
             Self::Networks(error) => {
                 !matches!(error, NetworksError::Malformed(_) | NetworksError::Isolated(_))
             }
-            Self::NotActive { .. } => true,
+            Self::Unknown { .. } | Self::NotActive { .. } => true,
             other => other.step().is_some_and(Failure::transient),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::NotActive { poll_after, .. } => Some(*poll_after),
+            Self::Unknown { poll_after, .. } | Self::NotActive { poll_after, .. } => Some(*poll_after),
             Self::Networks(_) => Some(NETWORK_RETRY),
             other => other.step()?.retry_after(),
         }
@@ -100,7 +111,7 @@ impl Failure for VifError {
 
     fn pending(&self) -> Option<Pending> {
         match self {
-            Self::NotActive { .. } => Some(Pending::default()),
+            Self::Unknown { .. } | Self::NotActive { .. } => Some(Pending::default()),
             other => other.step()?.pending(),
         }
     }
@@ -112,6 +123,7 @@ impl Failure for VifError {
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::Foreign(_) => "VifForeign",
+            Self::Unknown { .. } => "VifUnknown",
             Self::NotActive { .. } => "VifNotActive",
             Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",
             Self::Subnets(error) if error.pending().is_some() => "NamespaceNetworkPending",

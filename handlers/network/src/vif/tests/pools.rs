@@ -1,6 +1,8 @@
 //! The handler with a warm pool.
 
-use staffetta_driver::{NodeInfo, PodVifDriver, VifPoolPolicy, WarmVifPool};
+use staffetta_driver::{
+    BulkVifDriver, BulkVifRequest, NodeInfo, PodVifDriver, VifPoolKey, VifPoolPolicy, WarmVifPool,
+};
 use staffetta_handler::{AnyEvent, Change, GarbageCollector, Index, Kind};
 use staffetta_memory::{BulkVifCall, MemoryBulkVifDriver};
 
@@ -333,6 +335,34 @@ async fn a_vif_that_another_leader_handed_out_to_the_pod_at_the_last_moment_is_k
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id);
     assert_eq!(held(&pooled, &pooled.owner()).await, [vif.id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_of_the_pool_of_another_controller_is_found_by_a_new_list_and_kept() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    // The pod gets it from the pool of another controller.
+    let request =
+        pooled.world.handler.default_request(&pooled.world.api.object(), &pooled.owner()).await.unwrap();
+    let order = BulkVifRequest {
+        key: VifPoolKey::new("node-1", &request),
+        subnets: request.subnets,
+        security_groups: vec![],
+        count: 1,
+    };
+    let vif = Vif { active: true, ..pooled.stock.create_vifs(&order).await.vifs.remove(0) };
+    pooled.world.annotate(&PodState::new(vif.clone()).write());
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id);
+
+    // All VIFs were listed a moment ago, and are listed again half a minute later.
+    let unknown = Vif { id: "nobody-knows-it".into(), ..vif };
+    pooled.world.annotate(&PodState::new(unknown.clone()).write());
+    let waits = pooled.event().await.unwrap_err();
+    assert!(matches!(waits, VifError::Unknown { .. }), "{waits:?}");
+    pass(waits.retry_after().unwrap()).await;
+    pooled.event().await.unwrap();
+    assert_ne!(pooled.world.shown().unwrap().default_vif.id, unknown.id, "nobody's VIF is replaced");
 }
 
 #[tokio::test(start_paused = true)]
