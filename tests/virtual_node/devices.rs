@@ -267,7 +267,7 @@ async fn the_account_of_a_device_is_read_again_from_its_secret_when_the_device_i
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), "default");
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     // By itself it would be tried after half a minute.
-    change(&world, "r1", json!({ "maxPods": 3 })).await;
+    change(&world, "r1", json!({ "address": "two" })).await;
     until_phase(&world, "r1", "Ready").await;
     controller.stop().await.unwrap();
 }
