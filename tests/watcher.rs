@@ -101,6 +101,12 @@ impl World {
         }
     }
 
+    /// Expects no event for a time in which a request of the watcher would arrive.
+    async fn expect_nothing(&mut self) {
+        let said = tokio::time::timeout(Duration::from_millis(300), self.events.recv()).await;
+        assert!(said.is_err(), "{said:?}");
+    }
+
     /// Expects that the next record is of the undecodable object `name`.
     async fn expect_undecodable(&mut self, name: &str) {
         let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
@@ -256,6 +262,7 @@ async fn the_next_page_of_a_list_waits_for_capacity_and_a_watch_never_does() {
     watcher.add(&Kind::of::<ConfigMap>());
     let added = ["a", "b", "c", "d", "e"].map(|name| format!("Added ConfigMap default/{name}"));
     world.expect(&[&added[0], &added[1], &added[2]]).await;
+    world.expect_nothing().await;
     assert_eq!(world.requests("list"), 2, "the third page is not asked for while there is no room");
     world.sink.capacity.add_permits(3);
     world.expect(&[&added[3], &added[4], "listed"]).await;
@@ -274,6 +281,7 @@ async fn the_first_watch_waits_until_the_list_is_handled_and_later_ones_do_not()
     world.expect(&["Added ConfigMap default/a", "listed", "waits"]).await;
     watcher.until_listed().await;
     world.change("a", "1").await;
+    world.expect_nothing().await;
     assert_eq!(world.requests("watch"), 0);
     world.sink.drained.send_replace(true);
     world.expect(&["Modified ConfigMap default/a"]).await;

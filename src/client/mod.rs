@@ -72,6 +72,7 @@ impl Drop for PendingRequest {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
 
     use k8s_openapi::api::core::v1::Pod;
@@ -154,10 +155,13 @@ mod tests {
         assert_eq!(counted(), 2);
     }
 
-    /// Returns a client that writes while `term` is active. Its server responds to everything with an empty pod.
-    fn fenced(term: &Term) -> Client {
-        let server = service_fn(|_: Request<Body>| async {
-            Ok::<_, BoxError>(Response::new(Body::from(b"{\"metadata\":{}}".to_vec())))
+    /// Returns a client that writes while `term` is active. Its server counts writes in `sent`, and responds to everything with an
+    /// empty pod.
+    fn fenced(term: &Term, sent: &Arc<AtomicUsize>) -> Client {
+        let sent = Arc::clone(sent);
+        let server = service_fn(move |request: Request<Body>| {
+            sent.fetch_add(usize::from(request.method() != Method::GET), Relaxed);
+            async { Ok::<_, BoxError>(Response::new(Body::from(b"{\"metadata\":{}}".to_vec()))) }
         });
         wrap(Client::new(server, "default"), &Arc::new(ApiRequestMetrics::new("server")), term)
     }
@@ -173,19 +177,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_does_not_lead_reads_and_writes_nothing() {
-        let term = Term::pending();
-        let pods = Api::<Pod>::default_namespaced(fenced(&term));
+    async fn a_process_that_does_not_lead_only_reads() {
+        let (term, sent) = (Term::pending(), Arc::new(AtomicUsize::new(0)));
+        let pods = Api::<Pod>::default_namespaced(fenced(&term, &sent));
         let refused = async |when: &str| {
+            let before = sent.load(Relaxed);
             pods.get("web").await.unwrap_or_else(|error| panic!("{when}: {error}"));
             for written in writes(&pods).await {
                 let error = causes(&written.expect_err(when));
                 assert!(error.contains("this process does not hold the leader lease"), "{error}");
             }
+            assert_eq!(sent.load(Relaxed), before, "{when}");
         };
         refused("before its term").await;
         term.extend(BootTime::now() + Duration::from_secs(3600));
         assert!(writes(&pods).await.iter().all(Result::is_ok));
+        assert_eq!(sent.load(Relaxed), 4);
         term.extend(BootTime::now());
         refused("after its deadline").await;
     }

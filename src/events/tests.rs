@@ -208,6 +208,15 @@ async fn failed_writes_are_repeated_with_growing_delays_and_nothing_is_lost() {
     assert!(done.at >= asked[4] + Duration::from_secs(30));
     assert_eq!((done.body["series"]["count"].clone(), done.body["note"].clone()), (json!(5), json!("more")));
     assert!(world.is_quiet().await);
+
+    // Those of several objects are not limited for each object.
+    let (mut world, mut asked) = (World::new(), Vec::new());
+    for name in ["a", "b", "c", "d"] {
+        world.tell(Some("shop"), name, "one");
+        asked.push(world.answer(500, &refusal(500, &json!({}))).await.at);
+    }
+    let waits: Vec<_> = asked.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    assert!(waits.windows(2).all(|pair| pair[1] >= pair[0].mul_f64(1.4)), "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]

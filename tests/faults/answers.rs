@@ -110,6 +110,9 @@ async fn lists(world: World) {
         world.until_settled(&["before"]).await;
         let (asked, waited) = (world.asked("list", "pods") - before, begun.elapsed());
         assert!(asked <= 6, "{name}: {asked} lists in {waited:?}");
+        // A second each if the server says so; else a second and then two, each less a quarter at most.
+        assert!(waited >= Duration::from_secs(2), "{name}: after {waited:?}");
+        assert_eq!(world.faults().pending(), 0, "{name}");
         controller.stop().await.unwrap();
         world.faults().clear();
     }

@@ -138,6 +138,7 @@ async fn a_pod_whose_app_the_device_starts_while_it_is_removed_leaves_nothing() 
         eventually("the install has begun", async || !world.device().ledger().installs().is_empty()).await;
         world.delete("web").await;
         world.until_gone("web").await;
+        assert_eq!(world.device().pending_faults(), 0, "the {operation} was delayed");
         world.assert_clean();
         world.assert_done_once();
     }

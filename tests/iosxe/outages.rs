@@ -119,6 +119,8 @@ async fn answers_that_are_no_answers_change_nothing() {
     ] {
         world.device().inject(Requests::any(), 1, fault.clone());
         eventually("it was met", async || world.device().pending_faults() == 0).await;
+        let polled = world.device().counts().requests;
+        eventually("it is polled again", async || world.device().counts().requests > polled + 5).await;
         assert_eq!(world.phase("web").await.as_deref(), Some("Running"), "{fault:?}");
     }
     world.until_ready("edge-1", true).await;

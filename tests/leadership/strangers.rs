@@ -1,5 +1,7 @@
 //! Leases that another program wrote.
 
+use std::time::{Duration, Instant};
+
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -38,9 +40,11 @@ async fn a_lease_with_future_timestamps_is_taken_when_it_is_not_renewed(world: &
 
 async fn a_lease_without_a_duration_is_taken_after_the_configured_one(world: &World) {
     strangers_lease(world, 0, Value::Null).await;
+    let began = Instant::now();
     let mut runner = world.runner(SHORT, "").await;
     runner.stands_by().await;
     runner.leads().await;
+    assert!(began.elapsed() >= Duration::from_secs(10), "after {:?}", began.elapsed());
     assert!(runner.process.terminate().await.success());
 }
 

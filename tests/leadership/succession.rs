@@ -62,8 +62,10 @@ async fn a_leader_without_its_server_stops_before_the_lease_expires_and_becomes_
     first.leads().await;
     let mut second = world.runner(PATIENT, AT_ONCE).await;
     second.stands_by().await;
+    let holder = world.lease().await.holder_identity;
     first.proxy.faults().begin_outage();
     first.is_deposed().await;
+    assert_eq!(world.lease().await.holder_identity, holder, "nobody has taken its lease yet");
     second.leads().await;
     world.pod("web").await;
     world.until_plugged("web", true).await;

@@ -118,7 +118,10 @@ async fn a_leader_whose_lease_is_taken_becomes_a_standby_and_later_the_leader_ag
     runner.stands_by().await;
     assert_eq!((runner.process.get("/livez").await.0, runner.losses().await), (200, 1));
     let written = runner.writes().len();
+    let looks = || runner.proxy.requests().iter().filter(|request| request.resource == "leases").count();
     world.pod("after").await;
+    let before = looks();
+    eventually("it looks at the lease twice more", async || looks() >= before + 2).await;
     assert_eq!(world.lease().await.holder_identity.as_deref(), Some("a thief"));
     assert_eq!(runner.writes().len(), written, "who stands by writes nothing");
 

@@ -2,7 +2,7 @@
 //! controller.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -156,14 +156,18 @@ async fn a_token_that_is_revoked_costs_a_new_one_and_no_pod_on_a_real_openstack(
 }
 
 /// A fault of the calls that make ports costs time, and neither a pod nor a second port. Each pod that comes meets it so often.
-async fn passing(fault: Fault, times: usize, options: &str) {
+/// The first pod meets all of them itself, each at least `wait` after the one before.
+async fn passing_after(wait: Duration, fault: Fault, times: u32, options: &str) {
     let world = World::start().await;
     let controller = world.controller(options).await;
     for name in ["one", "two", "three"] {
-        world.gate.inject(creation(), times, fault.clone());
+        let began = Instant::now();
+        world.gate.inject(creation(), times as usize, fault.clone());
         world.pod(name).await;
         // Pods that come at the same time may share a call, and its fault.
         world.until(&format!("{fault:?} happens"), async || world.gate.pending() == 0).await;
+        let waited = began.elapsed();
+        assert!(name != "one" || waited >= wait * (times - 1), "{fault:?}: asked again after {waited:?}");
     }
     world.until_active(&["one", "two", "three"]).await;
     let ports = world.ports().await.into_iter().map(|port| port.id).collect();
@@ -175,10 +179,14 @@ async fn passing(fault: Fault, times: usize, options: &str) {
     controller.stop().await.unwrap();
 }
 
+async fn passing(fault: Fault, times: u32, options: &str) {
+    passing_after(Duration::ZERO, fault, times, options).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_cloud_in_trouble_is_asked_again_when_it_says_on_a_real_openstack() {
-    passing(Fault::unavailable(Some(1)), 2, "").await;
+    passing_after(Duration::from_secs(5), Fault::unavailable(Some(5)), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

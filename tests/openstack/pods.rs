@@ -1,6 +1,8 @@
 //! The lifecycle of a pod whose port is bound to its node.
 
+use http::Method;
 use serde_json::json;
+use staffetta_real_openstack::Match;
 
 use crate::world::{World, content};
 
@@ -48,7 +50,7 @@ async fn a_pod_of_a_real_kubernetes_does_the_same_on_a_real_openstack() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn many_pods_at_once_are_active_soon_by_few_calls_on_a_real_openstack() {
+async fn many_pods_at_once_become_active_by_few_calls_on_a_real_openstack() {
     let world = World::start().await;
     let controller = world.controller("").await;
     let names: Vec<_> = (0..20).map(|number| format!("web-{number}")).collect();
@@ -56,6 +58,8 @@ async fn many_pods_at_once_are_active_soon_by_few_calls_on_a_real_openstack() {
         world.pod(name).await;
     }
     world.until_active(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let calls = world.gate.count(&Match::any().method(Method::POST).path("/network/v2.0/ports"));
+    assert!(calls <= 10, "{calls} calls created the ports of {} pods", names.len());
     let ports = world.ports().await;
     assert_eq!(ports.len(), names.len());
     assert_eq!(world.named().await, ports.into_iter().map(|port| port.id).collect());

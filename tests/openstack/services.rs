@@ -291,6 +291,7 @@ async fn a_load_balancer_that_is_busy_gets_its_members_later_on_a_real_openstack
     world.gate.inject(batches, 3, Fault::octavia(StatusCode::CONFLICT, words));
     shop.endpoints("web", &["10.128.0.10", "10.128.0.11"]).await;
     shop.until_served("web", &["10.128.0.10", "10.128.0.11"]).await;
+    assert_eq!(world.gate.pending(), 0);
     shop.delete("web").await;
     shop.until_empty().await;
     controller.stop().await.unwrap();

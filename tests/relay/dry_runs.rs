@@ -225,6 +225,7 @@ async fn an_object_that_changes_during_the_dry_run_is_planned_by_its_newer_versi
     let patches = Requests::any().verb("patch").resource("pods");
     world.server.faults().inject(patches, 1, Fault::Answer { code: 409, body: conflict.to_string() });
     let plan = world.dry_run().await.to_string();
+    assert_eq!(world.server.faults().pending(), 0);
     assert_eq!(lines(&plan, "Pod default/web").len(), 2, "{plan}");
 }
 

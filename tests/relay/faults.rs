@@ -1,5 +1,7 @@
 //! Failures of some objects, which must not affect others.
 
+use std::time::Duration;
+
 use serde_json::json;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_memory::{Fault, VifMethod};
@@ -65,7 +67,7 @@ async fn a_driver_that_fails_or_loses_its_answer_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_is_interrupted_and_holds_up_nobody_else() {
+async fn a_driver_that_hangs_is_interrupted_and_makes_nothing_twice() {
     let world = World::with("[relay]\nhandler_timeout = \"500ms\"\nretry_interval = \"20ms\"\n").await;
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenHang);
     let controller = world.controller().await;
@@ -102,10 +104,11 @@ async fn a_full_subnet_makes_pods_wait_and_its_mending_lets_them_go_on() {
 async fn a_write_that_is_answered_late_or_never_is_made_good() {
     use staffetta_apiserver::{Fault, Requests};
     let world = World::with("[relay]\nretry_interval = \"20ms\"\nhandler_timeout = \"2s\"\n").await;
-    let patches = || Requests::any().verb("patch").resource("pods");
-    world.server.faults().inject(patches(), 1, Fault::CutAfter);
-    world.server.faults().inject(patches(), 1, Fault::status(500));
-    world.server.faults().inject(patches(), 1, Fault::status(409));
+    let patches = || Requests::any().verb("patch").resource("pods").saying("openstack.org/kuryr-vif");
+    let late = Fault::Delay(Duration::from_millis(300));
+    for fault in [Fault::CutAfter, Fault::status(500), Fault::status(409), late, Fault::Hang] {
+        world.server.faults().inject(patches(), 1, fault);
+    }
     let controller = world.controller().await;
     for name in ["a", "b", "c"] {
         world.pod(name, json!({}), json!({})).await;
@@ -117,6 +120,7 @@ async fn a_write_that_is_answered_late_or_never_is_made_good() {
     for name in ["a", "b", "c"] {
         world.vif_of(name, active).await;
     }
+    assert_eq!(world.server.faults().pending(), 0);
     assert_eq!((world.ports(), world.requests_of_vifs()), (3, 3));
     controller.stop().await.unwrap();
 }
@@ -142,7 +146,7 @@ async fn a_refused_write_keeps_the_port_for_the_next_attempt() {
 
 #[tokio::test]
 async fn a_controller_that_never_got_to_its_events_ends_at_once_and_well() {
-    let world = World::new().await;
+    let world = World::with("[shutdown]\ndrain = \"1h\"\n").await;
     world.vifs.faults().inject(VifMethod::List, 1000, Fault::Hang);
     world.pod("web", json!({}), json!({})).await;
     let controller = world.starting_controller().await;
@@ -155,6 +159,7 @@ async fn a_controller_that_never_got_to_its_events_ends_at_once_and_well() {
                 .any(|request| request.verb == "watch" && request.resource == "pods")
         })
         .await;
-    controller.stop().await.unwrap();
+    let stopped = tokio::time::timeout(Duration::from_secs(60), controller.stop());
+    stopped.await.expect("it does not wait for the drain time").unwrap();
     assert_eq!(world.ports(), 0);
 }

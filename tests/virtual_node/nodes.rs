@@ -123,6 +123,9 @@ async fn a_node_whose_machine_went_while_nobody_looked_goes_and_those_of_others_
             world.nodes().get_opt("ours").await.unwrap().is_none()
         })
         .await;
+    // The look that removed it is over.
+    world.machines.add("r3");
+    world.node_ready("r3", "True").await;
     for name in ["others", "elsewhere", "foreign", "real"] {
         assert!(world.nodes().get_opt(name).await.unwrap().is_some(), "{name}");
     }
@@ -137,10 +140,12 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
     )
     .unwrap();
     let real = world.nodes().create(&PostParams::default(), &real).await.unwrap();
-    world.machines.add("r1");
+    let machine = world.machines.add("r1");
     let controller = world.controller().await;
     let told = world.until_told("NodeNameTaken").await;
     assert!(told.contains("managed by another controller or a kubelet"), "{told}");
+    let reads = machine.reads();
+    world.until("it was read again", async || machine.reads() > reads + 20).await;
     let after = world.nodes().get("r1").await.unwrap();
     assert_eq!(after.metadata.resource_version, real.metadata.resource_version);
     assert!(world.lease("r1").await.is_none());

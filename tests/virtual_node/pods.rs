@@ -61,16 +61,15 @@ async fn a_pod_leaves_its_machine_before_it_leaves_the_cluster() {
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
+    let faults = world.server.faults();
+    let ending = Requests::any().verb("delete").resource("pods").saying("\"gracePeriodSeconds\":0");
+    faults.inject(ending, 1, Fault::Hold);
     world.delete("web").await;
-    let mut left = Vec::new();
-    world
-        .until("it is gone", async || {
-            left = machine.ledger();
-            world.pods().get_opt("web").await.unwrap().is_none()
-        })
-        .await;
+    faults.until_held(1).await;
     assert_eq!(machine.ledger(), ["install web flash:/a.tar", "remove web flash:/a.tar"]);
     assert!(machine.running().is_empty());
+    faults.let_go();
+    world.until_pod_is_gone("web").await;
     controller.stop().await.unwrap();
 }
 

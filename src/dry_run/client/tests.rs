@@ -254,7 +254,18 @@ fn request() -> impl Strategy<Value = (String, String, Vec<u8>)> {
         "selfsubjectaccessreviews",
         "healthz",
     ]);
-    let path = prop::collection::vec(segment, 0..9).prop_map(|segments| format!("/{}", segments.join("/")));
+    let real = prop::sample::select(vec![
+        "/api/v1/namespaces/shop/pods",
+        "/api/v1/namespaces/shop/pods/web",
+        "/api/v1/namespaces/shop/pods/web/status",
+        "/api/v1/namespaces/shop/pods/web/exec",
+        "/api/v1/namespaces/shop/pods/web/proxy/x",
+        "/api/v1/namespaces/shop/pods/web/binding",
+        "/apis/apps/v1/namespaces/shop/deployments/web",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    ]);
+    let random = prop::collection::vec(segment, 0..9).prop_map(|segments| format!("/{}", segments.join("/")));
+    let path = prop_oneof![2 => real.prop_map(str::to_owned), 1 => random];
     let query =
         prop::sample::select(vec!["", "?", "?dryRun=None", "?watch=true", "?force=true&dryRun=All&dryRun="]);
     let body = prop::sample::select(vec![
@@ -283,7 +294,7 @@ proptest! {
         for (method, path, body) in sent {
             let query = path.split_once('?').map_or("", |(_, query)| query);
             let options: Vec<_> = query.split('&').filter_map(|pair| pair.strip_prefix("dryRun=")).collect();
-            let connects = path.split(['/', '?']).nth(6).is_some_and(|part| ["exec", "proxy"].contains(&part));
+            let connects = path.split(['/', '?']).nth(7).is_some_and(|part| ["exec", "proxy"].contains(&part));
             let reads = ["GET", "HEAD", "OPTIONS"].contains(&method.as_str()) && !(path.contains("/namespaces/shop/pods/") && connects);
             let review = method == "POST" && path.starts_with("/apis/authorization.k8s.io/");
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();

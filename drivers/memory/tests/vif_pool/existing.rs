@@ -49,6 +49,7 @@ async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
     world.release("c", &vif).await;
     assert!(world.network.port(&vif.id).is_some());
     assert!(!world.holds("c").await);
+    assert_eq!(world.metrics().cooling, 1, "it is free after the cool-down");
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,10 +78,13 @@ async fn what_could_not_be_destroyed_is_handed_to_nobody_and_destroyed_later() {
     world.release("b", &vifs[1]).await;
     pass(POLICY.cool_down).await;
     assert!(world.metrics().deleting >= 1);
+    let got = [world.get("c").await.id, world.get("d").await.id];
+    assert!(vifs.iter().filter(|vif| got.contains(&vif.id)).count() <= 1, "one of them is to be destroyed");
     for _ in 0..10 {
         pass(Duration::from_secs(1)).await;
     }
-    assert_eq!((world.metrics().deleting, world.ports()), (0, 1));
+    let VifPoolMetrics { deleting, used, free, .. } = world.metrics();
+    assert_eq!((deleting, used, free, world.ports()), (0, 2, 1, 3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,6 +130,7 @@ async fn a_vif_that_was_deleted_outside_is_passed_over_when_its_groups_are_to_ch
     world.network.remove_port(&gone);
     let vif = world.pool.request_vif(&request).await.unwrap();
     assert_ne!(vif.id, gone);
+    assert!(world.bulk.calls().contains(&BulkVifCall::SetSecurityGroups(gone)), "it was tried");
     assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().iter().all(|marked| marked.thing.id == vif.id));
 }
 
@@ -190,8 +191,9 @@ async fn a_pod_cannot_change_what_the_next_one_gets() {
     }
     let vif = world.get("b").await;
     world.release("c", &vif).await;
+    assert!(world.holds("b").await && world.metrics().cooling == 0, "it was not the pod's to give back");
     pass(POLICY.cool_down).await;
-    assert_ne!(world.get("d").await.id, vif.id, "it was not the pod's to give back");
+    assert_ne!(world.get("d").await.id, vif.id);
 }
 
 #[tokio::test(start_paused = true)]

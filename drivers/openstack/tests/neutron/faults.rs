@@ -110,8 +110,11 @@ async fn a_proxy_that_does_not_find_neutron_says_nothing_of_a_port() {
 async fn a_port_that_is_not_this_clusters_is_not_bound_again_whoever_shows_it() {
     let (fake, world) = fake().await;
     let (subnet, driver) = (world.subnet("10.1.0.0/24").await, world.bound("east"));
+    let (west, uid) = (world.cluster("west"), world.owner("web").uid);
     let foreign = serde_json::json!({ "network_id": subnet.network.id, "project_id": world.project,
-        "fixed_ips": [{ "subnet_id": subnet.id }], "binding:host_id": "late", "device_owner": "compute:nova" });
+        "fixed_ips": [{ "subnet_id": subnet.id }], "binding:host_id": "late", "device_owner": "compute:staffetta",
+        "device_id": uid, "tags": [format!("staffetta:cluster={west}")],
+        "description": format!("staffetta:cluster={west} uid={uid} pod=default/web") });
     let foreign = world.create("ports", "port", foreign).await;
     let vif = driver.request_vif(&world.request("web", &world.host("node").await, &subnet)).await.unwrap();
     let shown = Vif { id: text(&foreign["id"]).into(), ..vif };

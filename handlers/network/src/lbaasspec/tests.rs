@@ -101,6 +101,28 @@ async fn ports_in_another_order_cost_no_write() {
 }
 
 #[tokio::test]
+async fn a_spec_with_another_address_port_or_type_does_not_match_the_service() {
+    let world = world(&web());
+    world.api.change(|service| {
+        service["spec"]["type"] = json!("LoadBalancer");
+        service["spec"]["loadBalancerIP"] = json!("192.0.2.1");
+    });
+    world.event().await.unwrap();
+    let (service, spec) = (world.api.object(), world.shown().unwrap());
+    assert!(spec.matches(&service));
+    let changed = [
+        LbaasServiceSpec { ip: [10, 0, 0, 2].into(), ..spec.clone() },
+        LbaasServiceSpec { lb_ip: Some([192, 0, 2, 2].into()), ..spec.clone() },
+        LbaasServiceSpec { lb_ip: None, ..spec.clone() },
+        LbaasServiceSpec { ports: Vec::new(), ..spec.clone() },
+        LbaasServiceSpec { service_type: ServiceType::NodePort, lb_ip: None, ..spec },
+    ];
+    for changed in changed {
+        assert!(!changed.matches(&service), "{changed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_the_service_is_followed() {
     let world = world(&web());
     world.event().await.unwrap();

@@ -168,7 +168,7 @@ async fn a_spec_that_contradicts_the_service_is_ignored() {
         LbaasServiceSpec { ports: vec![port("http", 8000)], ..spec() },
         LbaasServiceSpec { ports: vec![port("other", 80)], ..spec() },
         LbaasServiceSpec { ports: Vec::new(), ..spec() },
-        LbaasServiceSpec { ip: VICTIMS, project_id: "theirs".into(), ..spec() },
+        LbaasServiceSpec { ip: VICTIMS, ..spec() },
         public(),
         LbaasServiceSpec { lb_ip: Some([192, 0, 2, 1].into()), ..public() },
     ];

@@ -1,4 +1,4 @@
-use staffetta_driver::{Allocation, DriverError, Reason};
+use staffetta_driver::{Allocation, DriverError, PublicIpRequest, Reason};
 use staffetta_memory::Fault;
 
 use super::*;
@@ -140,9 +140,14 @@ async fn a_new_cluster_ip_keeps_the_public_address_which_is_not_associated_meanw
 
 #[tokio::test(start_paused = true)]
 async fn without_a_free_address_the_load_balancer_is_complete_and_the_address_follows() {
-    let public_ips = "203.0.113.0/32".parse().unwrap();
-    let options = MemoryOptions { load_balancer_delay_ms: 0, public_ips, ..MemoryOptions::default() };
+    let public_ips = "203.0.113.0/30".parse().unwrap();
+    let options =
+        MemoryOptions { load_balancer_delay_ms: 0, cool_down_ms: 0, public_ips, ..MemoryOptions::default() };
     let world = World::new(options);
+    let other = Owner { namespace: "default".into(), name: "other".into(), uid: "other".into() };
+    let request =
+        PublicIpRequest { project: "memory".into(), named: None, port: "other".into(), adopt: None };
+    let only = world.drivers().public_ip.acquire(&other, &request).await.unwrap();
     world.want(&public());
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
     let error = world.event().await.unwrap_err();
@@ -153,8 +158,10 @@ async fn without_a_free_address_the_load_balancer_is_complete_and_the_address_fo
 
     world.event().await.unwrap_err();
     assert_eq!(world.api.patches().len(), 1, "the annotation is not written again");
-    world.want(&spec());
+    world.drivers().public_ip.release(&other, &only).await.unwrap();
     world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.ingress(), [only.ip]);
 }
 
 #[tokio::test]

@@ -167,6 +167,7 @@ async fn a_vanished_group_is_created_again_when_a_call_misses_it() {
     // A change of the policy calls the missing group.
     let spec = json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] });
     patiently(&world, "p", &spec).await;
+    assert_eq!(world.rules("policy-uid-p").len(), 2, "before the groups are listed");
     world.follow().await.unwrap();
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
