@@ -181,7 +181,8 @@ proptest! {
     fn whatever_is_translated_stays_within_the_module(
         name in "[a-z0-9.-]{1,253}", container in "[a-z0-9-]{1,63}", cpu in 0..25_000_u32, memory in 0..20_000_u32,
         values in prop_oneof![
-            3 => prop::collection::vec("[a-zA-Z0-9:/._-]{0,150}", 0..40), // long ones fill a line each
+            2 => prop::collection::vec("[a-zA-Z0-9:/._-]{0,150}", 0..40),
+            1 => prop::collection::vec("[a-zA-Z0-9:/._-]{120,150}", 25..40), // each needs a line of its own
             1 => prop::collection::vec(".{0,300}", 0..40),
         ],
     ) {
