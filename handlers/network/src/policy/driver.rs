@@ -40,7 +40,7 @@ fn planned_id(name: &GroupName) -> SecurityGroupId {
 #[async_trait]
 impl PodSecurityGroupsDriver for PolicySecurityGroups {
     async fn security_groups(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
-        self.index.settle().await;
+        self.index.apply_changes().await;
         let placeholder: Option<fn(&GroupName) -> SecurityGroupId> = self.dry_run.then_some(planned_id);
         self.index.assign_groups(pod, placeholder).map_err(|missing| {
             let step = "find the security groups of a pod";

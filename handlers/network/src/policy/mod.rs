@@ -126,7 +126,7 @@ impl PolicyHandler {
     async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
         let common = self.reconcile_common().await;
-        self.index.settle().await;
+        self.index.apply_changes().await;
         // Read after the calls above: the policy may have changed meanwhile.
         let result = common.and(self.reconcile_groups(self.index.policy_groups(&uid)).await);
         self.refresh_after(&result).await?;
@@ -139,7 +139,7 @@ impl PolicyHandler {
 
     /// Assigns the security groups of the pod with this UID to its VIFs.
     async fn reconcile_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
-        self.index.settle().await;
+        self.index.apply_changes().await;
         let result = self.vif_groups.reconcile(uid).await;
         self.refresh_after(&result).await?;
         result
@@ -149,7 +149,7 @@ impl PolicyHandler {
     /// Returns an error only if a group of `policy` remains: the groups of other policies are
     /// deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
-        self.index.settle().await;
+        self.index.apply_changes().await;
         let mut remaining = self.groups.prune().await;
         let in_use = remaining.iter().filter(|group| group.is_in_use());
         let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
@@ -279,7 +279,7 @@ impl GarbageCollector for PolicyHandler {
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
         self.read_quota().await?;
-        self.index.settle().await;
+        self.index.apply_changes().await;
         let groups_changed = self.groups.refresh().await?;
         let vifs_changed = self.vif_groups.refresh().await?;
         if groups_changed {

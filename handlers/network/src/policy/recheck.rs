@@ -29,7 +29,7 @@ impl Source for IndexSource {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         loop {
             self.0.changed().await;
-            self.0.settle().await;
+            self.0.apply_changes().await;
             let changes = self.0.take_changes();
             for policy in changes.policies {
                 sender.send(PolicyRecheck(identity::<NetworkPolicy>(policy)));

@@ -15,9 +15,11 @@
 //! | `model` | incremental computation of all groups |
 
 mod block;
+mod change;
 mod model;
 mod name;
 mod pod;
+mod rule_limit;
 mod rules;
 mod selector;
 mod terms;
@@ -139,7 +141,7 @@ impl PolicyIndex {
 
     /// Recomputes the groups of all pods that recorded changes may concern, and lets other tasks run
     /// after each slice.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn apply_changes(&self) {
         while self.advance() {
             tokio::task::yield_now().await;
         }

@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use staffetta_driver::{Direction, GroupName, Owner, Uid};
 
+use super::change::ModelChange;
 use super::name;
 use super::pod::{PodFields, PortName, PortNumbers};
+use super::rule_limit::RuleLimit;
 use super::rules::{self, GroupRules};
 use super::selector::Labels;
-use super::terms::{PeerScope, PeerSelector, PolicyTerms};
+use super::terms::{PeerSelector, PolicyTerms};
 
 /// A security group that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,14 +69,8 @@ pub(super) struct PolicyModel {
     applying: Vec<ModelChange>,
     /// The last pod to which `applying` was applied.
     applied_to: Option<Uid>,
-    /// The maximum number of rules of the policies of a namespace; `None` for any number.
-    max_rules: Option<usize>,
-    /// The number of rules of each policy, if it has been counted since its last change.
-    rule_counts: HashMap<Uid, usize>,
-    /// The namespaces whose numbers of rules must be compared with `max_rules`.
-    unchecked: BTreeSet<String>,
-    /// The policies of each namespace that exceed `max_rules`, without empty sets.
-    excessive: HashMap<String, BTreeSet<Uid>>,
+    /// The limit of the rules of each namespace.
+    rule_limit: RuleLimit,
     /// The number of recomputations of pods so far.
     #[cfg(test)]
     pub(super) recomputed: usize,
@@ -82,32 +78,6 @@ pub(super) struct PolicyModel {
     pub(super) changed_pods: HashSet<Uid>,
     /// The policies whose groups or rules have changed since the changes were last taken.
     pub(super) changed_policies: HashSet<Uid>,
-}
-
-/// A change after which pods may need other groups.
-enum ModelChange {
-    /// A policy with these terms was added or removed.
-    Policy(Arc<PolicyTerms>),
-    /// The namespace with this name changed.
-    Namespace(String),
-}
-
-impl ModelChange {
-    /// Returns `true` if the change may concern the groups of the pod.
-    fn may_concern(&self, pod: &PodFields) -> bool {
-        let namespace = &pod.owner.namespace;
-        match self {
-            Self::Namespace(name) => name == namespace,
-            Self::Policy(terms) => {
-                let is_peer = |peers: &PeerSelector| {
-                    let is_elsewhere = matches!(&peers.scope, PeerScope::Own(own) if own != namespace);
-                    !is_elsewhere && peers.pods.matches(&pod.labels)
-                };
-                terms.owner.namespace == *namespace && terms.selector.matches(&pod.labels)
-                    || terms.peers.values().any(|peers| is_peer(peers))
-            }
-        }
-    }
 }
 
 /// The number of changes above which each pod is recomputed without a look at the changes.
@@ -222,7 +192,7 @@ impl PolicyModel {
         let Some(terms) = self.policies.get(uid) else { return Vec::new() };
         let group = |name: GroupName, rules| DesiredGroup { name, owner: Some(terms.owner.clone()), rules };
         let peers = self.peer_groups(terms).map(|name| group(name, GroupRules::new()));
-        let is_excessive = self.is_excessive(terms);
+        let is_excessive = self.rule_limit.exceeded_by(terms).is_some();
         let own = self.own_groups(terms).into_iter().map(|(name, own)| {
             group(name, if is_excessive { GroupRules::new() } else { self.rules(terms, &own) })
         });
@@ -231,61 +201,19 @@ impl PolicyModel {
 
     /// Limits the number of rules of the policies of each namespace.
     pub(super) fn set_max_rules(&mut self, max_rules: Option<usize>) {
-        if self.max_rules != max_rules {
-            self.max_rules = max_rules;
-            self.unchecked.extend(self.policies.values().map(|terms| terms.owner.namespace.clone()));
-        }
+        self.rule_limit.set_max(max_rules, &self.policies);
     }
 
     /// Returns the maximum number of rules if the policy exceeds it, together with older policies of
     /// its namespace. Its pods are isolated then, and it allows nothing.
     pub(super) fn exceeded_limit(&mut self, uid: &Uid) -> Option<usize> {
         self.update();
-        self.max_rules.filter(|_| self.policies.get(uid).is_some_and(|terms| self.is_excessive(terms)))
-    }
-
-    fn is_excessive(&self, terms: &PolicyTerms) -> bool {
-        self.excessive.get(&terms.owner.namespace).is_some_and(|policies| policies.contains(&terms.owner.uid))
+        self.rule_limit.exceeded_by(self.policies.get(uid)?)
     }
 
     /// Returns the rules of a policy for the pods that have these numbers for its named ports.
     fn rules(&self, terms: &PolicyTerms, own: &PortNumbers) -> GroupRules {
         rules::of(terms, own, |peers| self.numbers(peers))
-    }
-
-    /// Compares the numbers of rules of the changed namespaces with the maximum. The policies that
-    /// begin or cease to exceed it are marked as changed.
-    fn check_limits(&mut self) {
-        for namespace in std::mem::take(&mut self.unchecked) {
-            let excessive = self.excessive_policies(&namespace);
-            let before = self.excessive.remove(&namespace).unwrap_or_default();
-            let differing = excessive.symmetric_difference(&before).cloned();
-            self.changed_policies.extend(differing);
-            if !excessive.is_empty() {
-                self.excessive.insert(namespace, excessive);
-            }
-        }
-    }
-
-    /// Returns the policies of a namespace that exceed the maximum number of rules. The oldest
-    /// policies have precedence.
-    fn excessive_policies(&mut self, namespace: &str) -> BTreeSet<Uid> {
-        let Some(mut left) = self.max_rules else { return BTreeSet::new() };
-        let here = self.policies.values().filter(|terms| terms.owner.namespace == namespace);
-        let mut here: Vec<_> = here.cloned().collect();
-        here.sort_by(|one, other| (&one.created, &one.owner.uid).cmp(&(&other.created, &other.owner.uid)));
-        let mut excessive = BTreeSet::new();
-        for terms in here {
-            let count = self.rule_counts.get(&terms.owner.uid).copied().unwrap_or_else(|| {
-                self.own_groups(&terms).iter().map(|(_, own)| self.rules(&terms, own).len()).sum()
-            });
-            self.rule_counts.insert(terms.owner.uid.clone(), count);
-            match left.checked_sub(count) {
-                Some(rest) => left = rest,
-                None => drop(excessive.insert(terms.owner.uid.clone())),
-            }
-        }
-        excessive
     }
 
     /// Returns the names of the groups of all policies.
@@ -401,7 +329,13 @@ impl PolicyModel {
     /// Recomputes the groups of all pods that recorded changes may concern.
     pub(super) fn update(&mut self) {
         while self.advance(usize::MAX) {}
-        self.check_limits();
+        let mut rule_limit = std::mem::take(&mut self.rule_limit);
+        let count = |terms: &PolicyTerms| {
+            self.own_groups(terms).iter().map(|(_, own)| self.rules(terms, own).len()).sum()
+        };
+        let differing = rule_limit.check(&self.policies, count);
+        self.changed_policies.extend(differing);
+        self.rule_limit = rule_limit;
     }
 
     /// Applies recorded changes to at most `limit` pods. Returns `true` if changes are left.
@@ -459,7 +393,7 @@ impl PolicyModel {
     /// with a set of numbers joins, or the last one leaves, the policies that use the group are
     /// marked as changed.
     fn count(&mut self, groups: &PodGroups, joins: bool) {
-        let Self { policies, resolved, changed_policies, rule_counts, unchecked, .. } = self;
+        let Self { policies, resolved, changed_policies, rule_limit, .. } = self;
         for (group, numbers) in &groups.ports {
             let counts = resolved.entry(group.clone()).or_default();
             let pods = counts.entry(numbers.clone()).or_default();
@@ -470,8 +404,7 @@ impl PolicyModel {
                 });
                 for (uid, terms) in users {
                     changed_policies.insert(uid.clone());
-                    rule_counts.remove(uid);
-                    unchecked.insert(terms.owner.namespace.clone());
+                    rule_limit.changed(terms);
                 }
             }
             counts.retain(|_, pods| *pods > 0);
@@ -493,8 +426,7 @@ impl PolicyModel {
         self.selectors = None;
         self.scopes.clear();
         for terms in changed {
-            self.rule_counts.remove(&terms.owner.uid);
-            self.unchecked.insert(terms.owner.namespace.clone());
+            self.rule_limit.changed(&terms);
             self.pending.push(ModelChange::Policy(terms));
         }
     }

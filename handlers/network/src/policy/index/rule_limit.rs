@@ -1,0 +1,84 @@
+//! The maximum number of rules of the policies of a namespace.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use staffetta_driver::Uid;
+
+use super::terms::PolicyTerms;
+
+/// The maximum number of rules of the policies of a namespace, and the policies that exceed it.
+#[derive(Default)]
+pub(super) struct RuleLimit {
+    /// The maximum; `None` for any number.
+    max: Option<usize>,
+    /// The number of rules of each policy, if it has been counted since its last change.
+    counts: HashMap<Uid, usize>,
+    /// The namespaces that must be compared with the maximum.
+    unchecked: BTreeSet<String>,
+    /// The policies of each namespace that exceed the maximum, without empty sets.
+    excessive: HashMap<String, BTreeSet<Uid>>,
+}
+
+impl RuleLimit {
+    /// Sets the maximum. `policies` are all policies.
+    pub(super) fn set_max(&mut self, max: Option<usize>, policies: &HashMap<Uid, Arc<PolicyTerms>>) {
+        if self.max != max {
+            self.max = max;
+            self.unchecked.extend(policies.values().map(|terms| terms.owner.namespace.clone()));
+        }
+    }
+
+    /// Records that the rules of a policy may have changed.
+    pub(super) fn changed(&mut self, terms: &PolicyTerms) {
+        self.counts.remove(&terms.owner.uid);
+        self.unchecked.insert(terms.owner.namespace.clone());
+    }
+
+    /// Returns the maximum if the policy exceeds it, together with older policies of its namespace.
+    pub(super) fn exceeded_by(&self, terms: &PolicyTerms) -> Option<usize> {
+        let excessive = self.excessive.get(&terms.owner.namespace);
+        self.max.filter(|_| excessive.is_some_and(|policies| policies.contains(&terms.owner.uid)))
+    }
+
+    /// Compares the changed namespaces with the maximum. `rules` counts the rules of a policy. Returns the policies that begin or cease
+    /// to exceed the maximum.
+    pub(super) fn check(
+        &mut self,
+        policies: &HashMap<Uid, Arc<PolicyTerms>>,
+        rules: impl Fn(&PolicyTerms) -> usize,
+    ) -> Vec<Uid> {
+        let mut differing = Vec::new();
+        for namespace in std::mem::take(&mut self.unchecked) {
+            let here = policies.values().filter(|terms| terms.owner.namespace == namespace);
+            let excessive = self.excessive_of(here.map(AsRef::as_ref).collect(), &rules);
+            let before = self.excessive.remove(&namespace).unwrap_or_default();
+            differing.extend(excessive.symmetric_difference(&before).cloned());
+            if !excessive.is_empty() {
+                self.excessive.insert(namespace, excessive);
+            }
+        }
+        differing
+    }
+
+    /// Returns those of the policies of one namespace that exceed the maximum. The oldest policies have precedence.
+    fn excessive_of(
+        &mut self,
+        mut policies: Vec<&PolicyTerms>,
+        rules: &impl Fn(&PolicyTerms) -> usize,
+    ) -> BTreeSet<Uid> {
+        let Some(mut left) = self.max else { return BTreeSet::new() };
+        policies
+            .sort_by(|one, other| (&one.created, &one.owner.uid).cmp(&(&other.created, &other.owner.uid)));
+        let mut excessive = BTreeSet::new();
+        for terms in policies {
+            let uid = &terms.owner.uid;
+            let count = *self.counts.entry(uid.clone()).or_insert_with(|| rules(terms));
+            match left.checked_sub(count) {
+                Some(rest) => left = rest,
+                None => drop(excessive.insert(uid.clone())),
+            }
+        }
+        excessive
+    }
+}
