@@ -107,14 +107,6 @@ impl Current {
     }
 }
 
-impl Progress {
-    /// Ends the retries, and requests that the message is handled again after `delay`.
-    pub(super) fn requeue(&mut self, delay: Duration) {
-        self.retry.get_or_insert_default().requeued();
-        self.again = Some(delay);
-    }
-}
-
 impl Context<'_> {
     /// Returns the context of a message that is in no queue: no other message supersedes it.
     pub fn detached() -> Self {
@@ -158,9 +150,11 @@ impl Context<'_> {
         self.current.progress().retry.as_ref()?.reported_on.clone()
     }
 
-    /// Requests that the object is handled again after `delay`, or earlier if the object changes.
+    /// Ends the retries, and requests that the object is handled again after `delay`, or earlier if the object changes.
     pub fn requeue_after(&self, delay: Duration) {
-        self.current.progress().requeue(delay);
+        let mut progress = self.current.progress();
+        progress.retry.get_or_insert_default().requeued();
+        progress.again = Some(delay);
     }
 
     /// Updates the recorded failures of the object, which are kept after this message.

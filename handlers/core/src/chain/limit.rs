@@ -36,8 +36,8 @@ impl<H, E> Limit<H, E> {
         Self { inner, permits, ungrouped, group: Box::new(|_| None), groups }
     }
 
-    /// Assigns messages to groups, each with its own number of permits, equal to that of the whole. Messages for which `group` returns
-    /// `None` share one common set of permits.
+    /// Assigns messages to groups, each with its own number of permits, equal to that of the whole. All messages for which `group`
+    /// returns `None` share the permits of the whole.
     #[must_use]
     pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
         self.group = Box::new(group);
@@ -50,10 +50,8 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
         let group = (self.group)(event);
         // A namespace is a group with half of the permits, within the common ones.
         let namespace = || event.object_ref().namespace.map(|name| OrderingKey::of(("namespace", name)));
-        let (key, permits) = match group {
-            Some(_) => (group, self.permits),
-            None => (namespace(), (self.permits / 2).max(1)),
-        };
+        let permits = if group.is_some() { self.permits } else { (self.permits / 2).max(1) };
+        let key = group.or_else(namespace);
         let share = key.map(|key| {
             Arc::clone(&self.groups.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))))
         });
@@ -69,13 +67,9 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     }
 }
 
-/// Waits for a permit; does not yield if one is free.
+/// Waits for a permit.
 async fn acquire(semaphore: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
-    let semaphore = semaphore?;
-    Some(match semaphore.try_acquire() {
-        Ok(permit) => permit,
-        Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
-    })
+    Some(semaphore?.acquire().await.expect("the semaphore is never closed"))
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub(super) fn end(
     let mut progress = current.progress();
     (progress.retry, progress.again) = (retry, again);
     if let Some(delay) = again.filter(|delay| !delay.is_zero()) {
-        progress.requeue(delay);
+        progress.retry.get_or_insert_default().requeued();
+        progress.again = Some(delay);
     }
     drop(progress);
     queue.end(policy);

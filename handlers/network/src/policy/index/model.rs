@@ -16,7 +16,7 @@ use super::pod::{PodFields, PortName, PortNumbers};
 use super::rule_limit::RuleLimit;
 use super::rules::{self, GroupRules};
 use super::selector::Labels;
-use super::terms::{PeerSelector, PolicyTerms};
+use super::terms::{PeerScope, PeerSelector, PolicyTerms};
 
 /// A security group that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
