@@ -40,7 +40,7 @@ const AUTHENTICATED: &str = "system:authenticated";
 
 /// A verified credential of a client. It does not implement `Debug`, because a token is secret.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Credential {
+pub(super) enum ClientCredential {
     /// The common name and the organizations of a verified certificate: the name and the groups of the user.
     Certificate(String, Vec<String>),
     /// A bearer token, which is not verified yet.
@@ -51,7 +51,7 @@ pub(super) enum Credential {
 pub(super) type Denial = (StatusCode, String);
 
 /// A credential, the verb and the subresources.
-type Access = (Credential, &'static str, &'static [&'static str]);
+type Access = (ClientCredential, &'static str, &'static [&'static str]);
 
 /// Decides which clients may use the kubelet API of one node.
 pub(super) struct Authorizer {
@@ -70,7 +70,7 @@ impl Authorizer {
     /// 500.
     pub(super) async fn authorize(
         &self,
-        credential: Credential,
+        credential: ClientCredential,
         method: &Method,
         path: &str,
     ) -> Result<(), Denial> {
@@ -83,8 +83,8 @@ impl Authorizer {
         let denial = self.review(&key.0, key.1, key.2).await?;
         let valid = match (&denial, &key.0) {
             (Some(_), _) => DENIED,
-            (None, Credential::Certificate(..)) => PERMITTED,
-            (None, Credential::Token(_)) => PERMITTED_TOKEN,
+            (None, ClientCredential::Certificate(..)) => PERMITTED,
+            (None, ClientCredential::Token(_)) => PERMITTED_TOKEN,
         };
         let (mut decisions, now) = (lock(&self.decisions), Instant::now());
         if decisions.len() >= DECISIONS {
@@ -106,16 +106,16 @@ impl Authorizer {
     /// credential is invalid, or there is no decision.
     async fn review(
         &self,
-        credential: &Credential,
+        credential: &ClientCredential,
         verb: &str,
         subresources: &[&str],
     ) -> Result<Option<Denial>, Denial> {
         let user = match credential {
-            Credential::Certificate(name, groups) => {
+            ClientCredential::Certificate(name, groups) => {
                 let groups = groups.iter().cloned().chain([AUTHENTICATED.to_owned()]).collect();
                 UserInfo { username: Some(name.clone()), groups: Some(groups), ..UserInfo::default() }
             }
-            Credential::Token(token) => {
+            ClientCredential::Token(token) => {
                 let spec = TokenReviewSpec { token: Some(token.clone()), ..TokenReviewSpec::default() };
                 let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
                 let status = review.status.filter(|status| status.authenticated == Some(true));
@@ -198,22 +198,25 @@ fn subresources(path: &str) -> &'static [&'static str] {
 }
 
 /// Returns the credential of a client: that of its certificate, or else its bearer token.
-pub(super) fn credential(certified: Option<Credential>, headers: &HeaderMap) -> Option<Credential> {
+pub(super) fn credential(
+    certified: Option<ClientCredential>,
+    headers: &HeaderMap,
+) -> Option<ClientCredential> {
     let token = || {
         let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
         let token = token.trim();
         (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
-            .then(|| Credential::Token(token.to_owned()))
+            .then(|| ClientCredential::Token(token.to_owned()))
     };
     certified.or_else(token)
 }
 
 /// Reads the user and the groups from the subject of a verified certificate; `None` without a common name.
-pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<Credential> {
+pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<ClientCredential> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?;
     let groups: Result<_, _> =
         subject.iter_organization().map(|group| group.as_str().map(str::to_owned)).collect();
-    Some(Credential::Certificate(name.to_owned(), groups.ok()?))
+    Some(ClientCredential::Certificate(name.to_owned(), groups.ok()?))
 }

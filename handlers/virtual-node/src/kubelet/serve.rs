@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::authorization::{Credential, certified};
+use super::authorization::{ClientCredential, certified};
 use super::tls::KubeletCertificates;
 
 /// The maximum number of concurrent connections per node. Further connections are accepted when one ends.
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The user of the client's certificate, if it presented one that the configured CA signed.
 #[derive(Clone)]
-pub(super) struct CertifiedClient(pub(super) Option<Credential>);
+pub(super) struct CertifiedClient(pub(super) Option<ClientCredential>);
 
 /// Accepts connections on `listener` and serves them with `router`, until the returned future is dropped, which also
 /// closes open connections.

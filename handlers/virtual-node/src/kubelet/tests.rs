@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::authorization::{Authorizer, Credential, DECISIONS};
+use super::authorization::{Authorizer, ClientCredential, DECISIONS};
 use super::*;
 use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::NodeBackEnd;
@@ -340,8 +340,8 @@ async fn a_request_that_nobody_decides_on_is_refused_and_reviewed_again() {
 async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     let reviewer = Reviewer::permitting(&[["a", "get", "stats"], ["collector", "get", "stats"]]);
     let authorizer = Authorizer::new(reviewer.client(), "r1".to_owned());
-    let certificate = |name: &str| Credential::Certificate(name.to_owned(), Vec::new());
-    let reviews_for = async |credential: &Credential, seconds: u64| {
+    let certificate = |name: &str| ClientCredential::Certificate(name.to_owned(), Vec::new());
+    let reviews_for = async |credential: &ClientCredential, seconds: u64| {
         let before = lock(&reviewer.asked).len();
         let ask = async || {
             let decision = authorizer.authorize(credential.clone(), &Method::GET, "/stats/summary").await;
@@ -356,9 +356,9 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     assert_eq!(reviews_for(&certificate("a"), 300).await, 1, "the first decision has ended");
     assert_eq!(reviews_for(&certificate("b"), 29).await, 1);
     assert_eq!(reviews_for(&certificate("c"), 30).await, 2);
-    assert_eq!(reviews_for(&Credential::Token("good".into()), 119).await, 1);
+    assert_eq!(reviews_for(&ClientCredential::Token("good".into()), 119).await, 1);
     let cached = authorizer.cached();
-    reviews_for(&Credential::Token("bad".into()), 0).await;
+    reviews_for(&ClientCredential::Token("bad".into()), 0).await;
     assert_eq!(authorizer.cached(), cached, "nobody fills the cache with invented tokens");
     for user in 0..2 * DECISIONS {
         reviews_for(&certificate(&user.to_string()), 0).await;
