@@ -50,7 +50,7 @@ async fn a_pod_of_a_real_kubernetes_does_the_same_on_a_real_openstack() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn many_pods_at_once_become_active_by_few_calls_on_a_real_openstack() {
+async fn many_pods_at_once_become_active_by_fewer_calls_on_a_real_openstack() {
     let world = World::start().await;
     let controller = world.controller("").await;
     let names: Vec<_> = (0..20).map(|number| format!("web-{number}")).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey};
+use staffetta_driver::{Owned, Owner, PodLifecycle, PoolClaim, Uid, Vif, VifId, VifPoolKey};
 use tokio::time::Instant;
 
 use super::{VifError, VifHandler};
@@ -24,9 +24,9 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 /// Each VIF is stored as a hash, which has a random key so that other users cannot predict it.
 #[derive(Default)]
 pub struct VifClaims {
-    /// The VIFs that each pod publishes, as of its last event that showed nothing but VIFs of the pod.
-    verified: DashMap<Uid, Vec<VifId>>,
-    /// Called with the UID of each pod whose entry in `verified` changes.
+    /// The VIFs that each pod publishes, as of its last event.
+    published: DashMap<Uid, Published>,
+    /// Called with the UID of each pod whose verified VIFs change.
     observer: OnceLock<ClaimObserver>,
     /// The VIFs with an ownership mark of a pod, each with the UID of the pod.
     owned: DashSet<u64>,
@@ -40,39 +40,62 @@ pub struct VifClaims {
     hasher: RandomState,
 }
 
+/// The VIFs that a pod publishes.
+#[derive(Clone, PartialEq)]
+struct Published {
+    vifs: Vec<VifId>,
+    /// `true` if all of them belong to the pod.
+    is_verified: bool,
+}
+
 impl VifClaims {
     /// Returns the VIFs that the pod publishes and that belong to it; `None` if that is not known.
     pub fn verified(&self, uid: &Uid) -> Option<Vec<VifId>> {
-        self.verified.get(uid).map(|vifs| vifs.clone())
+        self.published
+            .get(uid)
+            .filter(|published| published.is_verified)
+            .map(|published| published.vifs.clone())
+    }
+
+    /// Returns `true` if the pod is known to publish VIFs, and this is not one of them.
+    pub(super) fn is_unpublished(&self, uid: &Uid, vif: &Vif) -> bool {
+        self.published.get(uid).is_some_and(|published| !published.vifs.contains(&vif.id))
     }
 
     /// Records that the pod publishes these VIFs, which belong to it.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
-        let vifs: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
-        let before = self.verified.insert(uid.clone(), vifs.clone());
-        if let Some(observer) = self.observer.get().filter(|_| before != Some(vifs)) {
+        let published = Published { vifs: ids(vifs), is_verified: true };
+        let before = self.published.insert(uid.clone(), published.clone());
+        if let Some(observer) = self.observer.get().filter(|_| before != Some(published)) {
             observer(uid);
         }
     }
 
-    /// Records that the pod was deleted, or publishes a VIF that does not belong to it.
+    /// Records that the pod publishes these VIFs, and that one of them does not belong to it.
+    fn set_unverified(&self, uid: &Uid, vifs: &[Vif]) {
+        self.unknown.remove(uid);
+        self.published.insert(uid.clone(), Published { vifs: ids(vifs), is_verified: false });
+    }
+
+    /// Records that it is not known which VIFs the pod publishes or uses, or that it was deleted.
     pub fn forget(&self, uid: &Uid) {
-        self.verified.remove(uid);
+        self.published.remove(uid);
         self.unknown.remove(uid);
     }
 
     /// Returns the UID of the pod that publishes the VIF, which belongs to it.
     pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
-        self.verified.iter().find(|vifs| vifs.contains(vif)).map(|vifs| vifs.key().clone())
+        let publishes = |published: &Published| published.is_verified && published.vifs.contains(vif);
+        self.published.iter().find(|published| publishes(published)).map(|published| published.key().clone())
     }
 
-    /// Returns the pods that publish VIFs, by the id of the VIF.
+    /// Returns the pods that publish VIFs which belong to them, by the id of the VIF.
     pub(crate) fn pods(&self) -> HashMap<VifId, Uid> {
-        let of = |vif: &VifId, pod: &Uid| (vif.clone(), pod.clone());
-        self.verified
-            .iter()
-            .flat_map(|vifs| vifs.iter().map(|vif| of(vif, vifs.key())).collect::<Vec<_>>())
-            .collect()
+        let mut pods = HashMap::new();
+        for published in self.published.iter().filter(|published| published.is_verified) {
+            pods.extend(published.vifs.iter().map(|vif| (vif.clone(), published.key().clone())));
+        }
+        pods
     }
 
     /// Calls `observer` with the UID of each pod whose verified VIFs change. Only the first observer
@@ -89,9 +112,9 @@ impl VifClaims {
     /// Records that the VIF is about to be released.
     pub(super) fn remove(&self, uid: &Uid, vif: &Vif) {
         self.owned.remove(&self.hash(Some(uid), vif));
-        self.verified.remove_if_mut(uid, |_, vifs| {
-            vifs.retain(|verified| *verified != vif.id);
-            vifs.is_empty()
+        self.published.remove_if_mut(uid, |_, published| {
+            published.vifs.retain(|published| *published != vif.id);
+            published.vifs.is_empty()
         });
     }
 
@@ -141,13 +164,21 @@ impl VifClaims {
     }
 }
 
+fn ids(vifs: &[Vif]) -> Vec<VifId> {
+    vifs.iter().map(|vif| vif.id.clone()).collect()
+}
+
 impl VifHandler {
     /// Checks that the published VIFs belong to the pod, and records the result.
     pub(super) async fn verify(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
         let verified = self.are_of(pod, owner, published).await;
         match &verified {
             Ok(()) => self.claims.set_verified(&owner.uid, published),
-            Err(error) if error.needs_another_vif() => self.claims.forget(&owner.uid),
+            // A pod that runs may use the VIF that its annotation named before.
+            Err(error) if error.needs_another_vif() && PodLifecycle::of(pod) == PodLifecycle::Started => {
+                self.claims.forget(&owner.uid);
+            }
+            Err(error) if error.needs_another_vif() => self.claims.set_unverified(&owner.uid, published),
             Err(_) => {}
         }
         verified

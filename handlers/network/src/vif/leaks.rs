@@ -96,7 +96,7 @@ impl LeakDetector {
 
     /// Returns `true` if the pod's published VIFs are known and `vif` is not one of them.
     fn is_leaked(&self, uid: &Uid, vif: &Vif) -> bool {
-        self.claims.verified(uid).is_some_and(|published| !published.contains(&vif.id))
+        self.claims.is_unpublished(uid, vif)
     }
 
     fn scan(&self) -> MutexGuard<'_, LeakScan> {

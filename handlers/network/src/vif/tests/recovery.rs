@@ -127,6 +127,27 @@ async fn a_leaked_vif_is_released_after_the_second_scan_that_finds_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_vif_of_a_pod_that_names_a_foreign_one_is_leaked_unless_the_pod_runs() {
+    for running in [false, true] {
+        let world = active().await;
+        if running {
+            world.phase("Running");
+        }
+        world.event().await.unwrap();
+        let own = world.network.ports().pop().unwrap();
+        let foreign = Vif { id: "of-another-cluster".into(), ..world.shown().unwrap().default_vif };
+        world.annotate(&PodState::new(foreign.clone()).write());
+        let owner = Owner::of(&world.api.object().metadata);
+        let verified = world.handler.verify(&world.api.object(), &owner, &[foreign]).await;
+        assert!(matches!(verified, Err(VifError::Foreign(_))), "{verified:?}");
+        for _ in 0..3 {
+            collect_garbage(&world).await;
+        }
+        assert_eq!(world.ports().contains(&own.vif.id), running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_vif_that_is_published_meanwhile_is_not_leaked() {
     let world = active().await;
     world.event().await.unwrap();
