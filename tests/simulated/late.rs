@@ -73,7 +73,8 @@ async fn stopped_in_the_middle_of_its_calls(kubeconfig: &str) {
     let look = Look(client.clone());
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let start = async |place: usize, election: &str| {
-        let options = crate::options(network.url(), election);
+        // Half of it for the namespace of the pods: all of their calls are under way at once.
+        let options = format!("{}[relay]\nmax_concurrency = 32\n", crate::options(network.url(), election));
         Process::start(Path::new(PROGRAM), folders[place].path(), &options, kubeconfig).await
     };
     let mut first = start(0, SHORT).await;
