@@ -8,6 +8,7 @@ macro_rules! drivers {
     };
 }
 
+pub(crate) mod cni;
 mod driver_traits;
 mod family;
 #[cfg(feature = "iosxe")]
@@ -19,7 +20,6 @@ mod openstack;
 mod policy;
 #[cfg(feature = "simulated")]
 mod simulated;
-#[cfg(any(feature = "openstack", feature = "simulated"))]
 mod unreachable;
 mod vif_pool;
 mod virtual_node;
@@ -41,6 +41,7 @@ pub fn registry() -> Registry {
     driver_traits::register(&mut registry);
     network::handlers(&mut registry);
     policy::register(&mut registry);
+    cni::register(&mut registry);
     vif_pool::drivers(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]

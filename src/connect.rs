@@ -38,6 +38,9 @@ pub enum ConnectError {
         #[source]
         source: RedactedError,
     },
+    /// The URL of the API server is malformed.
+    #[error("`kubernetes.api_root` is `{0}`, which is not a URL such as https://192.0.2.1:6443")]
+    ApiRoot(String),
     /// No kubeconfig is named, and there is neither a service account nor a usable default kubeconfig.
     #[error(
         "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
@@ -80,13 +83,19 @@ impl From<Client> for Connection {
 
 /// Builds a client of the Kubernetes API; see [`connection`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    Ok(connection(kubeconfig).await?.client)
+    Ok(connection(kubeconfig, None).await?.client)
 }
 
 /// Builds the connection that the file `kubeconfig` describes. If that is `None`, it builds the connection of the service account of
-/// the pod, or that of the user's default kubeconfig. No request is sent.
-pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+/// the pod, or that of the user's default kubeconfig. `api_root` replaces the URL of the API server. No request is sent.
+pub async fn connection(
+    kubeconfig: Option<&Path>,
+    api_root: Option<&str>,
+) -> Result<Connection, ConnectError> {
     let mut config = config(kubeconfig).await?;
+    if let Some(url) = api_root {
+        config.cluster_url = server_url(url)?;
+    }
     // Requests are repeated by the chain, which knows whether an event was superseded.
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE)));
@@ -133,6 +142,13 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
     let cluster = named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
     cluster.certificate_authority.as_ref().map(PathBuf::from)
+}
+
+/// Reads the URL of an API server.
+fn server_url(url: &str) -> Result<http::Uri, ConnectError> {
+    let parsed =
+        url.parse().ok().filter(|url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")));
+    parsed.ok_or_else(|| ConnectError::ApiRoot(url.to_owned()))
 }
 
 /// Returns the host and the port of a URL, without user and password.
@@ -214,6 +230,21 @@ mod tests {
         let told = format!("{} {error:?}", staffetta_handler::causes(&error));
         assert!(told.contains("is not an `ExecCredential` at line 1, column 9"), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn the_api_root_replaces_the_address_of_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let content = json!({ "current-context": "c", "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+            "clusters": [{ "name": "k", "cluster": { "server": "http://10.96.0.1" } }], "users": [{ "name": "u", "user": {} }] });
+        std::fs::write(&path, content.to_string()).unwrap();
+        let host = async |root| connection(Some(&path), root).await.map(|connection| connection.host);
+        assert_eq!(host(None).await.unwrap(), "10.96.0.1");
+        assert_eq!(host(Some("http://192.0.2.1:6443")).await.unwrap(), "192.0.2.1:6443");
+        for wrong in ["192.0.2.1:6443", "ftp://192.0.2.1", "http://[", ""] {
+            assert!(matches!(host(Some(wrong)).await, Err(ConnectError::ApiRoot(_))), "{wrong}");
+        }
     }
 
     #[test]

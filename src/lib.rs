@@ -29,6 +29,7 @@ mod admin;
 mod client;
 mod clock;
 mod cluster;
+mod cni_daemon;
 mod events;
 mod health;
 mod identity;

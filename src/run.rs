@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::cleanup::{self, CleanupError, Leftover};
 use crate::cluster::ClusterInfo;
+use crate::cni_daemon::CniDaemonError;
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
@@ -38,6 +39,9 @@ pub enum RunError {
     /// The resources of another cluster cannot be listed.
     #[error(transparent)]
     Cleanup(#[from] CleanupError),
+    /// The daemon of the CNI plugin cannot start, or its server failed.
+    #[error(transparent)]
+    CniDaemon(#[from] CniDaemonError),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -61,7 +65,7 @@ pub(crate) fn dry_run(
     limit: Duration,
 ) -> Result<DryRun, RunError> {
     block_on(start(configuration)?, async {
-        let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
+        let client = connection(configuration, kubeconfig).await?.client;
         Ok(dry_run::dry_run(registry, configuration, client, limit).await?)
     })
 }
@@ -75,7 +79,7 @@ pub(crate) fn cleanup(
     apply: bool,
 ) -> Result<Vec<Leftover>, RunError> {
     block_on(start(configuration)?, async {
-        let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
+        let client = connection(configuration, kubeconfig).await?.client;
         Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
     })
 }
@@ -90,14 +94,14 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
 }
 
 /// Sets up the log, TLS and a runtime.
-fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
+pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     install_tls_provider();
     runtime(&configuration.relay).map_err(RunError::Start)
 }
 
 /// Runs `work` to completion, and then abandons blocking operations that are still running after [`BLOCKING_GRACE`].
-fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(BLOCKING_GRACE);
     result
@@ -121,14 +125,23 @@ async fn serve(
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
     let shutdown = shutdown_signal().map_err(RunError::Start)?;
-    let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
     let connection = tokio::select! {
-        connection = connection(kubeconfig.map(Path::to_owned)) => connection?,
+        connection = connection(configuration, kubeconfig) => connection?,
         () = shutdown.cancelled() => {
             info!("received a signal before the controller started; stopping");
             std::process::exit(0);
         }
     };
+    Ok(controller(registry, configuration, connection, shutdown).await?.ended().await?)
+}
+
+/// Starts the controller. It stops when `shutdown` is cancelled, or when the client certificate was replaced.
+pub(crate) async fn controller(
+    registry: Registry,
+    configuration: &Configuration,
+    connection: Connection,
+    shutdown: CancellationToken,
+) -> Result<Controller, ControllerError> {
     let key_files = connection.key_files.clone();
     let controller = Controller::start(registry, configuration, connection).await?;
     let stop = controller.token();
@@ -142,19 +155,26 @@ async fn serve(
         shutdown.cancelled().await;
         stop.cancel();
     });
-    Ok(controller.ended().await?)
+    Ok(controller)
 }
 
 /// Connects to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the credentials and
 /// takes long.
-async fn connection(kubeconfig: Option<PathBuf>) -> Result<Connection, ConnectError> {
-    let task = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
+pub(crate) async fn connection(
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<Connection, ConnectError> {
+    let options = configuration.kubernetes.clone();
+    let kubeconfig = kubeconfig.map(Path::to_owned).or(options.kubeconfig);
+    let connect =
+        async move { connect::connection(kubeconfig.as_deref(), options.api_root.as_deref()).await };
+    let task = spawn_blocking(move || Handle::current().block_on(connect));
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
 /// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process. A thread of its own receives the
 /// signals, so that a blocked worker thread does not delay them.
-fn shutdown_signal() -> io::Result<CancellationToken> {
+pub(crate) fn shutdown_signal() -> io::Result<CancellationToken> {
     let shutdown = CancellationToken::new();
     let first = shutdown.clone();
     let runtime = Builder::new_current_thread().enable_io().build()?;

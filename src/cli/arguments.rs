@@ -28,6 +28,14 @@ pub(super) enum Command {
         #[command(flatten)]
         dry_run: DryRunArguments,
     },
+    /// Runs the daemon of the CNI plugin on a node until SIGTERM.
+    CniDaemon {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+    },
     /// Checks, shows and documents the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),

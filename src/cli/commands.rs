@@ -11,6 +11,7 @@ use super::arguments::{CleanupArguments, Command, CommandLine, ConfigCommand, Co
 use super::status::status;
 use super::table::TextTable;
 use crate::cleanup::Leftover;
+use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::dry_run::DryRun;
 use crate::run::{self, check, run};
@@ -35,6 +36,9 @@ pub(super) fn execute(
             } else {
                 run(registry, &configuration, kubeconfig.as_deref())?;
             }
+        }
+        Command::CniDaemon { file, kubeconfig } => {
+            cni_daemon::run(registry, load(file)?, kubeconfig.as_deref())?;
         }
         Command::Config(ConfigCommand::Check(file)) => {
             let configuration = load(file)?;
@@ -97,10 +101,11 @@ fn handlers(registry: &Registry, configuration: &Configuration) -> TextTable<3> 
 fn drivers(registry: &Registry, configuration: &Configuration) -> TextTable<4> {
     let mut table = TextTable::new(["OPTION", "DRIVER", "CHOSEN", "ABOUT"]);
     for interface in registry.driver_traits() {
-        let option = interface.option();
+        let option = if interface.has_option { interface.option() } else { interface.alias.clone() };
         let chosen = &configuration.value["kubernetes"][&option];
         for (name, entry) in &interface.drivers {
-            table.row([&option, name, yes_or_no(chosen == name.as_str()), &entry.about]);
+            let chosen = !interface.has_option || chosen == name.as_str();
+            table.row([&option, name, yes_or_no(chosen), &entry.about]);
         }
     }
     table

@@ -157,7 +157,8 @@ impl SectionSchema {
                 enabled.schema["default"] = enabled.default.clone();
             }
         }
-        self.options.extend(registry.driver_traits().map(|interface| {
+        let chosen = registry.driver_traits().filter(|interface| interface.has_option);
+        self.options.extend(chosen.map(|interface| {
             let drivers = interface.drivers.iter().map(|(name, entry)| (name.as_str(), entry.about.as_str()));
             let default = Value::from(interface.default.as_str());
             let mut schema = choice(drivers);

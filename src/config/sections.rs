@@ -38,6 +38,10 @@ pub struct KubernetesOptions {
     /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
+    /// The URL of the API server, in place of the one in the kubeconfig or of the service account. The daemon on a node needs it,
+    /// because the address of the service `kubernetes` may not work before the network of the node does.
+    #[schemars(length(min = 1), example = "https://192.0.2.1:6443")]
+    pub api_root: Option<String>,
     /// Name each port after its pod, for readability. Ports that a pool keeps ready have no pod name.
     pub port_debug: bool,
     /// The Octavia provider of load balancers, by its name in Octavia: `amphora`, `ovn` ... `default` leaves the choice to the
@@ -56,6 +60,7 @@ impl Default for KubernetesOptions {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: None,
             kubeconfig: None,
+            api_root: None,
             port_debug: false,
             endpoints_driver_octavia_provider: "default".to_owned(),
             watch_timeout: TimeSpan::from_secs(60),

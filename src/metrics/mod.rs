@@ -24,7 +24,7 @@ pub(crate) use family::MetricsPage;
 use family::{MetricFamily, UnitGauge, histogram};
 pub(crate) use pools::PoolMetrics;
 use process::ProcessMetrics;
-pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics};
+pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics};
 pub use workqueue::WorkqueueMetrics;
 use workqueue::{FAILURE_OUTCOMES, failure_outcome};
 
@@ -34,6 +34,8 @@ pub(crate) struct Metrics {
     pub(crate) api_requests: Arc<ApiRequestMetrics>,
     /// The metrics of the requests to OpenStack.
     pub(crate) cloud_requests: Arc<CloudRequestMetrics>,
+    /// The metrics of the commands of the CNI plugin.
+    pub(crate) cni_requests: Arc<CniRequestMetrics>,
     /// The sources of the metrics of VIF pools.
     pub(crate) pools: PoolMetrics,
     /// The sources of the metrics of virtual nodes.
@@ -72,6 +74,7 @@ impl Metrics {
         let metrics = Self {
             api_requests: Arc::new(ApiRequestMetrics::new(host)),
             cloud_requests: Arc::default(),
+            cni_requests: Arc::default(),
             pools: PoolMetrics::default(),
             virtual_nodes: VirtualNodeMetricsRegistry::default(),
             process: ProcessMetrics::default(),
@@ -160,6 +163,7 @@ impl Metrics {
         page.family(&self.last_collection);
         self.api_requests.show(&mut page);
         self.cloud_requests.show(&mut page);
+        self.cni_requests.show(&mut page);
         self.pools.show(&mut page);
         self.show_virtual_nodes(&mut page);
         self.process.show(&mut page);

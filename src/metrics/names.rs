@@ -119,6 +119,8 @@ descriptions! {
         "Requests to OpenStack; `throttled` is 429 or 503, `unanswered` means no response";
     OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
         "Time until the response of an OpenStack service was read";
+    CNI_DURATION = Histogram "staffetta_cni_request_duration_seconds" ["command", "error"]
+        "Time of a command of the CNI plugin in the daemon on the node; `error` is `none` for success";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]
         "1 if this process leads, 0 if it stands by";
     LEADER_SLOWPATH = Counter "leader_election_slowpath_total" [NAME]

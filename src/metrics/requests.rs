@@ -112,6 +112,45 @@ impl RequestObserver for CloudRequestMetrics {
     }
 }
 
+/// The commands of the CNI plugin that the daemon on a node executes.
+const CNI_COMMANDS: [&str; 4] = ["add", "del", "check", "gc"];
+
+/// The results of a command: success, and the kinds of errors.
+const CNI_ERRORS: [&str; 6] =
+    ["none", "unknown_container", "bad_request", "try_again_later", "unavailable", "failed"];
+
+/// Counts the commands of the CNI plugin by result. Only the daemon on a node has any series.
+pub(crate) struct CniRequestMetrics {
+    durations: MetricFamily<Histogram>,
+}
+
+impl Default for CniRequestMetrics {
+    fn default() -> Self {
+        Self { durations: MetricFamily::new(&names::CNI_DURATION, histogram as _) }
+    }
+}
+
+impl CniRequestMetrics {
+    /// Creates all series, with the value 0.
+    pub(crate) fn start(&self) {
+        for (command, error) in
+            CNI_COMMANDS.iter().flat_map(|command| CNI_ERRORS.map(|error| (*command, error)))
+        {
+            self.durations.with(&[command, error]);
+        }
+    }
+
+    /// Counts a command.
+    pub(crate) fn ended(&self, command: &'static str, error: &'static str, time: Duration) {
+        self.durations.with(&[command, error]).observe(time.as_secs_f64());
+    }
+
+    /// Adds the metrics to `page`.
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        page.family(&self.durations);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -86,8 +86,13 @@ impl Pipeline {
             self.dispatcher.add(event_type, move |event| predicate.wants(event), entry.chain.clone());
         }
         for kind in handler.kinds().chain(indexes.iter().map(|index| &index.kind)) {
-            if self.kinds.iter().all(|watched| watched.type_id != kind.type_id) {
-                self.kinds.push(kind.clone());
+            match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {
+                None => self.kinds.push(kind.clone()),
+                // One watch of all objects serves handlers that need different ones.
+                Some(watched) if watched.field_selector != kind.field_selector => {
+                    watched.field_selector = None
+                }
+                Some(_) => {}
             }
         }
         let on_panic = Arc::new(on_panic);

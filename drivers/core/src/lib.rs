@@ -19,9 +19,11 @@
 //! | [`LoadBalancerDriver`], [`ListenerDriver`] | manage load balancers and their listeners |
 //! | [`NetworkPolicyDriver`] | manages the security groups of network policies |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//! | [`VifBindingDriver`] | binds VIFs to pods on a node |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
 
 pub mod app_hosting;
+mod binding;
 mod error;
 mod fence;
 mod id;
@@ -41,6 +43,7 @@ mod vif;
 mod vif_pool;
 pub mod virtual_node;
 
+pub use binding::*;
 pub use error::*;
 pub use fence::*;
 pub use id::*;

@@ -28,6 +28,8 @@ pub struct Kind {
     pub api_version: Cow<'static, str>,
     /// The URL path of the list of all objects in all namespaces: `/api/v1/pods`.
     pub path: String,
+    /// The field selector of the objects to watch, such as `spec.nodeName=node-1`; `None` for all objects.
+    pub field_selector: Option<String>,
     watch: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
     newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
     decode: fn(Value) -> serde_json::Result<WatchItem>,
@@ -44,6 +46,7 @@ impl Kind {
             name: K::kind(&()),
             api_version: K::api_version(&()),
             path: K::url_path(&(), None),
+            field_selector: None,
             watch: |client, config| {
                 watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
             },
@@ -62,8 +65,10 @@ impl Kind {
         (self.decode)(object)
     }
 
-    /// Lists and watches all objects of this kind in all namespaces. Each object is decoded separately, without its `managedFields`.
-    pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
+    /// Lists and watches the objects of this kind in all namespaces: those that the field selector selects, else all. Each object is
+    /// decoded separately, without its `managedFields`.
+    pub fn watch(&self, client: Client, mut config: watcher::Config) -> BoxStream<'static, WatchResult> {
+        config.field_selector.clone_from(&self.field_selector);
         (self.watch)(client, config)
     }
 

@@ -78,6 +78,8 @@ pub struct DriverTrait {
     pub default: String,
     /// A description in one sentence.
     pub about: String,
+    /// `true` if an option chooses one of the drivers; `false` if all of them are in use, each for what its name says.
+    pub has_option: bool,
     /// The drivers, by name.
     pub drivers: BTreeMap<String, DriverEntry>,
     type_id: TypeId,
@@ -157,6 +159,13 @@ impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
         }));
     }
 
+    /// Declares that no option chooses one of the drivers: their user takes [all of them](Setup::drivers), each for what its name says.
+    #[must_use]
+    pub fn all_in_use(self) -> Self {
+        self.interface.has_option = false;
+        self
+    }
+
     /// Declares that no method of the trait changes anything: a dry run uses the drivers as they are.
     pub fn reads_only(self) {
         self.interface.recorder = Some(Box::new(|driver, _| driver));
@@ -204,6 +213,7 @@ impl Registry {
             alias: alias.to_owned(),
             default: default.to_owned(),
             about: about.to_owned(),
+            has_option: true,
             drivers: BTreeMap::new(),
             type_id: TypeId::of::<D>(),
             type_name: type_name::<D>(),

@@ -77,6 +77,17 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
+    /// Watches only the objects of kind `K` that `selector` selects, such as `spec.nodeName=node-1`. All objects are watched if another
+    /// handler needs others. Call it after [`on`](Self::on).
+    #[must_use]
+    pub fn field_selector<K: 'static>(mut self, selector: String) -> Self {
+        let mut kinds = self.routes.iter_mut().filter(|route| route.type_id == TypeId::of::<K>());
+        if let Some(kind) = kinds.find_map(|route| route.kind.as_mut()) {
+            kind.field_selector = Some(selector);
+        }
+        self
+    }
+
     /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler.
     #[must_use]
     pub fn on_trigger<S: Trigger>(mut self) -> Self

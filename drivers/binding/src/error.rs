@@ -1,0 +1,20 @@
+//! Errors of the kernel as errors of a driver.
+
+use std::io;
+
+use staffetta_driver::{DriverError, Reason};
+
+/// Returns a function that turns an error of the kernel into the error of `step`.
+pub(crate) fn failed(step: &'static str) -> impl Fn(io::Error) -> DriverError {
+    move |error| DriverError::new(reason(&error), step).because(error)
+}
+
+/// An error that a repetition does not mend is final: the kernel lacks the function, or refuses the value.
+fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy => Reason::Conflict,
+        io::ErrorKind::Unsupported => Reason::Unsupported,
+        io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied => Reason::Refused,
+        _ => Reason::Unavailable,
+    }
+}

@@ -1,0 +1,63 @@
+//! The ends of pairs of interfaces on the node.
+
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use staffetta_driver::{DriverError, Reason};
+
+use crate::error::failed;
+use crate::messages::{self, GROUP};
+use crate::netlink::{RouteSocket, is_missing};
+
+/// Deletes the interface `name` of the node if these drivers created it. A missing one counts as deleted.
+pub(crate) fn remove(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
+    let step = "remove the interface on the node";
+    match host.link(name).map_err(failed(step))? {
+        Some(link) if is_ours(&link) => match host.change(messages::delete_link(link.header.index), 0) {
+            Err(error) if !is_missing(&error) => Err(failed(step)(error).detail(name.to_owned())),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a leftover called `name`. Fails if another program created the interface.
+pub(crate) fn make_way(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
+    remove(host, name)?;
+    let step = "create the interface on the node";
+    match host.link(name).map_err(failed(step))? {
+        Some(_) => Err(DriverError::new(Reason::Refused, step)
+            .detail(format!("another program has created {name}; remove it if it is a leftover"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the index of the interface `name` of the node.
+pub(crate) fn index(host: &RouteSocket, name: &str, step: &'static str) -> Result<u32, DriverError> {
+    let link = host.link(name).map_err(failed(step))?;
+    let missing = || {
+        DriverError::new(Reason::Unavailable, step)
+            .detail(format!("there is no interface {name} on the node"))
+    };
+    Ok(link.ok_or_else(missing)?.header.index)
+}
+
+/// Returns the index of the bridge or the interface to which `link` is attached.
+pub(crate) fn controller(link: &LinkMessage) -> Option<u32> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Controller(index) => Some(*index),
+        _ => None,
+    })
+}
+
+/// Returns the MTU of an interface.
+pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    })
+}
+
+fn is_ours(link: &LinkMessage) -> bool {
+    link.attributes
+        .iter()
+        .any(|attribute| matches!(attribute, LinkAttribute::Group(group) if *group == GROUP))
+}

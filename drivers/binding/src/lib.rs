@@ -1,0 +1,30 @@
+//! Drivers that bind VIFs to pods on a node, by rtnetlink and, for Open vSwitch, by OVSDB.
+//!
+//! | class of the VIF | driver | connection |
+//! |---|---|---|
+//! | `VIFBridge` | [`LinuxBridgeBinding`] | a veth pair and a port of a Linux bridge |
+//! | `VIFOpenVSwitch` | [`OpenVSwitchBinding`] | a veth pair and a port of an Open vSwitch bridge |
+//! | `VIFVlanNested`, `VIFMacvlanNested` | [`NestedBinding`] | a VLAN or macvlan interface on an interface of the node |
+//!
+//! `pod_interface` checks and configures the interface in the pod, `host_interface` the one on the node, `namespace` moves a thread into
+//! the network namespace of a pod, `netlink` and `messages` speak rtnetlink.
+
+mod error;
+mod ethtool;
+mod host_interface;
+mod linux_bridge;
+mod messages;
+mod namespace;
+mod nested;
+mod netlink;
+mod node_port;
+mod open_vswitch;
+mod options;
+mod ovsdb;
+mod pod_interface;
+
+pub use linux_bridge::LinuxBridgeBinding;
+pub use nested::NestedBinding;
+pub use node_port::NodePort;
+pub use open_vswitch::OpenVSwitchBinding;
+pub use options::{BindingOptions, NodePortOptions};

@@ -1,0 +1,85 @@
+//! VIFs of the class `VIFBridge`: a pair of interfaces, whose end on the node is a port of a Linux bridge.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver, VifClass};
+
+use crate::error::failed;
+use crate::namespace::{Namespaces, within};
+use crate::netlink::RouteSocket;
+use crate::{host_interface, messages, pod_interface};
+
+/// The driver of the class `VIFBridge`. The bridge exists already: an agent of Neutron creates it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinuxBridgeBinding;
+
+impl VifBindingDriver for LinuxBridgeBinding {
+    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        pod_interface::validate(attachment)?;
+        let bridge = bridge(attachment)?;
+        within(&attachment.netns, |namespaces| {
+            let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
+            create_pair(attachment, namespaces, Some(bridge))?;
+            pod_interface::configure(attachment, namespaces)
+        })
+    }
+
+    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        remove_pair(attachment)
+    }
+
+    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        let bridge = bridge(attachment)?;
+        let step = "check the interface on the node";
+        within(&attachment.netns, |namespaces| {
+            pod_interface::check(attachment, namespaces)?;
+            let index = host_interface::index(&namespaces.host, bridge, step)?;
+            let name = attachment.host_interface();
+            let link = namespaces.host.link(&name).map_err(failed(step))?;
+            match link.as_ref().and_then(host_interface::controller) {
+                Some(controller) if controller == index => Ok(()),
+                _ => Err(DriverError::new(Reason::NotFound, step)
+                    .detail(format!("{name} is not a port of the bridge {bridge}"))),
+            }
+        })
+    }
+}
+
+/// Returns the name of the bridge of the VIF.
+fn bridge(attachment: &Attachment) -> Result<&str, DriverError> {
+    match &attachment.vif.class {
+        VifClass::Bridge { bridge_name, .. } => Ok(bridge_name),
+        class => Err(DriverError::new(Reason::Unsupported, "bind the VIF").detail(class.name().to_owned())),
+    }
+}
+
+/// Creates the pair of interfaces, in place of a leftover. The end on the node is a port of the bridge with the index `bridge`.
+pub(crate) fn create_pair(
+    attachment: &Attachment,
+    namespaces: &Namespaces,
+    bridge: Option<u32>,
+) -> Result<(), DriverError> {
+    let name = attachment.host_interface();
+    let request = || messages::new_veth(&name, bridge, pod_interface::pod_end(attachment, namespaces));
+    // The first attempt succeeds unless there is a leftover, and saves the question for one.
+    if namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).is_ok() {
+        return Ok(());
+    }
+    host_interface::make_way(&namespaces.host, &name)?;
+    pod_interface::remove(attachment, namespaces)?;
+    namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).map_err(|error| {
+        failed("create the interfaces")(error).detail(format!("{name} and {}", attachment.interface))
+    })
+}
+
+/// Removes both ends of the pair, also that of another program in the pod (Kuryr's, which the mark does not cover).
+pub(crate) fn remove_pair(attachment: &Attachment) -> Result<(), DriverError> {
+    let in_pod = within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces));
+    if let Err(error) = in_pod
+        && error.reason() != Reason::NotFound
+        && error.reason() != Reason::Refused
+    {
+        return Err(error);
+    }
+    let host = RouteSocket::open().map_err(failed("remove the interface on the node"))?;
+    host_interface::remove(&host, &attachment.host_interface())
+}

@@ -1,0 +1,160 @@
+//! The requests of rtnetlink that create and configure interfaces, as values.
+
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+use ipnet::IpNet;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    MacVlanMode,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use staffetta_driver::MacAddress;
+
+/// The group of the interfaces on the node that these drivers created: the letters `Stf1`. The kernel sets it in the same step
+/// that creates an interface, so that there is never an interface of ours without it. `ip link show group 1400137265` lists them.
+pub(crate) const GROUP: u32 = 0x5374_6631;
+
+/// The end of a connection in a pod.
+#[derive(Clone, Copy)]
+pub(crate) struct PodEnd<'a> {
+    /// The name of the interface.
+    pub(crate) name: &'a str,
+    /// Its MAC address.
+    pub(crate) mac: MacAddress,
+    /// Its MTU; `None` leaves the choice to the kernel.
+    pub(crate) mtu: Option<u32>,
+    /// The open network namespace.
+    pub(crate) netns: RawFd,
+}
+
+impl PodEnd<'_> {
+    fn attributes(self) -> Vec<LinkAttribute> {
+        let mut attributes = vec![
+            LinkAttribute::IfName(self.name.to_owned()),
+            LinkAttribute::Address(self.mac.0.to_vec()),
+            LinkAttribute::NetNsFd(self.netns),
+        ];
+        attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes
+    }
+}
+
+/// Creates a pair of interfaces: `host` on the node, up and in the bridge with the index `bridge`, if there is one; and `pod`, down.
+pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+    let mut peer = LinkMessage::default();
+    peer.attributes = pod.attributes();
+    let mut link = up();
+    link.attributes = vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::Group(GROUP)];
+    link.attributes.extend(pod.mtu.map(LinkAttribute::Mtu));
+    link.attributes.extend(bridge.map(LinkAttribute::Controller));
+    link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(peer))));
+    RouteNetlinkMessage::NewLink(link)
+}
+
+/// Creates a VLAN interface in a pod, on the interface of the node with the index `parent`.
+pub(crate) fn new_vlan(parent: u32, vlan_id: u16, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+    nested(parent, pod, info(InfoKind::Vlan, InfoData::Vlan(vec![InfoVlan::Id(vlan_id)])))
+}
+
+/// Creates a macvlan interface in a pod, on the interface of the node with the index `parent`. The pods of the node reach one another.
+pub(crate) fn new_macvlan(parent: u32, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+    let mode = InfoMacVlan::Mode(MacVlanMode::Bridge);
+    nested(parent, pod, info(InfoKind::MacVlan, InfoData::MacVlan(vec![mode])))
+}
+
+fn nested(parent: u32, pod: PodEnd<'_>, info: LinkAttribute) -> RouteNetlinkMessage {
+    let mut link = LinkMessage::default();
+    link.attributes = pod.attributes();
+    link.attributes.extend([LinkAttribute::Link(parent), info]);
+    RouteNetlinkMessage::NewLink(link)
+}
+
+fn info(kind: InfoKind, data: InfoData) -> LinkAttribute {
+    LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)])
+}
+
+fn up() -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.header.flags = LinkFlags::Up;
+    link.header.change_mask = LinkFlags::Up;
+    link
+}
+
+/// Sets the interface with that index up.
+pub(crate) fn set_up(index: u32) -> RouteNetlinkMessage {
+    let mut link = up();
+    link.header.index = index;
+    RouteNetlinkMessage::SetLink(link)
+}
+
+/// Changes the MAC address and the MTU of the interface with that index, and sets it up.
+pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNetlinkMessage {
+    let mut link = up();
+    link.header.index = index;
+    link.attributes = vec![LinkAttribute::Address(mac.0.to_vec())];
+    link.attributes.extend(mtu.map(LinkAttribute::Mtu));
+    RouteNetlinkMessage::SetLink(link)
+}
+
+/// Deletes the interface with that index, and the other end of the pair with it.
+pub(crate) fn delete_link(index: u32) -> RouteNetlinkMessage {
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    RouteNetlinkMessage::DelLink(link)
+}
+
+/// Adds an address. The kernel does not probe for duplicates (RFC 4862), because the port guarantees that the address is ours alone.
+pub(crate) fn new_address(index: u32, address: IpNet) -> RouteNetlinkMessage {
+    let mut message = AddressMessage::default();
+    message.header.index = index;
+    message.header.prefix_len = address.prefix_len();
+    message.header.family = family(address.addr());
+    message.attributes =
+        vec![AddressAttribute::Address(address.addr()), AddressAttribute::Local(address.addr())];
+    match address {
+        IpNet::V4(net) if net.prefix_len() < 31 => {
+            message.attributes.push(AddressAttribute::Broadcast(net.broadcast()));
+        }
+        IpNet::V4(_) => {}
+        IpNet::V6(_) => {
+            message.header.flags = AddressHeaderFlags::Nodad;
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+    }
+    RouteNetlinkMessage::NewAddress(message)
+}
+
+/// Adds a route to `destination` through `gateway`. With `onlink`, the gateway need not lie in a network of the interface.
+pub(crate) fn new_route(
+    index: u32,
+    destination: IpNet,
+    gateway: IpAddr,
+    onlink: bool,
+) -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(gateway);
+    message.header.destination_prefix_length = destination.prefix_len();
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    if onlink {
+        message.header.flags = RouteFlags::Onlink;
+    }
+    if destination.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(destination.network())));
+    }
+    message
+        .attributes
+        .extend([RouteAttribute::Gateway(RouteAddress::from(gateway)), RouteAttribute::Oif(index)]);
+    RouteNetlinkMessage::NewRoute(message)
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}

@@ -1,0 +1,73 @@
+//! Work in the network namespace of a pod.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use staffetta_driver::{DriverError, Reason};
+
+use crate::error::failed;
+use crate::netlink::RouteSocket;
+
+/// The sockets and the namespace of a thread that has moved into the network namespace of a pod.
+pub(crate) struct Namespaces {
+    /// Configures the network of the node.
+    pub(crate) host: RouteSocket,
+    /// Configures the network of the pod.
+    pub(crate) pod: RouteSocket,
+    netns: File,
+}
+
+impl Namespaces {
+    /// Returns the open namespace of the pod, to create an interface in it.
+    pub(crate) fn netns(&self) -> RawFd {
+        self.netns.as_raw_fd()
+    }
+}
+
+/// Runs `work` on a thread of its own that has moved into the network namespace `netns`. The thread then ends, so that nothing else
+/// ever runs in that namespace.
+///
+/// Fails with [`Reason::NotFound`] if the namespace does not exist, and with [`Reason::Refused`] if it is that of the node.
+pub(crate) fn within<T: Send>(
+    netns: &Path,
+    work: impl FnOnce(&Namespaces) -> Result<T, DriverError> + Send,
+) -> Result<T, DriverError> {
+    let enter = || {
+        let namespaces = enter(netns)?;
+        work(&namespaces)
+    };
+    thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn enter(path: &Path) -> Result<Namespaces, DriverError> {
+    const STEP: &str = "enter the network namespace of the pod";
+    let netns = File::open(path).map_err(|error| missing_or_failed(STEP, path, error))?;
+    let (there, here) =
+        (netns.metadata(), File::open("/proc/thread-self/ns/net").and_then(|file| file.metadata()));
+    let (there, here) = (there.map_err(failed(STEP))?, here.map_err(failed(STEP))?);
+    if (there.dev(), there.ino()) == (here.dev(), here.ino()) {
+        return Err(DriverError::new(Reason::Refused, STEP)
+            .detail(format!("{} is the namespace of the node", path.display())));
+    }
+    let host = RouteSocket::open().map_err(failed(STEP))?;
+    move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|error| missing_or_failed(STEP, path, error.into()))?;
+    let pod = RouteSocket::open().map_err(failed(STEP))?;
+    Ok(Namespaces { host, pod, netns })
+}
+
+/// The error of a namespace that cannot be entered. A file that is left of a namespace (`EINVAL`) counts as a missing one.
+fn missing_or_failed(step: &'static str, path: &Path, error: io::Error) -> DriverError {
+    let is_gone = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory
+    );
+    let reason = if is_gone { Reason::NotFound } else { Reason::Unavailable };
+    DriverError::new(reason, step).detail(path.display().to_string()).because(error)
+}

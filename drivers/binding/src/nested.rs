@@ -1,0 +1,109 @@
+//! VIFs of the classes `VIFVlanNested` and `VIFMacvlanNested`: an interface in the pod on an interface of the node, which is a virtual
+//! machine.
+
+use std::fs;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver, VifClass};
+
+use crate::error::failed;
+use crate::messages::{self, PodEnd};
+use crate::namespace::within;
+use crate::netlink::RouteSocket;
+use crate::{host_interface, pod_interface};
+
+/// The driver of the classes `VIFVlanNested` and `VIFMacvlanNested`.
+#[derive(Clone, Debug, Default)]
+pub struct NestedBinding {
+    /// The interface of the node that carries the interfaces of pods; `None` for the one with the default route.
+    parent: Option<String>,
+}
+
+impl NestedBinding {
+    /// Creates the driver. The interfaces of pods lie on the interface `parent` of the node; `None` for the one with the default route.
+    pub fn new(parent: Option<String>) -> Self {
+        Self { parent }
+    }
+
+    fn parent(&self, host: &RouteSocket) -> Result<LinkMessage, DriverError> {
+        let step = "find the interface of the node that carries the VIF";
+        let missing = |detail: &str| DriverError::new(Reason::Unavailable, step).detail(detail.to_owned());
+        let name = match &self.parent {
+            Some(name) => name.clone(),
+            None => default_route_interface()
+                .ok_or_else(|| missing("the node has no default route; set `binding.link_iface`"))?,
+        };
+        let link = host.link(&name).map_err(failed(step))?;
+        link.ok_or_else(|| {
+            missing(&format!("there is no interface {name} on the node (`binding.link_iface`)"))
+        })
+    }
+}
+
+impl VifBindingDriver for NestedBinding {
+    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        pod_interface::validate(attachment)?;
+        // The node's interface is read before the thread moves, because `/proc/net` follows the thread.
+        let host = RouteSocket::open().map_err(failed("create the interface"))?;
+        let parent = self.parent(&host)?;
+        if let (Some(mtu), Some(needed)) = (host_interface::mtu(&parent), attachment.vif.network.mtu)
+            && mtu < needed
+        {
+            return Err(DriverError::new(Reason::Refused, "create the interface").detail(format!(
+                "the MTU of the network is {needed}, and that of the node's interface only {mtu}"
+            )));
+        }
+        within(&attachment.netns, |namespaces| {
+            let create = || {
+                let request =
+                    request(attachment, parent.header.index, pod_interface::pod_end(attachment, namespaces))?;
+                Ok(namespaces.host.change(request, NLM_F_CREATE | NLM_F_EXCL))
+            };
+            if create()?.is_err() {
+                pod_interface::remove(attachment, namespaces)?;
+                create()?.map_err(failed("create the interface"))?;
+            }
+            pod_interface::configure(attachment, namespaces)
+        })
+    }
+
+    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        match within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces)) {
+            Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Refused) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))
+    }
+}
+
+fn request(
+    attachment: &Attachment,
+    parent: u32,
+    pod: PodEnd<'_>,
+) -> Result<RouteNetlinkMessage, DriverError> {
+    let refused = |reason, detail: String| Err(DriverError::new(reason, "bind the VIF").detail(detail));
+    match &attachment.vif.class {
+        VifClass::VlanNested { vlan_id: vlan_id @ 1..=4094, .. } => {
+            Ok(messages::new_vlan(parent, *vlan_id, pod))
+        }
+        VifClass::VlanNested { vlan_id, .. } => {
+            refused(Reason::Refused, format!("{vlan_id} is not a VLAN id"))
+        }
+        VifClass::MacvlanNested { .. } => Ok(messages::new_macvlan(parent, pod)),
+        class => refused(Reason::Unsupported, class.name().to_owned()),
+    }
+}
+
+/// Returns the interface of the default route of IPv4, from the routing table of this thread's namespace.
+fn default_route_interface() -> Option<String> {
+    let table = fs::read_to_string("/proc/thread-self/net/route").ok()?;
+    let mut lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let default =
+        lines.find(|fields| fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000"))?;
+    Some((*default.first()?).to_owned())
+}

@@ -1,0 +1,102 @@
+//! A socket of the protocol rtnetlink, with blocking requests.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A socket that configures the network namespace in which it was opened, also when its thread has left that namespace.
+pub(crate) struct RouteSocket(Socket);
+
+impl RouteSocket {
+    /// Opens a socket in the network namespace of this thread.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self(socket))
+    }
+
+    /// Sends a request that changes something, with additional flags, and waits until it is done.
+    pub(crate) fn change(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.exchange(request, flags | NLM_F_ACK, |_| ())
+    }
+
+    /// Returns the interface called `name`; `None` if there is none.
+    pub(crate) fn link(&self, name: &str) -> io::Result<Option<LinkMessage>> {
+        let mut request = LinkMessage::default();
+        request.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]),
+        ];
+        let mut found = None;
+        let result = self.exchange(RouteNetlinkMessage::GetLink(request), NLM_F_ACK, |answer| {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                found = Some(link);
+            }
+        });
+        match result {
+            Ok(()) => Ok(found),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns all objects that `request` selects.
+    pub(crate) fn dump(&self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut found = Vec::new();
+        self.exchange(request, NLM_F_DUMP, |answer| found.push(answer))?;
+        Ok(found)
+    }
+
+    fn exchange(
+        &self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.0.send(&encode(request, flags), 0)?;
+        loop {
+            let (received, _) = self.0.recv_from_full()?;
+            let mut rest = &received[..];
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                let length = message.header.length as usize;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(answer) => take(answer),
+                    NetlinkPayload::Error(error) => return error.code.map_or(Ok(()), |_| Err(error.to_io())),
+                    NetlinkPayload::Done(_) => return Ok(()),
+                    _ => {}
+                }
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+    }
+}
+
+/// Encodes a request as the kernel reads it.
+pub(crate) fn encode(request: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
+    message.finalize();
+    let mut buffer = vec![0; message.buffer_len()];
+    message.serialize(&mut buffer);
+    buffer
+}
+
+/// Returns `true` if the error says that an interface does not exist.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+/// Returns `true` if the error says that the object exists already.
+pub(crate) fn exists(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::EXIST.raw_os_error())
+}

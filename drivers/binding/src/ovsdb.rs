@@ -1,0 +1,185 @@
+//! A client of OVSDB (RFC 7047), the database that configures Open vSwitch.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use staffetta_driver::{DriverError, Reason};
+
+/// The time for Open vSwitch to create an interface that the database requests.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of a request, longer than [`APPLY_TIMEOUT`].
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of an answer, in bytes.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// The server of OVSDB on this node.
+#[derive(Clone, Debug)]
+pub(crate) struct Ovsdb {
+    /// The path of its Unix socket.
+    pub(crate) socket: PathBuf,
+}
+
+/// A port of a bridge, as it will be or as it is in the database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortRow<'a> {
+    /// The name of the bridge.
+    pub(crate) bridge: &'a str,
+    /// The name of the port and of its interface.
+    pub(crate) name: &'a str,
+    /// The id of the port in Neutron, by which its agent recognizes the interface.
+    pub(crate) port_id: &'a str,
+    /// The MAC address.
+    pub(crate) mac: &'a str,
+    /// `true` for an interface that Open vSwitch creates (`type: internal`).
+    pub(crate) internal: bool,
+}
+
+/// The state of an existing interface.
+pub(crate) struct InterfaceRow {
+    /// `true` if these drivers created it.
+    pub(crate) ours: bool,
+    /// The id of the port in Neutron; empty if there is none.
+    pub(crate) port_id: String,
+    /// The number of the port on its bridge; `None` if Open vSwitch has not created it.
+    pub(crate) number: Option<i64>,
+    /// The UUID of the row of the port.
+    port: Value,
+}
+
+/// The key of the mark on the interfaces that these drivers created, in their `external_ids`.
+const MARK: &str = "staffetta";
+
+impl Ovsdb {
+    /// Returns the type of the datapath of a bridge: empty or `system` for the kernel, `netdev` for userspace.
+    pub(crate) fn datapath(&self, bridge: &str) -> Result<String, DriverError> {
+        let step = "find the Open vSwitch bridge";
+        let select = json!({ "op": "select", "table": "Bridge", "where": [["name", "==", bridge]], "columns": ["datapath_type"] });
+        let answer = self.transact(step, &[select])?;
+        let missing = || {
+            DriverError::new(Reason::Unavailable, step)
+                .detail(format!("there is no bridge {bridge} on the node"))
+        };
+        let row = answer[0]["rows"].get(0).ok_or_else(missing)?;
+        Ok(row["datapath_type"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Returns the interface called `name`.
+    pub(crate) fn interface(&self, name: &str) -> Result<Option<InterfaceRow>, DriverError> {
+        let select = |table, columns| json!({ "op": "select", "table": table, "where": [["name", "==", name]], "columns": columns });
+        let ops = [select("Interface", json!(["external_ids", "ofport"])), select("Port", json!(["_uuid"]))];
+        let answer = self.transact("read the port of Open vSwitch", &ops)?;
+        let (Some(interface), Some(port)) = (answer[0]["rows"].get(0), answer[1]["rows"].get(0)) else {
+            return Ok(None);
+        };
+        let id = |key: &str| {
+            let pairs = interface["external_ids"][1].as_array();
+            let pair = pairs.into_iter().flatten().find(|pair| pair[0] == key);
+            pair.and_then(|pair| pair[1].as_str()).map(str::to_owned)
+        };
+        Ok(Some(InterfaceRow {
+            ours: id(MARK).is_some(),
+            port_id: id("iface-id").unwrap_or_default(),
+            number: interface["ofport"].as_i64().filter(|number| *number > 0),
+            port: port["_uuid"].clone(),
+        }))
+    }
+
+    /// Adds a port, in place of `old`, and waits until Open vSwitch has created its interface.
+    pub(crate) fn add(&self, port: PortRow<'_>, old: Option<&InterfaceRow>) -> Result<(), DriverError> {
+        let step = "add the port to Open vSwitch";
+        let ids = [
+            ("iface-id", port.port_id),
+            ("iface-status", "active"),
+            ("attached-mac", port.mac),
+            (MARK, "cni"),
+        ];
+        let mut interface = json!({ "name": port.name, "external_ids": ["map", ids] });
+        if port.internal {
+            interface["type"] = "internal".into();
+            interface["mac"] = port.mac.into();
+        }
+        let bridge = json!([["name", "==", port.bridge]]);
+        let mut ops: Vec<Value> = old.map(remove).into_iter().collect();
+        ops.extend([
+            json!({ "op": "insert", "table": "Interface", "uuid-name": "interface", "row": interface }),
+            json!({ "op": "insert", "table": "Port", "uuid-name": "port",
+                "row": { "name": port.name, "interfaces": ["named-uuid", "interface"] } }),
+            json!({ "op": "mutate", "table": "Bridge", "where": bridge,
+                "mutations": [["ports", "insert", ["set", [["named-uuid", "port"]]]]] }),
+        ]);
+        let answer = self.transact(step, &ops)?;
+        if answer[ops.len() - 1]["count"] != 1 {
+            return Err(DriverError::new(Reason::Unavailable, step)
+                .detail(format!("there is no bridge {} on the node", port.bridge)));
+        }
+        self.wait(port.name)
+    }
+
+    /// Waits until Open vSwitch has created the interface `name`, or failed to.
+    fn wait(&self, name: &str) -> Result<(), DriverError> {
+        let step = "wait for Open vSwitch to create the port";
+        let by_name = json!([["name", "==", name]]);
+        let wait = json!({ "op": "wait", "table": "Interface", "where": by_name, "columns": ["ofport"], "until": "!=",
+            "rows": [{ "ofport": ["set", []] }], "timeout": APPLY_TIMEOUT.as_millis() });
+        let select =
+            json!({ "op": "select", "table": "Interface", "where": by_name, "columns": ["ofport", "error"] });
+        let answer = self.transact(step, &[wait, select])?;
+        let row = &answer[1]["rows"][0];
+        if row["ofport"].as_i64().is_some_and(|number| number > 0) {
+            return Ok(());
+        }
+        Err(DriverError::new(Reason::Unavailable, step)
+            .detail(row["error"].as_str().unwrap_or(name).to_owned()))
+    }
+
+    /// Removes the port of an interface.
+    pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
+        self.transact("remove the port from Open vSwitch", &[remove(row)]).map(drop)
+    }
+
+    /// Runs the operations as one transaction, and returns their results.
+    fn transact(&self, step: &'static str, ops: &[Value]) -> Result<Value, DriverError> {
+        let params: Vec<Value> = std::iter::once(json!("Open_vSwitch")).chain(ops.iter().cloned()).collect();
+        let request = json!({ "method": "transact", "params": params, "id": 1 });
+        let answer = self.exchange(&request).map_err(|error| {
+            DriverError::new(Reason::Unavailable, step)
+                .detail(format!("OVSDB at {} (`binding.ovsdb`)", self.socket.display()))
+                .because(error)
+        })?;
+        let results = answer["result"].as_array().cloned().unwrap_or_default();
+        let error = results.iter().find(|result| result.get("error").is_some_and(|error| !error.is_null()));
+        let error = error.or_else(|| Some(&answer["error"]).filter(|error| !error.is_null()));
+        if let Some(error) = error {
+            return Err(DriverError::new(Reason::Unavailable, step).detail(error.to_string()));
+        }
+        Ok(results.into())
+    }
+
+    fn exchange(&self, request: &Value) -> io::Result<Value> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+        stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+        stream.write_all(request.to_string().as_bytes())?;
+        let answers = serde_json::Deserializer::from_reader((&stream).take(MAX_ANSWER));
+        for message in answers.into_iter::<Value>() {
+            let message = message?;
+            // The server may ask whether the connection is alive before it answers.
+            if message["method"] == "echo" {
+                let reply = json!({ "result": message["params"], "error": null, "id": message["id"] });
+                (&stream).write_all(reply.to_string().as_bytes())?;
+            } else if message["id"] == request["id"] {
+                return Ok(message);
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Returns the operation that removes the port from its bridge. The database then deletes its rows, which nothing refers to.
+fn remove(row: &InterfaceRow) -> Value {
+    json!({ "op": "mutate", "table": "Bridge", "where": [["ports", "includes", row.port]],
+        "mutations": [["ports", "delete", row.port]] })
+}

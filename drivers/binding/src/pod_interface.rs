@@ -1,0 +1,184 @@
+//! The interface of a VIF in a pod: its checks, addresses and routes.
+
+use std::fs;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use staffetta_driver::{Attachment, DriverError, Reason, Vif};
+
+use crate::error::failed;
+use crate::messages::{self, PodEnd};
+use crate::namespace::Namespaces;
+use crate::netlink::exists;
+
+/// The smallest MTU of a network with IPv4 (RFC 791), in bytes.
+const MIN_MTU_V4: u32 = 68;
+/// The smallest MTU of a network with IPv6 (RFC 8200), in bytes.
+const MIN_MTU_V6: u32 = 1280;
+
+/// Returns an error unless the interface in the pod can have this name and this VIF.
+pub(crate) fn validate(attachment: &Attachment) -> Result<(), DriverError> {
+    let refused = |detail: String| Err(DriverError::new(Reason::Refused, "bind the VIF").detail(detail));
+    let name = &attachment.interface;
+    let is_name = (1..=15).contains(&name.len())
+        && !matches!(name.as_str(), "." | ".." | "lo" | "all" | "default")
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
+    if !is_name {
+        return refused(format!("`{name}` is not a name of an interface"));
+    }
+    let id = attachment.vif.id.as_str();
+    let is_id = id.len() >= 11 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_id {
+        return refused(format!("`{id}` is not the id of a port: at least 11 letters, digits and hyphens"));
+    }
+    if attachment.vif.address.0[0] & 1 == 1 {
+        return refused(format!("{} is the address of a group", attachment.vif.address));
+    }
+    let min = if attachment.vif.ips().any(|ip| ip.is_ipv6()) { MIN_MTU_V6 } else { MIN_MTU_V4 };
+    match attachment.vif.network.mtu {
+        Some(mtu) if mtu < min => {
+            refused(format!("the MTU of the network is {mtu}; its addresses need at least {min}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the end of the VIF in the pod.
+pub(crate) fn pod_end<'a>(attachment: &'a Attachment, namespaces: &Namespaces) -> PodEnd<'a> {
+    PodEnd {
+        name: &attachment.interface,
+        mac: attachment.vif.address,
+        mtu: attachment.vif.network.mtu,
+        netns: namespaces.netns(),
+    }
+}
+
+/// Adds the addresses of the VIF to its interface in the pod, sets it up, and adds the routes. The pod announces its addresses to the
+/// network when the interface gets up (gratuitous ARP, unsolicited neighbour advertisement), so the interface must be connected
+/// before.
+pub(crate) fn configure(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+    let step = "find the interface in the pod";
+    let link = namespaces.pod.link(&attachment.interface).map_err(failed(step))?;
+    let index = link.ok_or_else(|| DriverError::new(Reason::Unavailable, step))?.header.index;
+    let addresses = addresses(&attachment.vif);
+    announce(&attachment.interface, addresses.iter().any(|address| matches!(address, IpNet::V6(_))));
+    for address in addresses {
+        namespaces
+            .pod
+            .change(messages::new_address(index, address), NLM_F_CREATE | NLM_F_REPLACE)
+            .map_err(|error| failed("add an address")(error).detail(address.to_string()))?;
+    }
+    namespaces.pod.change(messages::set_up(index), 0).map_err(failed("set the interface up"))?;
+    for (destination, gateway, onlink) in routes(attachment) {
+        let route = messages::new_route(index, destination, gateway, onlink);
+        match namespaces.pod.change(route, NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if !exists(&error) => {
+                return Err(failed("add a route")(error).detail(format!("{destination} via {gateway}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Lets the kernel announce the addresses of an interface whenever it gets up, and enables IPv6 where the VIF has it. Where `/proc/sys`
+/// is read-only, neighbours learn a moved address only when they ask again.
+fn announce(interface: &str, v6: bool) {
+    let set = |family, option, value| {
+        let _ = fs::write(format!("/proc/sys/net/{family}/conf/{interface}/{option}"), value);
+    };
+    set("ipv4", "arp_notify", "1");
+    if v6 {
+        set("ipv6", "disable_ipv6", "0");
+        set("ipv6", "ndisc_notify", "1");
+    }
+}
+
+/// Returns the addresses of a VIF with the prefix lengths of their subnets.
+pub(crate) fn addresses(vif: &Vif) -> Vec<IpNet> {
+    let of_subnet = |subnet: &staffetta_driver::SubnetAddresses| {
+        let prefix = subnet.cidr.prefix_len();
+        subnet.ips.iter().filter_map(move |ip| IpNet::new(*ip, prefix).ok()).collect::<Vec<_>>()
+    };
+    vif.subnets.iter().flat_map(of_subnet).collect()
+}
+
+/// Returns the routes of a VIF: destination, gateway, and `true` if the gateway is outside of the subnet. The routes of the subnet come
+/// first, because one of them may lead to the gateway.
+fn routes(attachment: &Attachment) -> Vec<(IpNet, IpAddr, bool)> {
+    let mut routes = Vec::new();
+    for subnet in &attachment.vif.subnets {
+        let is_outside = |gateway: &IpAddr| !subnet.cidr.contains(gateway);
+        let fits = |gateway: &IpAddr| gateway.is_ipv4() == subnet.cidr.addr().is_ipv4();
+        routes.extend(
+            subnet
+                .routes
+                .iter()
+                .filter(|route| fits(&route.gateway) && fits(&route.cidr.addr()))
+                .map(|route| (route.cidr, route.gateway, is_outside(&route.gateway))),
+        );
+        if let Some(gateway) = subnet.gateway.filter(|gateway| attachment.default_route && fits(gateway)) {
+            let everything =
+                if gateway.is_ipv4() { IpNet::V4(Ipv4Net::default()) } else { IpNet::V6(Ipv6Net::default()) };
+            routes.push((everything, gateway, is_outside(&gateway)));
+        }
+    }
+    routes
+}
+
+/// Removes the interface of the VIF in the pod. An interface with another MAC address is not that of the VIF, and stays.
+pub(crate) fn remove(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+    let step = "remove the interface in the pod";
+    match namespaces.pod.link(&attachment.interface).map_err(failed(step))? {
+        Some(link) if has_mac(&link, attachment) => {
+            namespaces.pod.change(messages::delete_link(link.header.index), 0).map_err(failed(step))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns an error unless the interface in the pod is up and has the MAC address and the addresses of the VIF.
+pub(crate) fn check(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+    let step = "check the interface in the pod";
+    let wrong = |detail: String| DriverError::new(Reason::NotFound, step).detail(detail);
+    let name = &attachment.interface;
+    let link = namespaces.pod.link(name).map_err(failed(step))?;
+    let link = link.ok_or_else(|| wrong(format!("there is no interface {name}")))?;
+    if !has_mac(&link, attachment) {
+        return Err(wrong(format!("{name} has not the MAC address {}", attachment.vif.address)));
+    }
+    if !link.header.flags.contains(LinkFlags::Up) {
+        return Err(wrong(format!("{name} is down")));
+    }
+    let answers = namespaces.pod.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()));
+    let present: Vec<IpAddr> = answers
+        .map_err(failed(step))?
+        .into_iter()
+        .filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) if message.header.index == link.header.index => {
+                Some(message)
+            }
+            _ => None,
+        })
+        .flat_map(|message| message.attributes)
+        .filter_map(|attribute| match attribute {
+            AddressAttribute::Address(ip) => Some(ip),
+            _ => None,
+        })
+        .collect();
+    match attachment.vif.ips().find(|ip| !present.contains(ip)) {
+        Some(ip) => Err(wrong(format!("{name} has not the address {ip}"))),
+        None => Ok(()),
+    }
+}
+
+fn has_mac(link: &LinkMessage, attachment: &Attachment) -> bool {
+    let mac = &attachment.vif.address.0[..];
+    link.attributes
+        .iter()
+        .any(|attribute| matches!(attribute, LinkAttribute::Address(octets) if octets == mac))
+}

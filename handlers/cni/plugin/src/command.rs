@@ -1,0 +1,179 @@
+//! The commands of the plugin.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{self, Answer};
+use crate::error::{CniError, Code};
+use crate::message::{DEFAULT_SOCKET, MAX_MESSAGE, Request, ValidAttachments};
+use crate::version::{VERSIONS, Version};
+use crate::{result, vif};
+
+/// The time limit of a command, longer than the daemon waits for the VIF and for its activation.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Runs the command that the environment names. `variable` returns a variable of the environment, `input` is the configuration. Returns
+/// the text for standard output; empty if the command prints nothing.
+pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Result<String, CniError> {
+    let command = variable("CNI_COMMAND").unwrap_or_default();
+    let configuration = read(input);
+    if command == "VERSION" {
+        // A runtime may ask with a version that this plugin does not know, or without any configuration.
+        let asked = configuration
+            .ok()
+            .and_then(|configuration| configuration["cniVersion"].as_str().map(str::to_owned));
+        return Ok(
+            json!({ "cniVersion": asked.as_deref().unwrap_or("1.1.0"), "supportedVersions": VERSIONS })
+                .to_string(),
+        );
+    }
+    let configuration = configuration?;
+    let version = Version::read(&configuration)?;
+    let call = Call { version, configuration, variable: &variable };
+    match command.as_str() {
+        "ADD" => call.add(),
+        "DEL" => call.delete(),
+        "CHECK" if version >= Version::V0_4_0 => call.check(),
+        "STATUS" if version >= Version::V1_1_0 => call.post("/status", b"{}").map(|_| String::new()),
+        "GC" if version >= Version::V1_1_0 => call.collect(),
+        "" => Err(CniError::new(Code::InvalidEnvironment, "CNI_COMMAND is not set")),
+        other => Err(CniError::new(Code::InvalidEnvironment, "CNI_COMMAND is not a command of this version")
+            .details(format!("`{other}` with `cniVersion` {}", version.name()))),
+    }
+}
+
+/// Reads the configuration of the plugin.
+fn read(input: impl Read) -> Result<Value, CniError> {
+    let mut text = Vec::new();
+    input.take(MAX_MESSAGE as u64 + 1).read_to_end(&mut text).map_err(|error| {
+        CniError::new(Code::Io, "standard input cannot be read").details(error.to_string())
+    })?;
+    if text.len() > MAX_MESSAGE {
+        return Err(CniError::new(Code::Decode, "the configuration is longer than 1 MiB"));
+    }
+    let configuration: Value = serde_json::from_slice(&text).map_err(|error| {
+        CniError::new(Code::Decode, "the configuration on standard input is not JSON")
+            .details(error.to_string())
+    })?;
+    if configuration.is_object() {
+        Ok(configuration)
+    } else {
+        Err(CniError::new(Code::Decode, "the configuration on standard input is not an object"))
+    }
+}
+
+/// A call of the plugin with its configuration.
+struct Call<'a, V> {
+    version: Version,
+    configuration: Value,
+    variable: &'a V,
+}
+
+impl<V: Fn(&str) -> Option<String>> Call<'_, V> {
+    fn add(&self) -> Result<String, CniError> {
+        let request = self.request("ADD", true)?;
+        let answer = self.send("/addNetwork", &request)?;
+        let vif: Value = serde_json::from_slice(&answer.body).map_err(|error| {
+            CniError::new(Code::Failed, "the answer of the daemon is not JSON").details(error.to_string())
+        })?;
+        let ours = vif::result(self.version, &vif, &request.cni_ifname, &request.cni_netns)?;
+        let previous = self.configuration.get("prevResult").filter(|result| result.is_object());
+        Ok(result::merge(self.version, previous, ours).to_string())
+    }
+
+    fn delete(&self) -> Result<String, CniError> {
+        self.send("/delNetwork", &self.request("DEL", false)?).map(|_| String::new())
+    }
+
+    fn check(&self) -> Result<String, CniError> {
+        let request = self.request("CHECK", true)?;
+        let Some(previous) = self.configuration.get("prevResult").filter(|result| result.is_object()) else {
+            return Err(CniError::new(
+                Code::InvalidConfiguration,
+                "CHECK needs the result of ADD in `prevResult`",
+            ));
+        };
+        let is_ours = |interface: &Value| {
+            interface["name"] == request.cni_ifname.as_str()
+                && interface["sandbox"] == request.cni_netns.as_str()
+        };
+        if !previous["interfaces"].as_array().is_some_and(|interfaces| interfaces.iter().any(is_ours)) {
+            return Err(CniError::new(
+                Code::InvalidConfiguration,
+                "`prevResult` does not contain the interface",
+            )
+            .details(format!("{} in {}", request.cni_ifname, request.cni_netns)));
+        }
+        self.send("/checkNetwork", &request).map(|_| String::new())
+    }
+
+    fn collect(&self) -> Result<String, CniError> {
+        let valid: ValidAttachments =
+            serde_json::from_value(self.configuration.clone()).map_err(|error| {
+                CniError::new(Code::InvalidConfiguration, "GC needs `cni.dev/valid-attachments`")
+                    .details(error.to_string())
+            })?;
+        let body =
+            serde_json::to_vec(&valid).map_err(|error| CniError::new(Code::Failed, error.to_string()))?;
+        self.post("/gc", &body).map(|_| String::new())
+    }
+
+    /// Reads the variables of a command for one interface.
+    fn request(&self, command: &str, needs_netns: bool) -> Result<Request, CniError> {
+        let value = |name: &str| (self.variable)(name).unwrap_or_default();
+        let required = |name: &str| {
+            let value = value(name);
+            if value.is_empty() {
+                Err(CniError::new(Code::InvalidEnvironment, format!("{name} is not set")))
+            } else {
+                Ok(value)
+            }
+        };
+        Ok(Request {
+            cni_command: command.to_owned(),
+            cni_containerid: required("CNI_CONTAINERID")?,
+            cni_netns: if needs_netns { required("CNI_NETNS")? } else { value("CNI_NETNS") },
+            cni_ifname: required("CNI_IFNAME")?,
+            cni_args: value("CNI_ARGS"),
+            cni_path: value("CNI_PATH"),
+            config: self.configuration.clone(),
+        })
+    }
+
+    fn send(&self, path: &str, request: &Request) -> Result<Answer, CniError> {
+        let body =
+            serde_json::to_vec(request).map_err(|error| CniError::new(Code::Failed, error.to_string()))?;
+        self.post(path, &body)
+    }
+
+    /// Sends a request to the daemon, and turns each answer but success into its error.
+    fn post(&self, path: &str, body: &[u8]) -> Result<Answer, CniError> {
+        let daemon = match &self.configuration["daemon"] {
+            Value::Null => DEFAULT_SOCKET,
+            Value::String(address) => address,
+            _ => {
+                return Err(CniError::new(
+                    Code::InvalidConfiguration,
+                    "`daemon` is not the address of the daemon",
+                ));
+            }
+        };
+        let answer = client::post(daemon, path, body, LIMIT).map_err(|error| {
+            // The runtime repeats the command; the daemon may be starting at this moment.
+            let code = if path == "/status" { Code::Unavailable } else { Code::TryAgainLater };
+            CniError::new(code, format!("the daemon staffetta does not answer at {daemon}"))
+                .details(format!("{error}; is its pod on this node running?"))
+        })?;
+        if (200..300).contains(&answer.status) {
+            return Ok(answer);
+        }
+        Err(serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
+            CniError::new(
+                Code::Failed,
+                format!("the daemon at {daemon} answered with status {}", answer.status),
+            )
+        }))
+    }
+}

@@ -1,0 +1,72 @@
+//! The configuration list that the container runtime reads, and the atomic installation of files.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::version::VERSIONS;
+
+/// The name of the file. A runtime uses the first file in the order of the alphabet, and Kuryr's is `10-kuryr.conflist`.
+pub const FILE: &str = "05-staffetta.conflist";
+/// The name of the plugin's file.
+pub const PLUGIN: &str = "staffetta-cni";
+
+/// Returns the configuration list for a daemon at `daemon`. Its version is 1.0.0, because containerd 1.6 knows no later one.
+pub fn conflist(daemon: &str) -> String {
+    let list = json!({
+        "cniVersion": "1.0.0",
+        "cniVersions": VERSIONS,
+        "name": "staffetta",
+        "plugins": [{ "type": PLUGIN, "daemon": daemon }],
+    });
+    format!("{list:#}\n")
+}
+
+/// Writes a file so that no reader ever sees a part of it: a temporary file in the same folder takes its place. Nothing is written if
+/// the file has that content already.
+pub fn install(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|existing| existing == content) {
+        return fs::set_permissions(path, Permissions::from_mode(mode));
+    }
+    let temporary = temporary(path);
+    let write = || {
+        fs::write(&temporary, content)?;
+        fs::set_permissions(&temporary, Permissions::from_mode(mode))?;
+        fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// Returns the path of a hidden file beside `path`, whose name does not end like that of a configuration.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_file_is_whole_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        install(&path, b"old", 0o644).unwrap();
+        install(&path, conflist("/run/x.sock").as_bytes(), 0o600).unwrap();
+        let list: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(list["plugins"][0], json!({ "type": "staffetta-cni", "daemon": "/run/x.sock" }));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_list_comes_before_that_of_kuryr() {
+        assert!(FILE < "10-kuryr.conflist");
+    }
+}

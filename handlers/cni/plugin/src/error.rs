@@ -1,0 +1,54 @@
+//! Errors of the CNI specification.
+
+use serde::{Deserialize, Serialize};
+
+/// The codes of the specification that staffetta uses, and those of Kuryr for its own failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The version of the configuration is not supported.
+    IncompatibleVersion = 1,
+    /// The container, or its pod, does not exist.
+    UnknownContainer = 3,
+    /// A variable of the environment is missing or wrong.
+    InvalidEnvironment = 4,
+    /// Standard input or a file cannot be read or written.
+    Io = 5,
+    /// The configuration is not JSON.
+    Decode = 6,
+    /// A field of the configuration is missing or wrong.
+    InvalidConfiguration = 7,
+    /// The runtime should try again later.
+    TryAgainLater = 11,
+    /// The plugin cannot serve `ADD` at present.
+    Unavailable = 50,
+    /// The daemon does not answer.
+    NoDaemon = 100,
+    /// Every other failure.
+    Failed = 999,
+}
+
+/// An error as the plugin prints it, and as the daemon answers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CniError {
+    /// The code: below 100 one of the specification.
+    pub code: u32,
+    /// The message, a short sentence.
+    pub msg: String,
+    /// The details.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+}
+
+impl CniError {
+    /// Creates an error without details.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: code as u32, msg: message.into(), details: String::new() }
+    }
+
+    /// Sets the details.
+    #[must_use]
+    pub fn details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+}

@@ -1,0 +1,27 @@
+//! Results of a chain of plugins.
+
+use serde_json::{Value, json};
+
+use crate::version::Version;
+
+/// Adds the result of the plugins before this one in the chain, so that the next plugin gets both. Indexes of interfaces move with
+/// their interfaces.
+pub fn merge(version: Version, previous: Option<&Value>, mut result: Value) -> Value {
+    result["cniVersion"] = version.name().into();
+    let Some(previous) = previous else { return result };
+    let offset = previous["interfaces"].as_array().map_or(0, Vec::len);
+    for ip in result["ips"].as_array_mut().into_iter().flatten() {
+        if let Some(index) = ip["interface"].as_u64() {
+            ip["interface"] = json!(index + offset as u64);
+        }
+    }
+    for key in ["interfaces", "ips", "routes"] {
+        let before = previous[key].as_array().cloned().unwrap_or_default();
+        let ours = result[key].as_array().cloned().unwrap_or_default();
+        result[key] = before.into_iter().chain(ours).collect();
+    }
+    if result["dns"]["nameservers"].as_array().is_none_or(Vec::is_empty) && previous["dns"].is_object() {
+        result["dns"] = previous["dns"].clone();
+    }
+    result
+}

@@ -1,0 +1,250 @@
+//! The commands of the plugin.
+
+mod bind;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+use staffetta_cni::error::{CniError, Code};
+use staffetta_cni::message::{Request, ValidAttachments};
+use staffetta_driver::VifBindingDriver;
+use staffetta_handler::{EventNote, Identity, Recorder};
+use tokio::sync::Semaphore;
+use tracing::{info, warn};
+
+use crate::handler::HANDLER;
+use crate::locks::Locks;
+use crate::pods::{Found, PodEntry, PodTable};
+use crate::records::{Record, Records};
+use crate::target::Target;
+
+/// The drivers by the class of the VIFs that they bind.
+pub type Bindings = BTreeMap<String, Arc<dyn VifBindingDriver>>;
+
+/// Observes a command: its name, the code of its error (`none` for success), and its duration.
+pub type OnRequest = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + Sync>;
+
+/// The number of pods whose interfaces are changed at the same time. The kernel serializes such changes, so more would only wait.
+const CONCURRENT: usize = 8;
+
+/// Executes the commands of the plugin for the pods of one node.
+pub struct CniDaemon {
+    pub(crate) pods: PodTable,
+    records: Records,
+    bindings: Bindings,
+    locks: Locks,
+    permits: Semaphore,
+    /// The time limit of each of the two waits of `ADD`.
+    limit: Duration,
+    /// `true` once all pods of the node are known.
+    ready: AtomicBool,
+    recorder: OnceLock<Recorder>,
+    on_request: OnceLock<OnRequest>,
+}
+
+impl CniDaemon {
+    /// Creates the daemon. `limit` is the time that a pod waits for its VIF, and again for its port.
+    pub fn new(records: Records, bindings: Bindings, limit: Duration) -> Self {
+        Self {
+            pods: PodTable::new(),
+            records,
+            bindings,
+            locks: Locks::default(),
+            permits: Semaphore::new(CONCURRENT),
+            limit,
+            ready: AtomicBool::new(false),
+            recorder: OnceLock::new(),
+            on_request: OnceLock::new(),
+        }
+    }
+
+    /// Sets the recorder of Kubernetes Events and the observer of commands, which exist only after the daemon.
+    pub fn observe(&self, recorder: Recorder, on_request: OnRequest) {
+        // The handler is created once a process.
+        let _ = (self.recorder.set(recorder), self.on_request.set(on_request));
+    }
+
+    /// Reports that all pods of the node are known: from now on, `STATUS` succeeds.
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Unbinds what is left from before the node was rebooted. What cannot be removed now is removed when its pod is bound again.
+    pub async fn release_earlier_boot(self: &Arc<Self>) {
+        for record in self.records.all().into_iter().filter(|record| record.boot_id != self.records.boot_id())
+        {
+            let (namespace, name) = (record.namespace.clone(), record.name.clone());
+            match self.release(record).await {
+                Ok(()) => info!(namespace, name, "a pod from before the reboot was unbound"),
+                Err(error) => {
+                    warn!(
+                        namespace,
+                        name,
+                        error = error.msg,
+                        details = error.details,
+                        "a pod from before the reboot cannot be unbound"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Binds the VIFs of a pod, and waits until they are active. Returns the default VIF in the form of `os_vif`.
+    pub async fn add(self: &Arc<Self>, request: &Request) -> Result<Value, CniError> {
+        let target = Target::read(request)?;
+        if target.netns.as_os_str().is_empty() {
+            return Err(CniError::new(Code::InvalidEnvironment, "CNI_NETNS is not set"));
+        }
+        let result = self.bind_pod(&target).await;
+        if let Err(error) = &result {
+            self.report(&target, error);
+        }
+        result
+    }
+
+    async fn bind_pod(self: &Arc<Self>, target: &Target) -> Result<Value, CniError> {
+        let pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
+        let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
+        self.bind(target, &pod.uid, &state).await?;
+        let pod = self.until(target, "has a VIF whose port is not active", PodEntry::is_active).await?;
+        // Another command may have unbound the pod in the meantime.
+        if self.records.get(&pod.uid).is_none_or(|record| record.container_id != target.container_id) {
+            return Err(CniError::new(
+                Code::UnknownContainer,
+                "the pod was unbound while its port became active",
+            ));
+        }
+        let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
+        let mut answer: Value = serde_json::from_str(&state.write()).unwrap_or_default();
+        Ok(answer["versioned_object.data"]["default_vif"].take())
+    }
+
+    /// Waits for the pod. `wanting` says what the pod lacks until then.
+    async fn until(
+        &self,
+        target: &Target,
+        wanting: &str,
+        is_ready: impl Fn(&PodEntry) -> bool,
+    ) -> Result<PodEntry, CniError> {
+        match self.pods.wait(target, self.limit, is_ready).await {
+            Found::Ready(pod) => Ok(*pod),
+            Found::Gone => {
+                Err(CniError::new(Code::UnknownContainer, format!("the pod {} was deleted", target.pod())))
+            }
+            Found::NotYet(pod) => {
+                let reason = match pod.map(|pod| pod.vifs) {
+                    None if !self.is_ready() => {
+                        "the daemon has not read the pods of the node yet; is the API server reachable?"
+                            .to_owned()
+                    }
+                    None => "no pod of this name and UID is on this node".to_owned(),
+                    Some(Err(reason)) => reason,
+                    Some(Ok(_)) => {
+                        "the agent of Neutron on this node has not reported the port as active".to_owned()
+                    }
+                };
+                let waited = self.limit.as_secs();
+                Err(CniError::new(
+                    Code::TryAgainLater,
+                    format!("the pod {} {wanting} after {waited} s", target.pod()),
+                )
+                .details(reason))
+            }
+        }
+    }
+
+    /// Unbinds the VIFs of a pod. What is not bound counts as unbound, and a command for an earlier sandbox of the pod changes nothing.
+    pub async fn delete(self: &Arc<Self>, request: &Request) -> Result<(), CniError> {
+        let target = Target::read(request)?;
+        let _held = self.locks.lock(&target.pod()).await;
+        if let Some(record) = self.records.of_container(&target.container_id) {
+            return self.release(record).await;
+        }
+        // A pod that another controller's daemon bound has no record.
+        match self.pods.get(&target) {
+            Some(PodEntry { uid, vifs: Ok(state), .. }) if self.records.get(&uid).is_none() => {
+                self.unplug(bind::attachments(&target, &state)).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the interfaces of a pod are as `ADD` made them.
+    pub async fn check(self: &Arc<Self>, request: &Request) -> Result<(), CniError> {
+        let target = Target::read(request)?;
+        let Some(record) = self.records.of_container(&target.container_id) else {
+            return Err(CniError::new(Code::UnknownContainer, "this container is not bound")
+                .details(format!("the pod {}, the container {}", target.pod(), target.container_id)));
+        };
+        self.check_attachments(record.attachments).await
+    }
+
+    /// Returns an error if `ADD` cannot succeed at present.
+    pub fn status(&self) -> Result<(), CniError> {
+        if self.is_ready() {
+            return Ok(());
+        }
+        Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"))
+    }
+
+    /// Unbinds all pods whose sandbox is not in the list.
+    pub async fn collect(self: &Arc<Self>, valid: &ValidAttachments) -> Result<(), CniError> {
+        let is_valid =
+            |record: &Record| valid.valid.iter().any(|valid| valid.container_id == record.container_id);
+        for record in self.records.all().into_iter().filter(|record| !is_valid(record)) {
+            let _held = self.locks.lock(&format!("{}/{}", record.namespace, record.name)).await;
+            // A command may have replaced the record in the meantime.
+            if self.records.get(&record.uid).as_ref() == Some(&record) {
+                info!(namespace = record.namespace, name = record.name, "a pod without a sandbox is unbound");
+                self.release(record).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the duration and the result of a command.
+    pub(crate) fn observed(&self, command: &'static str, error: Option<&CniError>, duration: Duration) {
+        if let Some(on_request) = self.on_request.get() {
+            let code = match error.map(|error| error.code) {
+                None => "none",
+                Some(3) => "unknown_container",
+                Some(4 | 6 | 7) => "bad_request",
+                Some(11) => "try_again_later",
+                Some(50) => "unavailable",
+                Some(_) => "failed",
+            };
+            on_request(command, code, duration);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Logs the failure of `ADD`, and records a Kubernetes Event on the pod.
+    fn report(&self, target: &Target, error: &CniError) {
+        let Target { namespace, name, .. } = target;
+        warn!(
+            kind = "Pod",
+            namespace,
+            name,
+            code = error.code,
+            error = error.msg,
+            details = error.details,
+            "a pod cannot be bound"
+        );
+        let (Some(recorder), Some(pod)) = (self.recorder.get(), self.pods.get(target)) else { return };
+        let reason = if error.code == Code::TryAgainLater as u32 { "WaitingForVif" } else { "BindingFailed" };
+        recorder.record(EventNote {
+            handler: HANDLER,
+            regarding: Identity::of::<Pod>(Some(namespace.clone()), name.clone(), pod.uid),
+            warning: true,
+            reason,
+            text: format!("{}: {}", error.msg, error.details),
+        });
+    }
+}

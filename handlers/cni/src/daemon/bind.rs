@@ -1,0 +1,205 @@
+//! Binds and unbinds the VIFs of a pod, with a record of what has to be undone.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use staffetta_cni::error::{CniError, Code};
+use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver};
+use staffetta_network::os_vif::PodState;
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+use super::CniDaemon;
+use crate::records::{ClaimError, Record, RecordError};
+use crate::target::Target;
+
+/// Returns the VIFs of a pod with their places in it. The default route leads through the default VIF.
+pub(super) fn attachments(target: &Target, state: &PodState) -> Vec<Attachment> {
+    let attachment = |vif: &staffetta_driver::Vif, interface: &str, default_route| Attachment {
+        vif: vif.clone(),
+        netns: target.netns.clone(),
+        interface: interface.to_owned(),
+        default_route,
+    };
+    let default = attachment(&state.default_vif, &target.interface, true);
+    let additional = state.additional_vifs.iter().map(|(name, vif)| attachment(vif, name, false));
+    std::iter::once(default).chain(additional).collect()
+}
+
+impl CniDaemon {
+    /// Binds the VIFs of the pod `uid`. Repeating it changes nothing; for another sandbox of the pod, the earlier one is unbound first.
+    pub(super) async fn bind(
+        self: &Arc<Self>,
+        target: &Target,
+        uid: &str,
+        state: &PodState,
+    ) -> Result<(), CniError> {
+        let attachments = attachments(target, state);
+        check_interfaces(&attachments)?;
+        self.drivers(&attachments)?;
+        let _held = self.locks.lock(&target.pod()).await;
+        if !self.pods.contains(uid) {
+            return Err(CniError::new(
+                Code::UnknownContainer,
+                format!("the pod {} was deleted", target.pod()),
+            ));
+        }
+        if let Some(earlier) = self.records.get(uid) {
+            let is_same =
+                earlier.container_id == target.container_id && same(&earlier.attachments, &attachments);
+            if is_same && self.check_attachments(earlier.attachments.clone()).await.is_ok() {
+                return Ok(());
+            }
+            self.release(earlier).await?;
+        }
+        let record = Record {
+            uid: uid.to_owned(),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            container_id: target.container_id.clone(),
+            boot_id: self.records.boot_id().to_owned(),
+            attachments,
+        };
+        self.claim(record.clone()).await?;
+        let plugged =
+            self.each(record.attachments.clone(), |driver, attachment| driver.plug(attachment)).await;
+        if let Err(error) = plugged {
+            if let Err(rollback) = self.release(record).await {
+                warn!(
+                    namespace = target.namespace,
+                    name = target.name,
+                    error = rollback.msg,
+                    details = rollback.details,
+                    "a pod that was bound in part cannot be unbound; its record is kept"
+                );
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Adds the record, unless a pod of this node has the same port or address. One that no longer exists is unbound first.
+    async fn claim(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
+        // The second conflict of a pod may be with another pod than the first.
+        for _ in 0..record.attachments.len() + 1 {
+            match self.records.claim(record.clone()) {
+                Ok(()) => return Ok(()),
+                Err(ClaimError::Unwritten(error)) => return Err(unrecorded(&error)),
+                Err(ClaimError::Taken(other, _)) if self.is_ready() && !self.pods.contains(&other.uid) => {
+                    self.release(*other).await?;
+                }
+                Err(ClaimError::Taken(other, property)) => {
+                    return Err(CniError::new(
+                        Code::Failed,
+                        format!("{property} is bound to another pod of this node"),
+                    )
+                    .details(format!("{}/{}", other.namespace, other.name)));
+                }
+            }
+        }
+        Err(CniError::new(
+            Code::TryAgainLater,
+            "the addresses of the pod are bound to pods that are being removed",
+        ))
+    }
+
+    /// Unbinds the VIFs of a record, and removes the record.
+    pub(super) async fn release(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
+        self.unplug(record.attachments).await?;
+        self.records.remove(&record.uid).map_err(|error| unrecorded(&error))
+    }
+
+    pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<Attachment>) -> Result<(), CniError> {
+        self.each(attachments, |driver, attachment| driver.unplug(attachment)).await
+    }
+
+    pub(super) async fn check_attachments(
+        self: &Arc<Self>,
+        attachments: Vec<Attachment>,
+    ) -> Result<(), CniError> {
+        self.each(attachments, |driver, attachment| driver.check(attachment)).await
+    }
+
+    /// Calls `work` for each VIF with the driver of its class, on a thread for blocking work, until one call fails. The work continues
+    /// when the caller is gone, so that nothing stops in the middle.
+    async fn each(
+        self: &Arc<Self>,
+        attachments: Vec<Attachment>,
+        work: impl Fn(&dyn VifBindingDriver, &Attachment) -> Result<(), DriverError> + Send + 'static,
+    ) -> Result<(), CniError> {
+        let drivers = self.drivers(&attachments)?;
+        let _permit = self.permits.acquire().await;
+        let task = spawn_blocking(move || {
+            let mut all = attachments.iter().zip(drivers);
+            all.try_for_each(|(attachment, driver)| {
+                work(&*driver, attachment).map_err(|error| refused(attachment, &error))
+            })
+        });
+        task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+    }
+
+    /// Returns the driver of each VIF.
+    fn drivers(&self, attachments: &[Attachment]) -> Result<Vec<Arc<dyn VifBindingDriver>>, CniError> {
+        let driver = |attachment: &Attachment| {
+            let class = attachment.vif.class.name();
+            self.bindings.get(class).cloned().ok_or_else(|| {
+                let known: Vec<_> = self.bindings.keys().map(String::as_str).collect();
+                CniError::new(
+                    Code::Failed,
+                    format!("this node cannot bind a VIF of the class `{}`", shown(class)),
+                )
+                .details(format!("it binds {}", known.join(", ")))
+            })
+        };
+        attachments.iter().map(driver).collect()
+    }
+}
+
+/// Refuses two VIFs for one interface, or with one port.
+fn check_interfaces(attachments: &[Attachment]) -> Result<(), CniError> {
+    for (index, one) in attachments.iter().enumerate() {
+        let mut others = attachments[..index].iter();
+        if others.any(|other| other.interface == one.interface || other.vif.id == one.vif.id) {
+            return Err(CniError::new(Code::Failed, "two VIFs of the pod have the same interface or port")
+                .details(format!("{} and {}", shown(&one.interface), shown(one.vif.id.as_str()))));
+        }
+    }
+    Ok(())
+}
+
+/// Returns `true` if both are the same VIFs at the same places.
+fn same(one: &[Attachment], other: &[Attachment]) -> bool {
+    let place = |attachment: &Attachment| (attachment.netns.clone(), attachment.interface.clone());
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(one, other)| place(one) == place(other) && one.vif.binding() == other.vif.binding())
+}
+
+fn refused(attachment: &Attachment, error: &DriverError) -> CniError {
+    let code = if matches!(error.reason(), Reason::Conflict | Reason::Unavailable | Reason::Awaited) {
+        Code::TryAgainLater
+    } else {
+        Code::Failed
+    };
+    CniError::new(
+        code,
+        format!(
+            "the VIF {} cannot be bound as {}",
+            shown(attachment.vif.id.as_str()),
+            shown(&attachment.interface)
+        ),
+    )
+    .details(staffetta_handler::causes(error))
+}
+
+fn unrecorded(error: &RecordError) -> CniError {
+    CniError::new(Code::Io, "the record of the pod cannot be changed")
+        .details(staffetta_handler::causes(error))
+}
+
+/// Returns the start of a text that a tenant may have written.
+fn shown(text: &str) -> String {
+    text.chars().take(64).collect()
+}

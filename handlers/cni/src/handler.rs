@@ -1,0 +1,41 @@
+//! The handler `cni`: keeps the table of the node's pods up to date.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_handler::{Registration, ResourceEventHandler, Tombstone};
+
+use crate::daemon::CniDaemon;
+
+/// The name of the handler.
+pub const HANDLER: &str = "cni";
+
+/// Puts each pod of the node into the table of the daemon. It writes nothing.
+struct CniHandler(Arc<CniDaemon>);
+
+/// Registers the handler for the pods of the node `node_name`; the API server sends no others.
+pub fn registration(daemon: &Arc<CniDaemon>, node_name: &str) -> Registration {
+    let handler = CniHandler(Arc::clone(daemon));
+    Registration::new(handler).on::<Pod>().field_selector::<Pod>(format!("spec.nodeName={node_name}")).erase()
+}
+
+impl ResourceEventHandler<Pod> for CniHandler {
+    type Error = Infallible;
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
+        self.0.pods.put(pod);
+        Ok(())
+    }
+
+    /// A pod keeps its VIFs until it is deleted: its containers still run.
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
+        self.0.pods.put(pod);
+        Ok(())
+    }
+
+    async fn on_deleted(&self, pod: &Tombstone<Pod>) -> Result<(), Infallible> {
+        self.0.pods.remove(pod.object_ref().uid);
+        Ok(())
+    }
+}

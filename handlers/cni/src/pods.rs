@@ -1,0 +1,171 @@
+//! The pods of the node, with their VIFs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_network::os_vif::{KURYR_VIF, PodState};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::target::Target;
+
+/// The finalizer of the handler `vif`. A pod without it was given no VIF by our controller, whatever its annotation says.
+const FINALIZER: &str = "staffetta.dev/vif";
+/// The annotation of a static pod with the UID that the container runtime knows.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The number of deleted pods that are remembered.
+const REMEMBERED: usize = 1000;
+
+/// A pod of the node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodEntry {
+    /// The UID.
+    pub(crate) uid: String,
+    namespace: String,
+    name: String,
+    /// The UID in the container runtime, if it is a static pod.
+    mirror: Option<String>,
+    /// The VIFs, or the reason why there are none.
+    pub(crate) vifs: Result<PodState, String>,
+}
+
+/// The result of waiting for a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Found {
+    /// The pod is as requested.
+    Ready(Box<PodEntry>),
+    /// The pod was deleted.
+    Gone,
+    /// The time is up. The pod as it is, if it exists.
+    NotYet(Option<Box<PodEntry>>),
+}
+
+/// The pods of the node by UID.
+pub(crate) struct PodTable {
+    table: Mutex<Table>,
+    /// Counts the changes.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Table {
+    pods: HashMap<String, PodEntry>,
+    deleted: VecDeque<String>,
+}
+
+impl PodTable {
+    /// Creates an empty table.
+    pub(crate) fn new() -> Self {
+        Self { table: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+
+    /// Adds or replaces a pod.
+    pub(crate) fn put(&self, pod: &Pod) {
+        let Some(entry) = PodEntry::of(pod) else { return };
+        let mut table = self.table();
+        if table.pods.get(&entry.uid) != Some(&entry) {
+            table.pods.insert(entry.uid.clone(), entry);
+            drop(table);
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// Removes a pod.
+    pub(crate) fn remove(&self, uid: &str) {
+        let mut table = self.table();
+        table.pods.remove(uid);
+        table.deleted.push_back(uid.to_owned());
+        if table.deleted.len() > REMEMBERED {
+            table.deleted.pop_front();
+        }
+        drop(table);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Returns `true` if the table has a pod with that UID.
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.table().pods.contains_key(uid)
+    }
+
+    /// Returns the pod that the command is about.
+    pub(crate) fn get(&self, target: &Target) -> Option<PodEntry> {
+        let table = self.table();
+        let is_meant = |pod: &&PodEntry| pod.namespace == target.namespace && pod.name == target.name;
+        let mut meant = table.pods.values().filter(is_meant);
+        match &target.uid {
+            Some(uid) => meant.find(|pod| pod.uid == *uid || pod.mirror.as_ref() == Some(uid)).cloned(),
+            // A pod of the same name that is being replaced may still be there: then the UID decides, and there is none.
+            None => meant.next().filter(|_| meant.next().is_none()).cloned(),
+        }
+    }
+
+    /// Waits until the pod is as `is_ready` requests, but no longer than `limit`.
+    pub(crate) async fn wait(
+        &self,
+        target: &Target,
+        limit: Duration,
+        is_ready: impl Fn(&PodEntry) -> bool,
+    ) -> Found {
+        let mut changes = self.changes.subscribe();
+        let search = async {
+            loop {
+                changes.borrow_and_update();
+                match self.get(target) {
+                    Some(pod) if is_ready(&pod) => return Found::Ready(Box::new(pod)),
+                    None if self.is_deleted(target) => return Found::Gone,
+                    _ => {}
+                }
+                if changes.changed().await.is_err() {
+                    return Found::Gone;
+                }
+            }
+        };
+        timeout(limit, search).await.unwrap_or_else(|_| Found::NotYet(self.get(target).map(Box::new)))
+    }
+
+    fn is_deleted(&self, target: &Target) -> bool {
+        target.uid.as_ref().is_some_and(|uid| self.table().deleted.contains(uid))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PodEntry {
+    /// Reads a pod; `None` if it has no network of its own.
+    fn of(pod: &Pod) -> Option<Self> {
+        if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
+            return None;
+        }
+        let meta = &pod.metadata;
+        let annotation = |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
+        let has_finalizer = meta.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let vifs = match annotation(KURYR_VIF) {
+            None => Err("the controller has not given it a VIF yet".to_owned()),
+            Some(_) if !has_finalizer => Err(format!(
+                "it has a VIF, but not the finalizer {FINALIZER}, so the VIF is not from the controller"
+            )),
+            Some(text) => PodState::read(text).map_err(|error| staffetta_handler::causes(&error)),
+        };
+        Some(Self {
+            uid: meta.uid.clone()?,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            mirror: annotation(MIRROR).cloned(),
+            vifs,
+        })
+    }
+
+    /// Returns `true` if the pod has a VIF.
+    pub(crate) fn has_vif(&self) -> bool {
+        self.vifs.is_ok()
+    }
+
+    /// Returns `true` if all VIFs of the pod are active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.vifs.as_ref().is_ok_and(|state| state.vifs().all(|vif| vif.active))
+    }
+}

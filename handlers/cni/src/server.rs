@@ -1,0 +1,179 @@
+//! The server of the plugin: HTTP on a Unix socket, or on an address of the loopback interface.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use staffetta_cni::error::{CniError, Code};
+use staffetta_cni::message::{MAX_MESSAGE, Request};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::daemon::CniDaemon;
+use crate::options::Listen;
+
+/// The server cannot listen at its address, or stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address} (`cni_daemon.listen`)")]
+pub struct ServeError {
+    address: String,
+    #[source]
+    source: io::Error,
+}
+
+/// A server that listens already.
+pub struct Server {
+    listener: Listener,
+    address: String,
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Server {
+    /// Listens at `listen`. A Unix socket gets the mode 0600 before it has its name, so that nobody but root ever reaches it. It takes the
+    /// place of the socket of an earlier daemon.
+    pub async fn bind(listen: &Listen) -> Result<Self, ServeError> {
+        let address = String::from(listen.clone());
+        let listener = match listen {
+            Listen::Unix(path) => bind_unix(path).map(Listener::Unix),
+            Listen::Tcp(socket) => TcpListener::bind(socket).await.map(Listener::Tcp),
+        };
+        match listener {
+            Ok(listener) => Ok(Self { listener, address }),
+            Err(source) => Err(ServeError { address, source }),
+        }
+    }
+
+    /// Answers requests until `stop` completes and the requests under way are answered.
+    pub async fn serve(
+        self,
+        daemon: Arc<CniDaemon>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let router = router(daemon);
+        let served = match self.listener {
+            Listener::Unix(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
+            Listener::Tcp(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
+        };
+        served.map_err(|source| ServeError { address: self.address, source })
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let listener = UnixListener::bind(&temporary)?;
+    fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+    fs::rename(&temporary, path)?;
+    Ok(listener)
+}
+
+fn router(daemon: Arc<CniDaemon>) -> Router {
+    Router::new()
+        .route("/addNetwork", post(add))
+        .route("/delNetwork", post(delete))
+        .route("/checkNetwork", post(check))
+        .route("/status", post(status))
+        .route("/gc", post(collect))
+        .layer(DefaultBodyLimit::max(MAX_MESSAGE))
+        .with_state(daemon)
+}
+
+type Daemon = State<Arc<CniDaemon>>;
+
+async fn add(State(daemon): Daemon, body: Bytes) -> Response {
+    // The task goes on when the plugin is killed, so that no pod is left bound in part.
+    let result =
+        observed(&daemon, "add", body, |daemon, request: Request| async move { daemon.add(&request).await });
+    match result.await {
+        Ok(vif) => (StatusCode::ACCEPTED, Json(vif)).into_response(),
+        Err(error) => failure(error),
+    }
+}
+
+async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
+    empty(
+        observed(
+            &daemon,
+            "del",
+            body,
+            |daemon, request: Request| async move { daemon.delete(&request).await },
+        )
+        .await,
+    )
+}
+
+async fn check(State(daemon): Daemon, body: Bytes) -> Response {
+    empty(
+        observed(
+            &daemon,
+            "check",
+            body,
+            |daemon, request: Request| async move { daemon.check(&request).await },
+        )
+        .await,
+    )
+}
+
+async fn status(State(daemon): Daemon) -> Response {
+    empty(daemon.status())
+}
+
+async fn collect(State(daemon): Daemon, body: Bytes) -> Response {
+    empty(observed(&daemon, "gc", body, |daemon, valid| async move { daemon.collect(&valid).await }).await)
+}
+
+/// Reads the request, runs the command in a task of its own, and reports its duration and result.
+async fn observed<R: DeserializeOwned, T: Send + 'static, F>(
+    daemon: &Arc<CniDaemon>,
+    command: &'static str,
+    body: Bytes,
+    run: impl FnOnce(Arc<CniDaemon>, R) -> F,
+) -> Result<T, CniError>
+where
+    F: Future<Output = Result<T, CniError>> + Send + 'static,
+{
+    let start = Instant::now();
+    let result = match serde_json::from_slice(&body) {
+        Ok(request) => tokio::spawn(run(Arc::clone(daemon), request)).await.unwrap_or_else(|error| {
+            Err(CniError::new(Code::Failed, "the daemon panicked").details(error.to_string()))
+        }),
+        Err(error) => Err(CniError::new(Code::Decode, "the request is malformed").details(error.to_string())),
+    };
+    daemon.observed(command, result.as_ref().err(), start.elapsed());
+    result
+}
+
+fn empty(result: Result<(), CniError>) -> Response {
+    match result {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => failure(error),
+    }
+}
+
+/// Returns the answer of Kuryr's daemon for an error.
+fn failure(error: CniError) -> Response {
+    let status = match error.code {
+        3 => StatusCode::GONE,
+        4 | 6 | 7 => StatusCode::BAD_REQUEST,
+        11 => StatusCode::GATEWAY_TIMEOUT,
+        50 => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, Json(error)).into_response()
+}

@@ -1,0 +1,63 @@
+//! The arguments of a command for one interface of one pod.
+
+use std::path::PathBuf;
+
+use staffetta_cni::error::{CniError, Code};
+use staffetta_cni::message::Request;
+
+/// The pod and the interface that a command is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The namespace of the pod.
+    pub(crate) namespace: String,
+    /// The name of the pod.
+    pub(crate) name: String,
+    /// The UID of the pod, or of its manifest if it is a static pod; `None` if the runtime does not tell it.
+    pub(crate) uid: Option<String>,
+    /// The id of the pod's sandbox.
+    pub(crate) container_id: String,
+    /// The file of the network namespace; empty if the runtime knows none any more.
+    pub(crate) netns: PathBuf,
+    /// The name of the first interface in the pod.
+    pub(crate) interface: String,
+}
+
+impl Target {
+    /// Reads the arguments. Each of them may come from anybody who can reach the socket, so none becomes a part of a path without a check.
+    pub(crate) fn read(request: &Request) -> Result<Self, CniError> {
+        let argument = |key: &str| {
+            let value = request.argument(key).ok_or_else(|| {
+                CniError::new(Code::InvalidEnvironment, "CNI_ARGS names no pod")
+                    .details(format!("{key} is missing"))
+            })?;
+            plain(key, value)
+        };
+        if request.cni_ifname.is_empty() {
+            return Err(CniError::new(Code::InvalidEnvironment, "CNI_IFNAME is not set"));
+        }
+        Ok(Self {
+            namespace: argument("K8S_POD_NAMESPACE")?,
+            name: argument("K8S_POD_NAME")?,
+            uid: request.argument("K8S_POD_UID").map(|uid| plain("K8S_POD_UID", uid)).transpose()?,
+            container_id: plain("CNI_CONTAINERID", &request.cni_containerid)?,
+            netns: request.cni_netns.clone().into(),
+            interface: request.cni_ifname.clone(),
+        })
+    }
+
+    /// Returns the pod for messages: `default/web`.
+    pub(crate) fn pod(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Returns `value` if it consists of at most 253 letters, digits, hyphens, dots and underscores, and begins with a letter or digit.
+fn plain(name: &str, value: &str) -> Result<String, CniError> {
+    let is_plain = value.len() <= 253
+        && value.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    if is_plain {
+        return Ok(value.to_owned());
+    }
+    Err(CniError::new(Code::InvalidEnvironment, format!("{name} is missing or malformed")))
+}

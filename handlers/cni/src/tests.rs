@@ -1,0 +1,6 @@
+//! Tests of the daemon with a driver in memory.
+
+mod add;
+mod delete;
+mod killing;
+mod world;

@@ -1,0 +1,99 @@
+//! `DEL`, `CHECK`, `GC`, and what a reboot leaves.
+
+use staffetta_cni::message::{ValidAttachment, ValidAttachments};
+use staffetta_network::os_vif::PodState;
+
+use super::world::{Kernel, code, daemon, pod, request, vif};
+
+#[tokio::test(start_paused = true)]
+async fn a_late_del_of_an_earlier_sandbox_changes_nothing() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    daemon.add(&request("web", "u1", "c1")).await.unwrap();
+    daemon.add(&request("web", "u1", "c2")).await.unwrap();
+    let bound = || kernel.plugged.lock().unwrap().iter().map(|(_, netns)| netns.clone()).collect::<Vec<_>>();
+    assert_eq!(bound(), ["/run/netns/c2"]);
+    daemon.delete(&request("web", "u1", "c1")).await.unwrap();
+    assert_eq!(bound(), ["/run/netns/c2"]);
+    daemon.check(&request("web", "u1", "c2")).await.unwrap();
+    assert_eq!(code(daemon.check(&request("web", "u1", "c1")).await), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_has_just_started_unbinds_pods_that_it_does_not_know() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let first = daemon(&kernel, folder.path());
+    first.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    first.add(&request("web", "u1", "c1")).await.unwrap();
+    let second = daemon(&kernel, folder.path());
+    second.delete(&request("web", "u1", "c1")).await.unwrap();
+    second.delete(&request("web", "u1", "c1")).await.unwrap();
+    assert!(kernel.ports().is_empty());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_dels_at_once_succeed_also_before_any_add() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    daemon.add(&request("web", "u1", "c1")).await.unwrap();
+    let mut dels = tokio::task::JoinSet::new();
+    for number in 0..1000 {
+        let daemon = std::sync::Arc::clone(&daemon);
+        let request = if number % 2 == 0 { request("web", "u1", "c1") } else { request("none", "u2", "c2") };
+        dels.spawn(async move { daemon.delete(&request).await });
+    }
+    assert!(dels.join_all().await.into_iter().all(|result| result.is_ok()));
+    assert!(kernel.ports().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_reboot_left_is_unbound_at_the_start() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let first = daemon(&kernel, folder.path());
+    first.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    first.add(&request("web", "u1", "c1")).await.unwrap();
+    let path = folder.path().join("u1.json");
+    let record = std::fs::read_to_string(&path).unwrap();
+    daemon(&kernel, folder.path()).release_earlier_boot().await;
+    assert_eq!(kernel.ports().len(), 1, "it is of this boot");
+
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    std::fs::write(&path, record.replace(boot.trim(), "earlier")).unwrap();
+    std::fs::write(folder.path().join("cut.json"), "{\"uid").unwrap();
+    daemon(&kernel, folder.path()).release_earlier_boot().await;
+    assert!(kernel.ports().is_empty());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gc_unbinds_the_pods_whose_sandbox_is_not_listed() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    for (uid, number) in [("u1", 1), ("u2", 2)] {
+        daemon.pods.put(&pod(uid, uid, &PodState::new(vif(number))));
+        daemon.add(&request(uid, uid, uid)).await.unwrap();
+    }
+    let valid = vec![ValidAttachment { container_id: "u2".to_owned(), ifname: "eth0".to_owned() }];
+    daemon.collect(&ValidAttachments { valid }).await.unwrap();
+    assert_eq!(kernel.ports(), ["port-002-0000"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_arguments_are_refused_with_their_name() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    for (container, args) in [
+        ("../c", "K8S_POD_NAMESPACE=d;K8S_POD_NAME=w"),
+        ("", "K8S_POD_NAMESPACE=d;K8S_POD_NAME=w"),
+        ("c", "K8S_POD_NAMESPACE=d"),
+        ("c", "K8S_POD_NAMESPACE=d;K8S_POD_NAME=w;K8S_POD_UID=../../x"),
+    ] {
+        let mut request = request("w", "u", container);
+        request.cni_args = args.to_owned();
+        assert_eq!(code(daemon.add(&request).await), 4, "{container} {args}");
+        assert_eq!(code(daemon.delete(&request).await), 4, "{container} {args}");
+    }
+}

@@ -1,0 +1,124 @@
+//! A node whose kernel is a set, and pods with VIFs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use staffetta_cni::error::CniError;
+use staffetta_cni::message::Request;
+use staffetta_driver::{
+    Attachment, DriverError, Network, Reason, SubnetAddresses, Vif, VifBindingDriver, VifClass,
+};
+use staffetta_network::os_vif::{KURYR_VIF, PodState};
+
+use crate::daemon::CniDaemon;
+use crate::records::Records;
+
+/// The interfaces of a node: port and network namespace. Outlives the daemon.
+#[derive(Default)]
+pub(super) struct Kernel {
+    pub(super) plugged: Mutex<BTreeSet<(String, String)>>,
+    /// The number of changes that still succeed.
+    pub(super) left: AtomicUsize,
+}
+
+impl Kernel {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { left: AtomicUsize::new(usize::MAX), ..Self::default() })
+    }
+
+    pub(super) fn ports(&self) -> Vec<String> {
+        self.plugged.lock().unwrap().iter().map(|(port, _)| port.clone()).collect()
+    }
+
+    fn change(&self) -> Result<(), DriverError> {
+        let less = |left: usize| left.checked_sub(1);
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        left.map(drop).map_err(|_| DriverError::new(Reason::Unavailable, "change the kernel"))
+    }
+}
+
+fn place(attachment: &Attachment) -> (String, String) {
+    (attachment.vif.id.to_string(), attachment.netns.display().to_string())
+}
+
+impl VifBindingDriver for Kernel {
+    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        self.change()?;
+        self.plugged.lock().unwrap().insert(place(attachment));
+        self.change()
+    }
+
+    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        self.change()?;
+        self.plugged.lock().unwrap().remove(&place(attachment));
+        Ok(())
+    }
+
+    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+        let is_plugged = self.plugged.lock().unwrap().contains(&place(attachment));
+        if is_plugged { Ok(()) } else { Err(DriverError::new(Reason::NotFound, "check")) }
+    }
+}
+
+/// Starts a daemon with the records in `folder`, which knows all pods.
+pub(super) fn daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
+    let bindings =
+        BTreeMap::from([("VIFBridge".to_owned(), Arc::<Kernel>::clone(kernel) as Arc<dyn VifBindingDriver>)]);
+    let daemon = CniDaemon::new(Records::open(folder).unwrap(), bindings, Duration::from_secs(60));
+    daemon.set_ready();
+    Arc::new(daemon)
+}
+
+/// A VIF whose port, MAC address and IP address end in `number`.
+pub(super) fn vif(number: u8) -> Vif {
+    Vif {
+        id: format!("port-{number:03}-0000").as_str().into(),
+        address: format!("fa:16:3e:00:00:{number:02x}").parse().unwrap(),
+        active: true,
+        plugin: "linux_bridge".to_owned(),
+        class: VifClass::Bridge { vif_name: "tap".to_owned(), bridge_name: "br0".to_owned() },
+        network: Network { mtu: Some(1400), ..Network::new("n".into()) },
+        subnets: vec![SubnetAddresses {
+            cidr: "10.0.0.0/24".parse().unwrap(),
+            gateway: Some("10.0.0.254".parse().unwrap()),
+            dns: vec!["10.0.0.2".parse().unwrap()],
+            routes: Vec::new(),
+            ips: vec![format!("10.0.0.{number}").parse().unwrap()],
+        }],
+        has_traffic_filtering: false,
+        preserve_on_delete: false,
+        port_profile: None,
+    }
+}
+
+/// A pod with our finalizer and these VIFs.
+pub(super) fn pod(name: &str, uid: &str, state: &PodState) -> Pod {
+    from(
+        json!({ "metadata": { "namespace": "default", "name": name, "uid": uid, "finalizers": ["staffetta.dev/vif"],
+        "annotations": { KURYR_VIF: state.write() } } }),
+    )
+}
+
+pub(super) fn from(pod: Value) -> Pod {
+    serde_json::from_value(pod).unwrap()
+}
+
+/// A command for the pod `name` with that UID, and a sandbox whose namespace is named after it.
+pub(super) fn request(name: &str, uid: &str, container: &str) -> Request {
+    Request {
+        cni_containerid: container.to_owned(),
+        cni_netns: format!("/run/netns/{container}"),
+        cni_ifname: "eth0".to_owned(),
+        cni_args: format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name};K8S_POD_UID={uid}"),
+        ..Request::default()
+    }
+}
+
+pub(super) fn code<T: std::fmt::Debug>(result: Result<T, CniError>) -> u32 {
+    result.unwrap_err().code
+}

@@ -1,0 +1,77 @@
+//! Registers the drivers that bind VIFs on a node, and the handler `cni` in the command `cni-daemon`.
+
+use std::sync::Arc;
+
+use staffetta_binding::{
+    BindingOptions, LinuxBridgeBinding, NestedBinding, NodePort, NodePortOptions, OpenVSwitchBinding,
+};
+use staffetta_cni_daemon::{CniDaemon, CniDaemonOptions, HANDLER, registration};
+use staffetta_driver::VifBindingDriver;
+use staffetta_handler::{Registry, Setup, SetupError};
+use tokio::task::spawn_blocking;
+
+use super::unreachable::Unreachable;
+use crate::metrics::CniRequestMetrics;
+
+/// The section of the daemon.
+pub(crate) const SECTION: &str = "cni_daemon";
+/// The section of the drivers.
+const BINDING: &str = "binding";
+/// The section of the port of the node.
+const NODE_PORT: &str = "node_port";
+
+/// Registers the sections, and a driver for each class of VIFs. The name of a driver is that of its class.
+pub(super) fn register(registry: &mut Registry) {
+    registry.section::<CniDaemonOptions>(SECTION);
+    registry.section::<BindingOptions>(BINDING);
+    registry.section::<NodePortOptions>(NODE_PORT);
+    // The command `cni-daemon` has no dry run.
+    let _ = registry
+        .driver_trait::<dyn VifBindingDriver>(
+            "vif_binding",
+            "VIFOpenVSwitch",
+            "Binds the VIFs of one class to pods of a node.",
+        )
+        .all_in_use();
+    drivers! { registry, setup:
+        dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge." => { let _ = setup; Arc::new(LinuxBridgeBinding) };
+        dyn VifBindingDriver, "VIFOpenVSwitch", "A port of an Open vSwitch bridge." =>
+            Arc::new(OpenVSwitchBinding::new(setup.section::<BindingOptions>(BINDING)?.ovsdb));
+        dyn VifBindingDriver, "VIFVlanNested", "A VLAN interface of the node." =>
+            Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
+        dyn VifBindingDriver, "VIFMacvlanNested", "A macvlan interface of the node." =>
+            Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
+    }
+}
+
+/// Adds the handler `cni`, which serves `daemon` with the pods of the node `node_name`.
+pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name: String) {
+    registry.handler(HANDLER, "Knows the pods of a node and their VIFs.", move |setup| {
+        let metrics = setup.shared(|| Ok(CniRequestMetrics::default()))?;
+        metrics.start();
+        daemon.observe(
+            setup.recorder(),
+            Arc::new(move |command, code, time| metrics.ended(command, code, time)),
+        );
+        node_port(setup)?;
+        Ok(registration(&daemon, &node_name))
+    });
+}
+
+/// Adds a check that creates the port of the node, if there is one. It is repeated until it succeeds.
+fn node_port(setup: &Setup) -> Result<(), SetupError> {
+    let ovsdb = setup.section::<BindingOptions>(BINDING)?.ovsdb;
+    let port = NodePort::new(ovsdb, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
+    if let Some(port) = port {
+        setup.check("node port", move || {
+            let port = port.clone();
+            async move {
+                let ensured = spawn_blocking(move || port.ensure()).await;
+                ensured
+                    .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+                    .map_err(|error| Unreachable::new("the port of the node cannot be created", error).into())
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! `staffetta cni-daemon`: runs the daemon of the CNI plugin on a node.
+//!
+//! The daemon is a controller with one handler, which watches the pods of its node, without a leader election. Its server
+//! listens before the API server answers, so that pods can be unbound at any time.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_cni::conflist::{conflist, install};
+use staffetta_cni_daemon::{
+    Bindings, CniDaemon, CniDaemonOptions, HANDLER, RecordError, Records, ServeError, Server,
+};
+use staffetta_driver::VifBindingDriver;
+use staffetta_handler::{Registry, SetupError};
+use tracing::info;
+
+use crate::assembly::cni;
+use crate::config::Configuration;
+use crate::connect::Connection;
+use crate::run::{self, RunError, block_on, start};
+
+/// The reason why the daemon cannot start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum CniDaemonError {
+    /// A driver cannot be created, or an option is missing.
+    #[error("the daemon of the CNI plugin cannot be created")]
+    Setup(#[from] SetupError),
+    /// The records of bound pods cannot be read.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// The server cannot listen, or stopped.
+    #[error(transparent)]
+    Server(#[from] ServeError),
+    /// The CNI configuration cannot be written.
+    #[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
+    Conflist {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Runs the daemon until SIGTERM or SIGINT.
+pub(crate) fn run(
+    registry: Registry,
+    mut configuration: Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<(), RunError> {
+    configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
+    configuration.leader_election.enabled = false;
+    // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
+    configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
+    block_on(start(&configuration)?, serve(registry, &configuration, kubeconfig))
+}
+
+async fn serve(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<(), RunError> {
+    let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
+    let connection = run::connection(configuration, kubeconfig).await?;
+    let (registry, daemon, options) = assemble(registry, configuration, &connection)?;
+    let server = Server::bind(&options.listen).await.map_err(CniDaemonError::from)?;
+    info!(address = String::from(options.listen.clone()), "the server of the CNI plugin is listening");
+    let mut server = tokio::spawn(server.serve(Arc::clone(&daemon), shutdown.clone().cancelled_owned()));
+    daemon.release_earlier_boot().await;
+    let mut controller = run::controller(registry, configuration, connection, shutdown).await?;
+    let running = async {
+        controller.ready().await?;
+        daemon.set_ready();
+        if let Some(path) = &options.conflist {
+            publish(path, &options)?;
+        }
+        Ok::<_, RunError>(controller.ended().await?)
+    };
+    tokio::select! {
+        ended = running => ended?,
+        ended = &mut server => {
+            ended.map_err(|error| RunError::Start(io::Error::other(error)))?.map_err(CniDaemonError::from)?;
+            return Ok(());
+        }
+    }
+    ended(server.await)
+}
+
+/// Returns the result of the server.
+fn ended(result: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Result<(), RunError> {
+    Ok(result.map_err(|error| RunError::Start(io::Error::other(error)))?.map_err(CniDaemonError::from)?)
+}
+
+/// Creates the daemon with the registered drivers, and adds its handler to the registry.
+fn assemble(
+    registry: Registry,
+    configuration: &Configuration,
+    connection: &Connection,
+) -> Result<(Registry, Arc<CniDaemon>, CniDaemonOptions), CniDaemonError> {
+    let registry = Arc::new(registry);
+    let setup = registry.setup(connection.client.clone(), configuration.value.clone(), None);
+    let options: CniDaemonOptions = setup.section(cni::SECTION)?;
+    let bindings: Bindings = setup.drivers::<dyn VifBindingDriver>()?;
+    drop(setup);
+    let node_name = options.node_name.clone().ok_or_else(|| {
+        SetupError::Invalid("`cni_daemon.node_name` is missing (STAFFETTA_CNI_DAEMON__NODE_NAME)".to_owned())
+    })?;
+    let records = Records::open(&options.state_folder)?;
+    let limit = Duration::from_secs(options.vif_annotation_timeout.get());
+    let daemon = Arc::new(CniDaemon::new(records, bindings, limit));
+    let mut registry = Arc::into_inner(registry).expect("the setup, its only other owner, is dropped");
+    cni::handler(&mut registry, Arc::clone(&daemon), node_name);
+    Ok((registry, daemon, options))
+}
+
+/// Writes the configuration that makes the container runtime use the plugin.
+fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), CniDaemonError> {
+    let list = conflist(&String::from(options.listen.clone()));
+    install(path, list.as_bytes(), 0o644)
+        .map_err(|source| CniDaemonError::Conflist { path: path.to_owned(), source })?;
+    info!(path = %path.display(), "the CNI configuration is in place");
+    Ok(())
+}
