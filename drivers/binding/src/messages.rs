@@ -158,3 +158,42 @@ pub(crate) fn new_route(
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::encode;
+
+    /// Returns the attribute of rtnetlink with this number and value.
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn contains(message: &[u8], part: &[u8]) -> bool {
+        message.windows(part.len()).any(|window| window == part)
+    }
+
+    #[test]
+    fn a_vlan_interface_is_requested_with_its_parent_its_id_and_the_namespace_of_the_pod() {
+        let mac = MacAddress([0xfa, 0x16, 0x3e, 0, 0, 1]);
+        let pod = PodEnd { name: "eth0", mac, mtu: Some(1450), netns: 7 };
+        let message = encode(new_vlan(3, 4094, pod), 0x600);
+        // RTM_NEWLINK, with NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL.
+        assert_eq!(message[4..8], [16, 0, 1, 6]);
+        for (kind, value) in [
+            (3, &b"eth0\0"[..]),
+            (1, &mac.0),
+            (4, &1450_u32.to_ne_bytes()),
+            (5, &3_u32.to_ne_bytes()),
+            (28, &7_u32.to_ne_bytes()),
+        ] {
+            assert!(contains(&message, &attribute(kind, value)), "IFLA {kind}");
+        }
+        // IFLA_INFO_DATA with IFLA_VLAN_ID.
+        assert!(contains(&message, &attribute(1, &4094_u16.to_ne_bytes())));
+        assert!(contains(&message, b"vlan"));
+    }
+}
