@@ -277,6 +277,13 @@ impl<'a> Replicas<'a> {
         let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(count, |count| count.parse().unwrap());
         let between = count.div_ceil(ServerFault::ALL.len()).min(50);
         let mut faults = ServerFault::ALL.into_iter().cycle();
+        let (first, last) = self.settle(churn, &is_clean).await;
+        eprintln!("without a fault: first new object after {first:.1?}, all after {last:.1?}");
+        let mut leaders = 0;
+        for process in &self.processes {
+            leaders += usize::from(process.get("/debug/state").await.1.contains("\"leads\":true"));
+        }
+        assert_eq!(leaders, 1, "one of the replicas leads");
         for number in 1..=count {
             let disruption =
                 async { if number % 2 == 0 { self.pause_one().await } else { self.kill_one().await } };
