@@ -20,6 +20,7 @@
 //! | [`NetworkPolicyDriver`] | manages the security groups of network policies |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
+//! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
 pub mod app_hosting;
 mod error;
@@ -34,6 +35,7 @@ mod network_policy;
 mod owner;
 mod pod;
 pub mod pool;
+pub mod prefix;
 mod quantity;
 mod request_observer;
 mod service;
