@@ -33,6 +33,7 @@ use crate::config::{self, KubernetesOptions};
 use crate::term::Term;
 
 pub use memory::world;
+pub(crate) use vif_pool::pool_of;
 
 /// Returns a registry with all handlers, drivers and configuration sections of staffetta.
 pub fn registry() -> Registry {

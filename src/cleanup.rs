@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use serde_json::Value;
 use staffetta_driver::{DriverError, VifPoolDriver};
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
     Registry, Setup, causes,
 };
+use tracing::info;
 
+use crate::assembly;
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
 use crate::controller::{ControllerError, create_handlers};
@@ -78,6 +81,7 @@ pub async fn cleanup(
     let cluster =
         cluster.of_other(cluster_id).ok_or_else(|| CleanupError::OwnCluster(cluster_id.to_owned()))?;
     let registry = Arc::new(registry);
+    let configuration = &with_pool(configuration);
     let setup = cluster.setup(&registry, configuration, client);
     let setup = if apply { setup } else { setup.dry_run(DryRunPlan::default()) };
     let mut leftovers = Vec::new();
@@ -86,8 +90,8 @@ pub async fn cleanup(
         let listed = clean_handler(&handler, registration, configuration, apply).await;
         leftovers.extend(listed.map_err(|error| CleanupError::List { handler, error })?);
     }
-    if apply && enabled.iter().any(|handler| handler == "vif") {
-        drain_pool(&setup).await?;
+    if enabled.iter().any(|handler| handler == "vif") {
+        drain_pool(&setup, apply).await?;
     }
     Ok(leftovers)
 }
@@ -116,18 +120,36 @@ async fn clean_handler(
     Ok(leftovers)
 }
 
-/// Deletes the VIFs that a pool of the other cluster kept ready, if the configured pool keeps VIFs ready. The handler `vif` has
-/// started the pool by then.
-async fn drain_pool(setup: &Setup) -> Result<(), CleanupError> {
+/// Returns `configuration` with pools that keep VIFs ready in place of `noop`, because the other cluster may have had such pools.
+fn with_pool(configuration: &Configuration) -> Configuration {
+    let mut configuration = configuration.clone();
+    let replace = |driver: &str, pool: &mut Value| {
+        if *pool == "noop"
+            && let Some(other) = assembly::pool_of(driver)
+        {
+            *pool = other.into();
+        }
+    };
+    let driver = configuration.value["kubernetes"]["pod_vif_driver"].clone();
+    replace(driver.as_str().unwrap_or_default(), &mut configuration.value["kubernetes"]["vif_pool_driver"]);
+    let mapping = configuration.value["vif_pool"]["vif_pool_mapping"].as_object_mut();
+    mapping.into_iter().flatten().for_each(|(driver, pool)| replace(driver, pool));
+    configuration
+}
+
+/// Logs how many VIFs a pool of the other cluster kept ready, and deletes them if `apply` is set. The handler `vif` has started the
+/// pool by then.
+async fn drain_pool(setup: &Setup, apply: bool) -> Result<(), CleanupError> {
     let pool = setup.driver::<dyn VifPoolDriver>();
     let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
     if pool.observer().is_none() {
         return Ok(());
     }
     let vifs = pool.vifs(None).await.map_err(CleanupError::Pool)?;
-    let pooled = vifs.into_iter().filter(|marked| marked.owner.is_none());
-    let networks: HashSet<_> = pooled.map(|marked| marked.thing.network.id).collect();
-    for network in networks {
+    let pooled: Vec<_> = vifs.into_iter().filter(|marked| marked.owner.is_none()).collect();
+    info!(count = pooled.len(), apply, "a pool of the other cluster kept these VIFs ready");
+    let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.thing.network.id).collect();
+    for network in networks.into_iter().filter(|_| apply) {
         pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
     }
     Ok(())

@@ -80,6 +80,11 @@ impl VifPool {
 const SUPPORTED: [(&str, &str); 3] =
     [("memory", "memory"), ("neutron", "neutron-vif"), ("nested", "nested-vlan")];
 
+/// Returns the name of the pool that keeps VIFs of the VIF driver `driver` ready; `None` if there is none.
+pub(crate) fn pool_of(driver: &str) -> Option<&'static str> {
+    SUPPORTED.iter().find(|(_, supported)| *supported == driver).map(|(pool, _)| *pool)
+}
+
 /// Registers the section `[vif_pool]`, the pools `noop` and `multi_pool`, and the drivers of additional networks.
 pub(super) fn drivers(registry: &mut Registry) {
     const NPWG: &str =

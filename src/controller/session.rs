@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Recorder, Setup};
+use staffetta_handler::{Recorder, Setup, SetupError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -83,7 +83,7 @@ impl<'r> LeadershipSession<'r> {
             reason = self.election.lost() => return Ok(Some(reason)),
             cluster = elected => cluster?,
         };
-        let running = self.start(cluster)?;
+        let running = self.start(&cluster)?;
         context.health.set_met(HANDLERS);
         context.health.set_met(API_SERVER);
         context.health.set_met(LEADERSHIP);
@@ -103,10 +103,10 @@ impl<'r> LeadershipSession<'r> {
     }
 
     /// Creates the handlers and starts everything that runs in this term.
-    fn start(&self, cluster: ClusterInfo) -> Result<LeaderTasks<'r>, ControllerError> {
+    fn start(&self, cluster: &ClusterInfo) -> Result<LeaderTasks<'r>, ControllerError> {
         let Self { context, client, .. } = self;
-        let (recorder, recording) = self.record_events(&cluster).unzip();
-        let setup = cluster.setup(&context.registry, &context.configuration, client.clone());
+        let (recorder, recording) = self.record_events(cluster).unzip();
+        let setup = cluster.clone().setup(&context.registry, &context.configuration, client.clone());
         let setup = match &recorder {
             Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
             None => setup,
@@ -118,9 +118,21 @@ impl<'r> LeadershipSession<'r> {
         setup.share(Arc::clone(&metrics.cni_requests));
         setup.share(Arc::new(metrics.virtual_nodes.clone()));
         setup.share(Arc::new(metrics.pools.clone()));
-        let pipeline = Arc::new(self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics))?);
-        let running = LeaderTasks::new(context, client.clone(), pipeline, recording);
+        let pipeline = self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics));
+        let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
+        let running = LeaderTasks::new(context, client.clone(), Arc::new(pipeline), recording);
         Ok(running.prepare(setup.into_checks()).watch())
+    }
+
+    /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.
+    fn all_missing(&self, error: ControllerError, cluster: &ClusterInfo) -> ControllerError {
+        match error {
+            ControllerError::Handler { source: SetupError::Missing { .. }, .. } => {
+                let ControllerContext { registry, configuration, .. } = self.context;
+                check_handlers(registry, configuration, cluster).err().unwrap_or(error)
+            }
+            error => error,
+        }
     }
 
     /// Starts to write Kubernetes Events, if they are enabled and the server supports them.

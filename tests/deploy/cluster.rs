@@ -166,7 +166,7 @@ fn devices_alone(configuration: &str, open: &str) -> String {
 const DEVICE: &str = r"
 apiVersion: v1
 kind: Secret
-metadata: {name: account}
+metadata: {name: account, labels: {staffetta.dev/device-credentials: 'true'}}
 stringData: {username: admin, password: hunter2}
 ---
 apiVersion: v1

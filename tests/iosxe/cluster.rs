@@ -272,6 +272,7 @@ async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server
     // The namespace of the controller is that of its kubeconfig.
     let admin = Kubectl::find(&real_kubeconfig(), "default");
     admin.run(&[&["create", "secret", "generic", &name][..], &account].concat()).await;
+    admin.run(&["label", "secret", &name, "staffetta.dev/device-credentials=true"]).await;
     // A device without its account is tried again after half a minute.
     wait("condition=Ready", &device).await;
     wait("condition=Ready", &format!("node/{name}")).await;

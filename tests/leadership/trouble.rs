@@ -29,9 +29,21 @@ async fn missing_permissions_on_the_lease_are_reported_and_retried_until_granted
     assert!(runner.process.terminate().await.success());
 }
 
+const INCOMPLETE: &str = "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_subnets_driver = \"default\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+
+#[tokio::test]
+async fn a_leader_whose_handlers_cannot_be_created_names_all_options_that_they_lack() {
+    let world = World::embedded().await;
+    let mut leader = world.runner_as(world.proxy().await, INCOMPLETE).await;
+    leader
+        .process
+        .says("`neutron_defaults.project` is missing; `neutron_defaults.pod_subnet` is missing")
+        .await;
+    assert_eq!(leader.process.ends().await.code(), Some(1));
+}
+
 #[tokio::test]
 async fn a_standby_whose_handlers_cannot_be_created_is_never_ready_and_exits_with_the_reason() {
-    const INCOMPLETE: &str = "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_subnets_driver = \"default\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     const REASON: &str = "the handler `vif` cannot be created: `neutron_defaults.project` is missing";
     let world = World::embedded().await;
     let mut leader = world.runner(LONG, AT_ONCE).await;

@@ -220,6 +220,9 @@ async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_open
     passing(Fault::Hang, 1, "[neutron]\ntimeout = 3\n").await;
 }
 
+/// The delay of a call that takes effect after it was given up: long enough for the pod to get another port before.
+const LATE: Duration = Duration::from_secs(20);
+
 /// The pod has one port for good, whatever is made late.
 async fn until_what_came_late_goes(world: &World) {
     world.until_active(&["web"]).await;
@@ -234,8 +237,8 @@ async fn until_what_came_late_goes(world: &World) {
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_call_that_takes_effect_after_it_was_given_up_leaves_its_pod_one_port_on_a_real_openstack() {
     let world = World::start().await;
-    let controller = world.controller("[neutron]\ntimeout = 3\n").await;
-    world.gate.inject(creation(), 1, Fault::Late(Duration::from_secs(8)));
+    let controller = world.controller("[neutron]\ntimeout = 6\n").await;
+    world.gate.inject(creation(), 1, Fault::Late(LATE));
     world.pod("web").await;
     until_what_came_late_goes(&world).await;
     controller.stop().await.unwrap();
@@ -248,7 +251,7 @@ async fn a_call_that_takes_effect_after_its_controller_was_killed_leaves_its_pod
     let world = World::start().await;
     let options = world.options("");
     let mut killed = start(&world, &options).await;
-    world.gate.inject(creation(), 1, Fault::Late(Duration::from_secs(8)));
+    world.gate.inject(creation(), 1, Fault::Late(LATE));
     world.pod("web").await;
     world.until("the port was asked for", async || world.gate.pending() == 0).await;
     killed.signal("KILL").await;

@@ -52,8 +52,18 @@ async fn the_resources_of_another_cluster_are_listed_and_then_released() {
 }
 
 #[tokio::test]
-async fn the_vifs_that_a_pool_of_another_cluster_kept_ready_are_deleted() {
-    let world = World::with("[kubernetes]\nvif_pool_driver = \"memory\"\n").await;
+async fn the_vifs_that_a_pool_of_another_cluster_kept_ready_are_deleted_whatever_pool_is_configured() {
+    for pool in [
+        "[kubernetes]\nvif_pool_driver = \"memory\"\n",
+        "[kubernetes]\nvif_pool_driver = \"noop\"\n",
+        "[kubernetes]\nvif_pool_driver = \"multi_pool\"\n[vif_pool]\nvif_pool_mapping = { memory = \"noop\" }\n",
+    ] {
+        let world = World::with(pool).await;
+        pooled_vifs_are_deleted(&world).await;
+    }
+}
+
+async fn pooled_vifs_are_deleted(world: &World) {
     let network = world.vifs.network();
     for cluster in ["old", "kubernetes"] {
         let subnet = network.subnet("10.10.0.0/16".parse().unwrap());
@@ -69,9 +79,9 @@ async fn the_vifs_that_a_pool_of_another_cluster_kept_ready_are_deleted() {
             MemoryBulkVifDriver::new(Arc::clone(network), cluster.into()).create_vifs(&request).await;
         assert_eq!(created.vifs.len(), 3, "{:?}", created.failure);
     }
-    clean(&world, "old", false).await.unwrap();
+    clean(world, "old", false).await.unwrap();
     assert_eq!(network.ports().len(), 6, "nothing is released");
-    clean(&world, "old", true).await.unwrap();
+    clean(world, "old", true).await.unwrap();
     assert_eq!(network.ports().len(), 3, "those of this cluster are kept");
 }
 

@@ -40,6 +40,7 @@ pub(crate) const QUICK: &str = "\
 [relay]
 sweep_interval = \"5s\"
 [leader_election]
+enabled = true
 lease_duration = \"2s\"
 renew_deadline = \"1200ms\"
 retry_period = \"300ms\"
@@ -277,6 +278,13 @@ impl<'a> Replicas<'a> {
         let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(count, |count| count.parse().unwrap());
         let between = count.div_ceil(ServerFault::ALL.len()).min(50);
         let mut faults = ServerFault::ALL.into_iter().cycle();
+        self.settle(churn, &is_clean).await;
+        let (first, last) = self.settle(churn, &is_clean).await;
+        eprintln!("without a fault: first new object after {first:.1?}, all after {last:.1?}");
+        for process in &self.processes {
+            let (_, state) = process.get("/debug/state").await;
+            assert!(!state.contains("unopposed"), "each takes part in the election: {state}");
+        }
         for number in 1..=count {
             let disruption =
                 async { if number % 2 == 0 { self.pause_one().await } else { self.kill_one().await } };

@@ -348,13 +348,41 @@ async fn the_account_of_a_device_is_read_again_from_its_secret_when_the_device_i
     let waits = until_phase(&world, "r1", "Error").await;
     let message = waits.status.unwrap().conditions[0].message.clone();
     assert!(message.contains("there is no Secret default/login"), "{message}");
-    let secret = json!({ "metadata": { "name": "login" }, "data": { "password": "aHVudGVyMg==" } });
-    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), "default");
-    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    secret(&world, json!({ "name": "login", "labels": for_devices() })).await;
     // By itself it would be tried after half a minute.
     change(&world, "r1", json!({ "address": "two" })).await;
     until_phase(&world, "r1", "Ready").await;
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_for_devices_is_sent_to_none() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let secrets = secret(&world, json!({ "name": "database" })).await;
+    let spec = json!({ "driver": "FAKE", "address": "one", "credentialSecretRef": { "name": "database" } });
+    device(&world, "r1", spec).await;
+    let waits = until_phase(&world, "r1", "Error").await;
+    let message = waits.status.unwrap().conditions[0].message.clone();
+    assert!(message.contains("has no label `staffetta.dev/device-credentials: \"true\"`"), "{message}");
+    let labels = json!({ "metadata": { "labels": for_devices() } });
+    secrets.patch("database", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    change(&world, "r1", json!({ "address": "two" })).await;
+    until_phase(&world, "r1", "Ready").await;
+    controller.stop().await.unwrap();
+}
+
+/// The label of Secrets that may be sent to devices.
+fn for_devices() -> Value {
+    json!({ "staffetta.dev/device-credentials": "true" })
+}
+
+/// Creates a Secret with a password.
+async fn secret(world: &World, metadata: Value) -> Api<k8s_openapi::api::core::v1::Secret> {
+    let secret = json!({ "metadata": metadata, "data": { "password": "aHVudGVyMg==" } });
+    let secrets = Api::namespaced(world.client.clone(), "default");
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    secrets
 }
 
 async fn change(world: &World, name: &str, spec: Value) {
@@ -426,7 +454,7 @@ async fn a_device_whose_deletion_was_under_way_is_cleared_by_the_next_controller
     let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "remove an app"));
     held.faults().inject(AppHostingMethod::Delete, 1_000_000, busy);
     // There is another way to it from now on, which nobody has tried.
-    change(&world, "r1", json!({ "password": "another" })).await;
+    change(&world, "r1", json!({ "username": "another" })).await;
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
     until_phase(&world, "r1", "Deleting").await;
     controller.stop().await.unwrap();

@@ -48,6 +48,10 @@ identifiers! {
     ClusterId;
     /// The name of a security group's purpose within its cluster. Every process uses the same name for the same purpose.
     GroupName;
+    /// The id of a machine of the cloud, as in the provider id of its node.
+    InstanceId;
+    /// The id of a network interface of a machine (in EC2 an elastic network interface).
+    InterfaceId;
     /// The id of a listener of a load balancer.
     ListenerId;
     /// The id of a load balancer.

@@ -21,6 +21,7 @@
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`VifBindingDriver`] | binds VIFs to pods on a node |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
+//! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
 pub mod app_hosting;
 mod binding;
@@ -36,6 +37,7 @@ mod network_policy;
 mod owner;
 mod pod;
 pub mod pool;
+pub mod prefix;
 mod quantity;
 mod request_observer;
 mod service;

@@ -1,10 +1,11 @@
 //! The actions that a pool requests, and their results.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::{Fault, Grown, Pressure};
 use super::kind::Kind;
-use super::policy::{Counts, Plan};
+use super::policy::{Counts, Plan, Policy};
 use super::warm_pool::{Group, Growing, WarmPool};
 
 /// An action that a pool requests. At any time, at most one action of each kind is in progress.
@@ -151,6 +152,11 @@ impl<K: Kind> WarmPool<K> {
     pub fn is_done(&self) -> bool {
         let idle = self.groups.is_empty() && self.growing.is_none() && self.waiting.is_empty();
         idle && (self.draining || !self.requested)
+    }
+
+    /// Replaces the policy. The next [`plan`](Self::plan) obeys it.
+    pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
+        self.policy = policy;
     }
 
     /// Stops handing out items and empties the pool: free items are deleted at once, used ones after they are returned and have

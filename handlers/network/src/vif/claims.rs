@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Owned, Owner, PodLifecycle, PoolClaim, Uid, Vif, VifId, VifPoolKey};
 use tokio::time::Instant;
 
+use super::networks::requests_networks;
 use super::{VifError, VifHandler};
 
 /// A function that is called with the UID of a pod.
@@ -46,6 +48,8 @@ struct Published {
     vifs: Vec<VifId>,
     /// `true` if all of them belong to the pod.
     is_verified: bool,
+    /// The address of a running pod whose annotation names a VIF of somebody else: it may use the VIF with this address.
+    address_in_use: Option<IpAddr>,
 }
 
 impl VifClaims {
@@ -57,24 +61,27 @@ impl VifClaims {
             .map(|published| published.vifs.clone())
     }
 
-    /// Returns `true` if the pod is known to publish VIFs, and this is not one of them.
+    /// Returns `true` if the pod is known to publish VIFs, this is not one of them, and the pod does not use its address.
     pub(super) fn is_unpublished(&self, uid: &Uid, vif: &Vif) -> bool {
-        self.published.get(uid).is_some_and(|published| !published.vifs.contains(&vif.id))
+        self.published.get(uid).is_some_and(|published| {
+            !published.vifs.contains(&vif.id) && vif.ips().all(|ip| Some(ip) != published.address_in_use)
+        })
     }
 
     /// Records that the pod publishes these VIFs, which belong to it.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
-        let published = Published { vifs: ids(vifs), is_verified: true };
+        let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: None };
         let before = self.published.insert(uid.clone(), published.clone());
         if let Some(observer) = self.observer.get().filter(|_| before != Some(published)) {
             observer(uid);
         }
     }
 
-    /// Records that the pod publishes these VIFs, and that one of them does not belong to it.
-    fn set_unverified(&self, uid: &Uid, vifs: &[Vif]) {
+    /// Records that the pod publishes these VIFs, that one of them does not belong to it, and the address that the pod uses.
+    fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: Option<IpAddr>) {
         self.unknown.remove(uid);
-        self.published.insert(uid.clone(), Published { vifs: ids(vifs), is_verified: false });
+        let published = Published { vifs: ids(vifs), is_verified: false, address_in_use };
+        self.published.insert(uid.clone(), published);
     }
 
     /// Records that it is not known which VIFs the pod publishes or uses, or that it was deleted.
@@ -164,6 +171,11 @@ impl VifClaims {
     }
 }
 
+/// Returns `status.podIP` of the pod.
+fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()
+}
+
 fn ids(vifs: &[Vif]) -> Vec<VifId> {
     vifs.iter().map(|vif| vif.id.clone()).collect()
 }
@@ -174,11 +186,18 @@ impl VifHandler {
         let verified = self.are_of(pod, owner, published).await;
         match &verified {
             Ok(()) => self.claims.set_verified(&owner.uid, published),
-            // A pod that runs may use the VIF that its annotation named before.
+            // A pod that runs may use the VIF that its annotation named before. Its address tells which one it is, except for
+            // additional networks, whose addresses are not in its status.
             Err(error) if error.needs_another_vif() && PodLifecycle::of(pod) == PodLifecycle::Started => {
-                self.claims.forget(&owner.uid);
+                let several = self.drivers.additional.is_some() && requests_networks(pod);
+                match address(pod).filter(|_| !several) {
+                    Some(address) => self.claims.set_unverified(&owner.uid, published, Some(address)),
+                    None => self.claims.forget(&owner.uid),
+                }
             }
-            Err(error) if error.needs_another_vif() => self.claims.set_unverified(&owner.uid, published),
+            Err(error) if error.needs_another_vif() => {
+                self.claims.set_unverified(&owner.uid, published, None);
+            }
             Err(_) => {}
         }
         verified

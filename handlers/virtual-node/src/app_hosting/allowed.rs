@@ -13,6 +13,12 @@ impl AppHostingOptions {
     /// Returns a message about the first field of a `CiscoDevice` that these options do not allow, with the path of the field and the
     /// option; `None` if all are allowed.
     pub(super) fn forbidden(&self, spec: &DeviceSpec) -> Option<String> {
+        if spec.password.is_some() {
+            return Some(
+                "password: everyone who reads the object would see it; put it into a Secret that `credentialSecretRef` names"
+                    .to_owned(),
+            );
+        }
         let address = spec.address.trim_matches(['[', ']']);
         if !self.allowed_addresses.iter().any(|allowed| covers(allowed, address)) {
             return Some(format!("address: `{address}` is not in `app_hosting.allowed_addresses`"));
@@ -121,6 +127,14 @@ mod tests {
         }
         let none = AppHostingOptions::default();
         assert!(forbidden(&none, json!({ "address": "192.0.2.7" })).is_some(), "none is allowed by default");
+    }
+
+    #[test]
+    fn a_custom_resource_contains_no_password() {
+        let message =
+            forbidden(&options(), json!({ "address": "192.0.2.7", "password": "hunter2" })).unwrap();
+        assert!(message.starts_with("password: ") && message.contains("credentialSecretRef"), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
 
     #[test]

@@ -13,10 +13,14 @@ use super::file::{FileError, password};
 
 const STEP: &str = "read the account of the device";
 
-/// Returns `spec` with the credentials from the Secret that its `credentialSecretRef` names, in the namespace of this
-/// program; `spec` itself if it names none. The Secret is read each time the connection to the device is opened, for example after the device refused the
-/// previous credentials. Returns an error if the Secret cannot be read, does not exist, or has no key `password` with
-/// text.
+/// The label, with the value `true`, of a Secret that may be sent to devices. Without it, whoever describes a device could choose any
+/// Secret of this program's namespace.
+const CREDENTIALS_LABEL: &str = "staffetta.dev/device-credentials";
+
+/// Returns `spec` with the credentials from the Secret that its `credentialSecretRef` names, in the namespace of this program; `spec`
+/// itself if it names none. The Secret is read each time the connection to the device is opened, for example after the device refused
+/// the previous credentials. Returns an error if the Secret cannot be read, does not exist, lacks the label of credentials, or has no
+/// key `password` with text.
 pub(super) async fn with_account(client: &Client, spec: &DeviceSpec) -> Result<DeviceSpec, DriverError> {
     let mut spec = spec.clone();
     let Some(reference) = spec.credential_secret_ref.clone() else { return Ok(spec) };
@@ -30,6 +34,14 @@ pub(super) async fn with_account(client: &Client, spec: &DeviceSpec) -> Result<D
         let detail = format!("credentialSecretRef: there is no Secret {namespace}/{}", reference.name);
         return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
     };
+    let label = secret.metadata.labels.as_ref().and_then(|labels| labels.get(CREDENTIALS_LABEL));
+    if label.is_none_or(|value| value != "true") {
+        let detail = format!(
+            "credentialSecretRef: the Secret {namespace}/{} has no label `{CREDENTIALS_LABEL}: \"true\"`",
+            reference.name
+        );
+        return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
+    }
     let value = |key: &str| {
         let value = secret.data.as_ref().and_then(|data| data.get(key));
         value.and_then(|value| String::from_utf8(value.0.clone()).ok())

@@ -148,6 +148,27 @@ async fn the_vif_of_a_pod_that_names_a_foreign_one_is_leaked_unless_the_pod_runs
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_running_pod_that_names_a_foreign_vif_keeps_the_own_one_with_its_address() {
+    for uses_own in [true, false] {
+        let world = active().await;
+        world.event().await.unwrap();
+        let own = world.network.ports().pop().unwrap();
+        let foreign = Vif { id: "of-another-cluster".into(), ..world.shown().unwrap().default_vif };
+        world.annotate(&PodState::new(foreign.clone()).write());
+        let address = own.vif.ips().next().unwrap().to_string();
+        let address = if uses_own { address.as_str() } else { "192.0.2.99" };
+        world.api.change(|pod| pod["status"] = json!({ "phase": "Running", "podIP": address }));
+        let owner = Owner::of(&world.api.object().metadata);
+        let verified = world.handler.verify(&world.api.object(), &owner, &[foreign]).await;
+        assert!(matches!(verified, Err(VifError::Foreign(_))), "{verified:?}");
+        for _ in 0..3 {
+            collect_garbage(&world).await;
+        }
+        assert_eq!(world.ports().contains(&own.vif.id), uses_own);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_vif_that_is_published_meanwhile_is_not_leaked() {
     let world = active().await;
     world.event().await.unwrap();

@@ -1,0 +1,300 @@
+//! The addresses of one node: a pool of prefixes and a pool of single addresses, which share the slots of its network interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use staffetta_driver::pool::{Action, Adopted, Counts, Drift, Epoch, Existing, Grown, Take, Wait, WarmPool};
+use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
+use staffetta_driver::{InterfaceId, Uid};
+
+use crate::address::{Addresses, BlockAddress};
+use crate::settings::Settings;
+use crate::targets::{TargetPolicy, Targets};
+
+/// A change of the interface that a node requires. The caller executes it and reports the result with the same `op` and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeAction {
+    /// Assign blocks. The result goes to [`NodePool::assigned`].
+    Assign {
+        /// The id of the action.
+        op: u64,
+        /// The kind of the blocks.
+        kind: BlockKind,
+        /// The number of blocks, 1 or more.
+        count: usize,
+    },
+    /// Remove blocks. The result goes to [`NodePool::unassigned`].
+    Unassign {
+        /// The id of the action.
+        op: u64,
+        /// The kind of the blocks.
+        kind: BlockKind,
+        /// The blocks, none of whose addresses is in use.
+        blocks: Vec<Ipv4Net>,
+    },
+}
+
+/// The address of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodAddress {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The prefix length in the annotation: 32 for an address from a prefix, that of the subnet for a single address.
+    pub length: u8,
+}
+
+/// The differences between the interface and what was known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceDrift {
+    /// Blocks of the interface that were unknown. Their addresses are handed out after the cool-down.
+    pub found: Vec<Ipv4Net>,
+    /// Blocks that are not on the interface any more.
+    pub lost: Vec<Ipv4Net>,
+    /// The addresses of pods in `lost` blocks.
+    pub lost_in_use: Vec<(Ipv4Addr, Uid)>,
+}
+
+/// The state of both pools at the beginning of a read of the interface.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeEpoch([Epoch; 2]);
+
+/// The addresses of one node.
+///
+/// It does no I/O and has no clock: all times are durations since the same moment in the past. One of the two pools is active and hands
+/// out addresses. The other one is drained: pods keep their addresses, and its blocks are removed as soon as no pod uses them.
+pub struct NodePool {
+    interface: InterfaceId,
+    subnet_length: u8,
+    slots: usize,
+    delegates_prefixes: bool,
+    settings: Settings,
+    prefixes: WarmPool<Addresses>,
+    addresses: WarmPool<Addresses>,
+}
+
+/// The two kinds, in the order of [`NodeEpoch`].
+const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
+
+impl NodePool {
+    /// Creates the state of a node from its interface. The addresses of existing blocks are in their cool-down until pods
+    /// [adopt](Self::adopt) them. A returned address is handed out again after `cool_down`.
+    pub fn new(interface: &PrimaryInterface, settings: Settings, cool_down: Duration, now: Duration) -> Self {
+        let policy = TargetPolicy { targets: Targets::Blocks(0), block_size: 1, slots: 0 };
+        let pool = || WarmPool::new(Arc::new(policy), cool_down);
+        let mut node = Self {
+            interface: interface.id.clone(),
+            subnet_length: interface.subnet_length,
+            slots: interface.slots(),
+            delegates_prefixes: interface.delegates_prefixes,
+            settings,
+            prefixes: pool(),
+            addresses: pool(),
+        };
+        node.configure(settings, now);
+        let epoch = node.epoch();
+        node.resync(epoch, &interface.blocks, now);
+        node
+    }
+
+    /// Returns the id of the interface.
+    pub fn interface(&self) -> &InterfaceId {
+        &self.interface
+    }
+
+    /// Returns the kind of the blocks from which pods get their addresses.
+    pub fn active(&self) -> BlockKind {
+        if self.settings.prefix_delegation && self.delegates_prefixes {
+            BlockKind::Prefix
+        } else {
+            BlockKind::Address
+        }
+    }
+
+    /// Returns the number of pods that can have an address of the active kind: what the node advertises as its capacity. Blocks of the
+    /// other kind take slots until they are removed.
+    pub fn capacity(&self, now: Duration) -> usize {
+        if !self.settings.enabled {
+            return 0;
+        }
+        let other = KINDS.into_iter().filter(|kind| *kind != self.active());
+        let taken: usize = other.map(|kind| self.counts(kind, now).groups).sum();
+        self.slots.saturating_sub(taken) * self.active().size()
+    }
+
+    /// Uses other options. Pods keep their addresses.
+    pub fn configure(&mut self, settings: Settings, now: Duration) {
+        self.settings = settings;
+        for kind in KINDS {
+            let drained = !settings.enabled || kind != self.active();
+            if drained { self.pool(kind).drain() } else { self.pool(kind).resume() }
+        }
+        self.share_slots(now);
+    }
+
+    /// Takes an address for a pod. A pod that has one gets the same one again, whichever kind it is of.
+    pub fn take(&mut self, pod: &Uid, now: Duration) -> Result<PodAddress, Wait> {
+        if let Some(held) = self.address_of(pod) {
+            return Ok(held);
+        }
+        let (active, length) = (self.active(), self.length(self.active()));
+        match self.pool(active).take(pod, &(), now) {
+            Take::Got(item) | Take::Adapt(item) => Ok(PodAddress { address: item.address, length }),
+            Take::Wait(wait) => Err(wait),
+        }
+    }
+
+    /// Returns the address that a pod has.
+    pub fn address_of(&self, pod: &Uid) -> Option<PodAddress> {
+        KINDS.into_iter().find_map(|kind| {
+            let mut held = self.pool_ref(kind).held();
+            let (item, _) = held.find(|(_, owner)| *owner == pod)?;
+            Some(PodAddress { address: item.address, length: self.length(kind) })
+        })
+    }
+
+    /// Records that a pod has `address`, according to its annotation. [`Adopted::Unknown`] means that no block of the interface
+    /// contains the address.
+    pub fn adopt(&mut self, pod: &Uid, address: Ipv4Addr) -> Adopted<Uid> {
+        let kinds = KINDS.map(|kind| {
+            let length = if kind == BlockKind::Prefix { staffetta_driver::prefix::PREFIX_LENGTH } else { 32 };
+            let block = Ipv4Net::new(address, length).expect("the length is at most 32").trunc();
+            self.pool(kind).adopt(pod, &BlockAddress { block, address })
+        });
+        let [prefix, single] = kinds;
+        if prefix == Adopted::Unknown { single } else { prefix }
+    }
+
+    /// Returns the address of a pod that is finished or deleted. The address is handed out again after the cool-down. Does nothing if the
+    /// pod has none.
+    pub fn give_back(&mut self, pod: &Uid, now: Duration) {
+        for kind in KINDS {
+            let pool = self.pool(kind);
+            pool.leave(pod);
+            let held: Vec<_> =
+                pool.held().filter(|(_, owner)| *owner == pod).map(|(item, _)| *item).collect();
+            for item in held {
+                pool.give_back(pod, &item, now);
+            }
+        }
+    }
+
+    /// Undoes [`take`](Self::take) for a pod that was never told its address: it is free at once.
+    pub fn put_back(&mut self, pod: &Uid, now: Duration) {
+        for kind in KINDS {
+            self.pool(kind).put_back(pod, now);
+        }
+    }
+
+    /// Returns the changes to begin now. At most one of each sort is in progress for each kind.
+    pub fn plan(&mut self, now: Duration) -> Vec<NodeAction> {
+        self.share_slots(now);
+        let mut actions = Vec::new();
+        for kind in KINDS {
+            while let Some(action) = self.pool(kind).plan(now) {
+                actions.push(match action {
+                    Action::Grow { op, count, .. } => NodeAction::Assign { op, kind, count },
+                    Action::Shrink { op, groups } => NodeAction::Unassign { op, kind, blocks: groups },
+                });
+            }
+        }
+        actions
+    }
+
+    /// Records the result of [`NodeAction::Assign`]. A late or repeated one changes nothing and returns `false`: the next
+    /// [`resync`](Self::resync) finds its blocks. Blocks of another kind are left to it too.
+    pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
+        result.got.retain(|block| BlockKind::of(*block) == Some(kind));
+        self.pool(kind).grown(op, result, now)
+    }
+
+    /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist.
+    pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
+        self.pool(kind).shrunk(op, left, now)
+    }
+
+    /// Assigns no blocks before the time `until`, because the subnet, which other nodes use too, has no more.
+    pub fn block(&mut self, until: Duration) {
+        for kind in KINDS {
+            self.pool(kind).block(until);
+        }
+    }
+
+    /// Returns the current state, for a read of the interface that begins now.
+    pub fn epoch(&self) -> NodeEpoch {
+        NodeEpoch(KINDS.map(|kind| self.pool_ref(kind).epoch()))
+    }
+
+    /// Compares the pools with `blocks`, which the interface had at some moment between `since` and now.
+    pub fn resync(&mut self, since: NodeEpoch, blocks: &BTreeSet<Ipv4Net>, now: Duration) -> InterfaceDrift {
+        let mut drift = InterfaceDrift::default();
+        for (kind, epoch) in KINDS.into_iter().zip(since.0) {
+            let of_kind = blocks.iter().filter(|block| BlockKind::of(**block) == Some(kind));
+            let existing: BTreeMap<_, _> =
+                of_kind.map(|block| (*block, Existing { config: (), ready: true })).collect();
+            let Drift { found, lost, lost_in_use } = self.pool(kind).resync(epoch, &existing, now);
+            drift.found.extend(found);
+            drift.lost.extend(lost);
+            drift.lost_in_use.extend(lost_in_use.into_iter().map(|(item, pod)| (item.address, pod)));
+        }
+        self.share_slots(now);
+        drift
+    }
+
+    /// Returns the pods that need not wait any longer.
+    pub fn wake(&mut self, now: Duration) -> Vec<Uid> {
+        let active = self.active();
+        self.pool(active).tick(now).into_iter().map(|(pod, ())| pod).collect()
+    }
+
+    /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.
+    pub fn next(&self, now: Duration) -> Option<Duration> {
+        KINDS.into_iter().filter_map(|kind| self.pool_ref(kind).next(now)).min()
+    }
+
+    /// Returns the counts of one kind.
+    pub fn counts(&self, kind: BlockKind, now: Duration) -> Counts {
+        self.pool_ref(kind).counts(now)
+    }
+
+    /// Gives each pool the slots that the other one does not use.
+    fn share_slots(&mut self, now: Duration) {
+        let taken = KINDS.map(|kind| {
+            let counts = self.counts(kind, now);
+            counts.groups + counts.growing
+        });
+        let targets = [self.settings.prefixes, self.settings.addresses];
+        for (index, kind) in KINDS.into_iter().enumerate() {
+            let slots = self.slots.saturating_sub(taken[1 - index]);
+            let policy = TargetPolicy { targets: targets[index], block_size: kind.size(), slots };
+            self.pool(kind).set_policy(Arc::new(policy));
+        }
+    }
+
+    /// Returns the prefix length that an annotation shows for an address of this kind.
+    fn length(&self, kind: BlockKind) -> u8 {
+        match kind {
+            BlockKind::Prefix => 32,
+            BlockKind::Address => self.subnet_length,
+        }
+    }
+
+    fn pool(&mut self, kind: BlockKind) -> &mut WarmPool<Addresses> {
+        match kind {
+            BlockKind::Prefix => &mut self.prefixes,
+            BlockKind::Address => &mut self.addresses,
+        }
+    }
+
+    fn pool_ref(&self, kind: BlockKind) -> &WarmPool<Addresses> {
+        match kind {
+            BlockKind::Prefix => &self.prefixes,
+            BlockKind::Address => &self.addresses,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

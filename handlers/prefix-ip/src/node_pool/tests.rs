@@ -1,0 +1,308 @@
+use super::*;
+use proptest::prelude::*;
+
+const COOL_DOWN: Duration = Duration::from_secs(30);
+const SLOTS: usize = 9;
+
+fn settings(prefix_delegation: bool) -> Settings {
+    Settings {
+        enabled: true,
+        prefix_delegation,
+        prefixes: Targets::Addresses { warm: 1, minimum: 3 },
+        addresses: Targets::Addresses { warm: 3, minimum: 3 },
+    }
+}
+
+/// The interface of an m5.large, with a provider that assigns the lowest free block.
+struct Cloud(PrimaryInterface);
+
+impl Cloud {
+    fn new() -> Self {
+        Self(PrimaryInterface {
+            id: "eni-1".into(),
+            subnet: "subnet-1".into(),
+            subnet_length: 19,
+            addresses_per_interface: SLOTS + 1,
+            delegates_prefixes: true,
+            blocks: BTreeSet::new(),
+        })
+    }
+
+    fn assign(&mut self, kind: BlockKind, count: usize) -> Vec<Ipv4Net> {
+        let (range, length) = match kind {
+            BlockKind::Prefix => ("10.0.0.0/20", 28),
+            BlockKind::Address => ("10.1.0.0/24", 32),
+        };
+        let all = range.parse::<Ipv4Net>().unwrap().subnets(length).unwrap();
+        let new: Vec<_> = all.filter(|block| !self.0.blocks.contains(block)).take(count).collect();
+        self.0.blocks.extend(&new);
+        assert!(self.0.blocks.len() <= SLOTS, "the interface has no more slots");
+        new
+    }
+
+    /// Executes the actions of a node until there are none.
+    fn serve(&mut self, node: &mut NodePool, now: Duration) {
+        for _ in 0..10 {
+            let actions = node.plan(now);
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    NodeAction::Assign { op, kind, count } => {
+                        let got = self.assign(kind, count);
+                        assert!(node.assigned(op, kind, Grown { got, rest: 0, fault: None }, now));
+                    }
+                    NodeAction::Unassign { op, kind, blocks } => {
+                        self.0.blocks.retain(|block| !blocks.contains(block));
+                        assert!(node.unassigned(op, kind, &[], now));
+                    }
+                }
+            }
+        }
+        panic!("it does not come to rest");
+    }
+}
+
+fn pod(number: usize) -> Uid {
+    format!("pod-{number}").into()
+}
+
+#[test]
+fn an_m5_large_has_room_for_144_pods_with_prefixes_and_for_9_without() {
+    let mut node = NodePool::new(&Cloud::new().0, settings(true), COOL_DOWN, Duration::ZERO);
+    assert_eq!((node.active(), node.capacity(Duration::ZERO)), (BlockKind::Prefix, 144));
+    node.configure(settings(false), Duration::ZERO);
+    assert_eq!((node.active(), node.capacity(Duration::ZERO)), (BlockKind::Address, 9));
+    node.configure(Settings { enabled: false, ..settings(true) }, Duration::ZERO);
+    assert_eq!(node.capacity(Duration::ZERO), 0);
+}
+
+#[test]
+fn pods_fill_the_prefix_with_the_fewest_free_addresses_and_keep_their_own() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    assert_eq!(node.take(&pod(0), now), Err(Wait::Growing));
+    cloud.serve(&mut node, now);
+    assert_eq!(node.wake(now), [pod(0)]);
+    for number in 0..17 {
+        let taken = node.take(&pod(number), now).unwrap();
+        assert_eq!(node.take(&pod(number), now), Ok(taken), "it is asked for again");
+        assert_eq!(taken.length, 32);
+        cloud.serve(&mut node, now);
+    }
+    assert_eq!(cloud.0.blocks.len(), 2);
+    assert_eq!(node.address_of(&pod(0)).unwrap().address, Ipv4Addr::new(10, 0, 0, 0));
+    assert_eq!(node.address_of(&pod(16)).unwrap().address, Ipv4Addr::new(10, 0, 0, 16));
+    node.give_back(&pod(3), now);
+    assert_eq!(
+        node.take(&pod(17), now).unwrap().address,
+        Ipv4Addr::new(10, 0, 0, 17),
+        "the other one cools down"
+    );
+    assert_eq!(node.take(&pod(18), now + COOL_DOWN).unwrap().address, Ipv4Addr::new(10, 0, 0, 3));
+}
+
+#[test]
+fn a_change_of_the_kind_takes_no_address_from_a_pod_and_shares_the_slots() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    let mut node = NodePool::new(&cloud.0, settings(false), COOL_DOWN, now);
+    cloud.serve(&mut node, now);
+    let old = node.take(&pod(0), now).unwrap();
+    assert_eq!(old.length, 19, "a single address has the length of its subnet");
+    cloud.serve(&mut node, now);
+    node.configure(settings(true), now);
+    cloud.serve(&mut node, now);
+    assert_eq!(node.take(&pod(0), now), Ok(old));
+    assert_eq!(node.take(&pod(1), now).unwrap().length, 32);
+    let of = |kind, cloud: &Cloud| {
+        cloud.0.blocks.iter().filter(|block| BlockKind::of(**block) == Some(kind)).count()
+    };
+    assert_eq!((of(BlockKind::Address, &cloud), of(BlockKind::Prefix, &cloud)), (1, 1));
+    assert_eq!(node.capacity(now), 128, "one slot is not free yet");
+    node.give_back(&pod(0), now);
+    cloud.serve(&mut node, now + COOL_DOWN);
+    assert_eq!(of(BlockKind::Address, &cloud), 0, "no pod needs it any more");
+}
+
+#[test]
+fn a_restart_knows_the_addresses_of_the_pods_and_reuses_no_other_before_the_cool_down() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    cloud.assign(BlockKind::Prefix, 1);
+    let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    assert_eq!(node.adopt(&pod(0), Ipv4Addr::new(10, 0, 0, 5)), Adopted::Held);
+    assert_eq!(node.adopt(&pod(1), Ipv4Addr::new(10, 0, 0, 5)), Adopted::Shared(pod(0)));
+    assert_eq!(node.adopt(&pod(2), Ipv4Addr::new(192, 0, 2, 1)), Adopted::Unknown);
+    assert!(node.plan(now).is_empty(), "nothing is assigned before a pod needs it");
+    assert_eq!(node.take(&pod(3), now), Err(Wait::Growing));
+    cloud.serve(&mut node, now);
+    assert_eq!(node.take(&pod(3), now).unwrap().address, Ipv4Addr::new(10, 0, 0, 16));
+    assert_eq!(node.take(&pod(4), now + COOL_DOWN).unwrap().address, Ipv4Addr::new(10, 0, 0, 0));
+}
+
+#[test]
+fn drift_of_the_interface_is_repaired_and_a_lost_address_is_reported_with_its_pod() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    cloud.serve(&mut node, now);
+    let taken = node.take(&pod(0), now).unwrap();
+    let strange: Ipv4Net = "10.0.9.0/28".parse().unwrap();
+    let drift = node.resync(node.epoch(), &[strange].into(), now);
+    assert_eq!((drift.found, drift.lost.len()), (vec![strange], 1));
+    assert_eq!(drift.lost_in_use, [(taken.address, pod(0))]);
+    assert_eq!(node.address_of(&pod(0)), None, "it is handed out to nobody");
+}
+
+/// An operation of a test case.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Take(usize),
+    GiveBack(usize),
+    Pass(u64),
+    /// Executes an action in part: so many of its blocks, and with a failure or without.
+    Plan {
+        made: usize,
+        fails: bool,
+    },
+    Switch(bool),
+    Restart,
+    Read,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        8 => (0..40_usize).prop_map(Act::Take),
+        5 => (0..40_usize).prop_map(Act::GiveBack),
+        3 => (0..40_u64).prop_map(Act::Pass),
+        8 => (0..9_usize, any::<bool>()).prop_map(|(made, fails)| Act::Plan { made, fails }),
+        1 => any::<bool>().prop_map(Act::Switch),
+        1 => Just(Act::Restart),
+        1 => Just(Act::Read),
+    ];
+    prop::collection::vec(act, 1..200)
+}
+
+/// A node, its cloud, and what its pods show in their annotations.
+struct World {
+    cloud: Cloud,
+    node: NodePool,
+    shown: BTreeMap<usize, Ipv4Addr>,
+    /// The time at which each address was returned last.
+    returned: BTreeMap<Ipv4Addr, Duration>,
+    settings: Settings,
+    now: Duration,
+}
+
+impl World {
+    fn new() -> Self {
+        let (cloud, settings, now) = (Cloud::new(), settings(true), Duration::ZERO);
+        let node = NodePool::new(&cloud.0, settings, COOL_DOWN, now);
+        Self { cloud, node, shown: BTreeMap::new(), returned: BTreeMap::new(), settings, now }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Take(number) => {
+                let Ok(taken) = self.node.take(&pod(number), self.now) else { return };
+                let before = self.shown.insert(number, taken.address);
+                assert!(before.is_none_or(|before| before == taken.address), "P9: the same address again");
+                if before.is_none() {
+                    let returned = self.returned.get(&taken.address);
+                    let cooled = returned.is_none_or(|returned| self.now >= *returned + COOL_DOWN);
+                    assert!(cooled, "P8: it is handed out after its cool-down");
+                }
+            }
+            Act::GiveBack(number) => {
+                self.node.give_back(&pod(number), self.now);
+                if let Some(address) = self.shown.remove(&number) {
+                    self.returned.insert(address, self.now);
+                }
+            }
+            Act::Pass(seconds) => self.now += Duration::from_secs(seconds),
+            Act::Plan { made, fails } => self.plan(made, fails),
+            Act::Switch(prefix_delegation) => {
+                self.settings = settings(prefix_delegation);
+                self.node.configure(self.settings, self.now);
+            }
+            Act::Restart => {
+                self.node = NodePool::new(&self.cloud.0, self.settings, COOL_DOWN, self.now);
+                for (number, address) in &self.shown {
+                    assert_eq!(self.node.adopt(&pod(*number), *address), Adopted::Held, "P11");
+                }
+            }
+            Act::Read => {
+                self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
+            }
+        }
+        self.check();
+    }
+
+    fn plan(&mut self, made: usize, fails: bool) {
+        let fault = fails.then_some(staffetta_driver::pool::Fault::Failed);
+        for action in self.node.plan(self.now) {
+            match action {
+                NodeAction::Assign { op, kind, count } => {
+                    let got = self.cloud.assign(kind, count.min(made));
+                    let result = Grown { got, rest: 0, fault };
+                    assert!(self.node.assigned(op, kind, result.clone(), self.now));
+                    assert!(!self.node.assigned(op, kind, result, self.now), "P9: it is reported once");
+                }
+                NodeAction::Unassign { op, kind, blocks } => {
+                    let in_use = |block: &Ipv4Net| self.shown.values().any(|address| block.contains(address));
+                    assert!(!blocks.iter().any(in_use), "P3: nothing in use is removed");
+                    let (gone, left) = blocks.split_at(made.min(blocks.len()));
+                    self.cloud.0.blocks.retain(|block| !gone.contains(block));
+                    assert!(self.node.unassigned(op, kind, left, self.now));
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        let distinct: BTreeSet<_> = self.shown.values().collect();
+        assert_eq!(distinct.len(), self.shown.len(), "P1: no two pods share an address");
+        for (number, address) in &self.shown {
+            assert_eq!(self.node.address_of(&pod(*number)).map(|held| held.address), Some(*address));
+            assert!(
+                self.cloud.0.blocks.iter().any(|block| block.contains(address)),
+                "P3: its block is assigned"
+            );
+        }
+        let groups: usize = KINDS.iter().map(|kind| self.node.counts(*kind, self.now).groups).sum();
+        assert_eq!(groups, self.cloud.0.blocks.len(), "P2: every block is known");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_node_obeys_the_laws_of_its_pools_for_any_order_of_events(acts in acts()) {
+        let mut world = World::new();
+        for act in acts {
+            world.act(act);
+        }
+        // Everything comes to rest: a pod that asks is served if there is room for it.
+        for _ in 0..4 {
+            world.now += Duration::from_secs(100);
+            world.cloud.serve(&mut world.node, world.now);
+        }
+        prop_assert!(world.node.plan(world.now).is_empty(), "P6: no input, no change");
+        let room = world.node.counts(world.node.active(), world.now);
+        if room.used < world.node.capacity(world.now) && world.cloud.0.blocks.len() < SLOTS {
+            let _ = world.node.take(&pod(1000), world.now);
+            world.cloud.serve(&mut world.node, world.now);
+            prop_assert!(world.node.take(&pod(1000), world.now).is_ok(), "P7: no needless refusal");
+            world.node.give_back(&pod(1000), world.now);
+        }
+        for number in 0..40 {
+            world.act(Act::GiveBack(number));
+        }
+        world.node.configure(Settings { enabled: false, ..world.settings }, world.now);
+        for _ in 0..4 {
+            world.now += Duration::from_secs(100);
+            world.cloud.serve(&mut world.node, world.now);
+        }
+        prop_assert!(world.cloud.0.blocks.is_empty(), "P12: what is drained is removed");
+    }
+}

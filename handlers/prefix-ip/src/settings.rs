@@ -1,0 +1,188 @@
+//! The options in the `ConfigMap` `amazon-vpc-cni` of the namespace `kube-system`, which Amazon's VPC resource controller reads too.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::targets::Targets;
+
+/// The switch of the whole function.
+const IPAM: &str = "enable-windows-ipam";
+/// The switch between prefixes and single addresses.
+const PREFIX_DELEGATION: &str = "enable-windows-prefix-delegation";
+const WARM_IP: &str = "warm-ip-target";
+const MINIMUM_IP: &str = "minimum-ip-target";
+const WARM_PREFIX: &str = "warm-prefix-target";
+
+/// The minimum number of free addresses, and the minimum number of addresses, without an option.
+const SINGLE: (usize, usize) = (3, 3);
+const PREFIXES: (usize, usize) = (1, 3);
+
+/// The options of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `true` if nodes get addresses for their pods.
+    pub enabled: bool,
+    /// `true` if nodes get prefixes, where the machine supports them. Otherwise they get single addresses.
+    pub prefix_delegation: bool,
+    /// The targets of nodes with prefixes.
+    pub prefixes: Targets,
+    /// The targets of nodes with single addresses.
+    pub addresses: Targets,
+}
+
+/// An option whose value is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsMistake {
+    /// The value of a switch is neither true nor false.
+    #[error("`{key}` is neither `true` nor `false`; it counts as `false`")]
+    NotBoolean {
+        /// The key in the `ConfigMap`.
+        key: String,
+    },
+    /// The value of a target is not a number from 0 to 65535.
+    #[error("`{key}` is not a number from 0 to 65535; the default is used")]
+    NotTarget {
+        /// The key in the `ConfigMap`.
+        key: String,
+    },
+    /// Two targets contradict each other.
+    #[error("`{WARM_PREFIX}` is not used because `{WARM_IP}` or `{MINIMUM_IP}` is set; remove one of them")]
+    Contradiction,
+}
+
+impl Settings {
+    /// Reads the options from the data of the `ConfigMap`, with a default for each missing or wrong one, and the wrong ones.
+    ///
+    /// If `warm-ip-target` or `minimum-ip-target` is greater than 0, `warm-prefix-target` is not used. If a target has both of its
+    /// names, the one without `windows-` counts.
+    pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<SettingsMistake>) {
+        let mut reader = Reader { data, mistakes: Vec::new() };
+        let enabled = reader.switch(IPAM);
+        let prefix_delegation = reader.switch(PREFIX_DELEGATION);
+        let [warm, minimum, prefix] = [WARM_IP, MINIMUM_IP, WARM_PREFIX].map(|key| reader.target(key));
+        let prefixes = match (some(warm), some(minimum), some(prefix)) {
+            (None, None, Some(prefixes)) => Targets::Blocks(prefixes),
+            (None, None, None) => Targets::Addresses { warm: PREFIXES.0, minimum: PREFIXES.1 },
+            (warm, minimum, unused) => {
+                if unused.is_some() {
+                    reader.mistakes.push(SettingsMistake::Contradiction);
+                }
+                Targets::Addresses {
+                    warm: warm.unwrap_or(PREFIXES.0),
+                    minimum: minimum.unwrap_or(PREFIXES.1),
+                }
+            }
+        };
+        // Without a free address, the next pod would wait for ever.
+        let addresses = match (warm, minimum) {
+            (None, None) => Targets::Addresses { warm: SINGLE.0, minimum: SINGLE.1 },
+            _ => Targets::Addresses { warm: warm.unwrap_or(1).max(1), minimum: minimum.unwrap_or(0) },
+        };
+        (Self { enabled, prefix_delegation, prefixes, addresses }, reader.mistakes)
+    }
+}
+
+/// Returns the target if it is greater than 0: with prefixes, 0 means that there is none.
+fn some(target: Option<usize>) -> Option<usize> {
+    target.filter(|target| *target > 0)
+}
+
+/// Reads single options and collects the mistakes.
+struct Reader<'d> {
+    data: &'d BTreeMap<String, String>,
+    mistakes: Vec<SettingsMistake>,
+}
+
+impl Reader<'_> {
+    fn switch(&mut self, key: &str) -> bool {
+        match self.data.get(key).map(String::as_str) {
+            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
+            Some(_) => {
+                self.mistakes.push(SettingsMistake::NotBoolean { key: key.to_owned() });
+                false
+            }
+        }
+    }
+
+    fn target(&mut self, key: &str) -> Option<usize> {
+        let alias = format!("windows-{key}");
+        let (key, value) = [key, &alias].into_iter().find_map(|key| Some((key, self.data.get(key)?)))?;
+        let target = u16::from_str(value).ok().map(usize::from);
+        if target.is_none() {
+            self.mistakes.push(SettingsMistake::NotTarget { key: key.to_owned() });
+        }
+        target
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        let data = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let (settings, mistakes) = Settings::read(&data);
+        (settings, mistakes.iter().map(ToString::to_string).collect())
+    }
+
+    fn addresses(warm: usize, minimum: usize) -> Targets {
+        Targets::Addresses { warm, minimum }
+    }
+
+    #[test]
+    fn without_options_nothing_is_enabled_and_the_targets_are_those_of_the_reference() {
+        let (settings, mistakes) = read(&[]);
+        assert!(!settings.enabled && !settings.prefix_delegation && mistakes.is_empty());
+        assert_eq!((settings.prefixes, settings.addresses), (addresses(1, 3), addresses(3, 3)));
+    }
+
+    #[test]
+    fn a_switch_has_the_values_of_the_reference_and_any_other_is_a_mistake() {
+        for value in ["1", "t", "T", "TRUE", "true", "True"] {
+            assert!(read(&[(IPAM, value)]).0.enabled, "{value}");
+        }
+        for value in ["0", "f", "F", "FALSE", "false", "False"] {
+            assert_eq!(read(&[(IPAM, value)]).1, [""; 0], "{value}");
+        }
+        let (settings, mistakes) = read(&[(IPAM, "yes"), (PREFIX_DELEGATION, "true")]);
+        assert!(!settings.enabled && settings.prefix_delegation);
+        assert_eq!(mistakes, ["`enable-windows-ipam` is neither `true` nor `false`; it counts as `false`"]);
+    }
+
+    #[test]
+    fn targets_of_prefixes_have_the_precedence_of_the_reference() {
+        let prefixes = |options: &[(&str, &str)]| read(options).0.prefixes;
+        assert_eq!(prefixes(&[(WARM_PREFIX, "3")]), Targets::Blocks(3));
+        assert_eq!(prefixes(&[(WARM_PREFIX, "5"), (WARM_IP, "1")]), addresses(1, 3));
+        assert_eq!(prefixes(&[(MINIMUM_IP, "20")]), addresses(1, 20));
+        assert_eq!(prefixes(&[(WARM_IP, "7"), (MINIMUM_IP, "20")]), addresses(7, 20));
+        assert_eq!(prefixes(&[(WARM_IP, "0"), (MINIMUM_IP, "0"), (WARM_PREFIX, "0")]), addresses(1, 3));
+        assert_eq!(prefixes(&[("windows-warm-ip-target", "4"), (WARM_IP, "2")]), addresses(2, 3));
+        assert_eq!(prefixes(&[("windows-warm-prefix-target", "2")]), Targets::Blocks(2));
+    }
+
+    #[test]
+    fn targets_of_single_addresses_always_leave_one_for_the_next_pod() {
+        let single = |options: &[(&str, &str)]| read(options).0.addresses;
+        assert_eq!(single(&[(WARM_IP, "0")]), addresses(1, 0));
+        assert_eq!(single(&[(MINIMUM_IP, "5")]), addresses(1, 5));
+        assert_eq!(single(&[(WARM_IP, "2"), (MINIMUM_IP, "0")]), addresses(2, 0));
+        assert_eq!(single(&[(WARM_PREFIX, "9")]), addresses(3, 3));
+    }
+
+    #[test]
+    fn a_target_that_is_no_number_and_two_that_contradict_each_other_are_mistakes() {
+        let (settings, mistakes) =
+            read(&[(WARM_IP, "-5"), (MINIMUM_IP, "many"), (WARM_PREFIX, "99999999999")]);
+        assert_eq!((settings.prefixes, mistakes.len()), (addresses(1, 3), 3));
+        assert_eq!(mistakes[0], "`warm-ip-target` is not a number from 0 to 65535; the default is used");
+        let (_, mistakes) = read(&[(WARM_IP, "5"), (WARM_PREFIX, "2")]);
+        assert_eq!(
+            mistakes,
+            [
+                "`warm-prefix-target` is not used because `warm-ip-target` or `minimum-ip-target` is set; remove one of them"
+            ]
+        );
+    }
+}

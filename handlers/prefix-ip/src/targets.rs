@@ -1,0 +1,130 @@
+//! The size of a node's pool.
+
+use staffetta_driver::pool::{Counts, Plan, Policy};
+
+/// The addresses or blocks that a node keeps ready for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// Blocks with at least `warm` free addresses (`warm-ip-target`), and at least `minimum` addresses in all (`minimum-ip-target`).
+    Addresses {
+        /// The minimum number of free addresses.
+        warm: usize,
+        /// The minimum number of addresses, free or not.
+        minimum: usize,
+    },
+    /// At least this number of wholly free blocks (`warm-prefix-target`).
+    Blocks(usize),
+}
+
+/// The policy of a pool of address blocks.
+///
+/// An address in its cool-down counts as used: it cannot be handed out, and a surplus that lasts no longer than a cool-down
+/// releases nothing. After a restart, all unused addresses are in their cool-down. Until it ends, blocks are assigned only for pods that
+/// wait, so that a program that restarts again and again does not assign more each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetPolicy {
+    /// The addresses or blocks to keep ready.
+    pub targets: Targets,
+    /// The number of addresses in a block.
+    pub block_size: usize,
+    /// The maximum number of blocks.
+    pub slots: usize,
+}
+
+impl Policy for TargetPolicy {
+    fn plan(&self, counts: &Counts) -> Plan {
+        let Counts { used, warm, cooling, waiting, groups, wholly_free, growing, shrinking, .. } = *counts;
+        let size = self.block_size.max(1);
+        let stay = groups.saturating_sub(shrinking) + growing;
+        let restarted = counts.on_demand && cooling > 0;
+        let (have, need) = match self.targets {
+            _ if restarted => (growing, waiting.saturating_sub(warm).div_ceil(size)),
+            Targets::Addresses { warm, minimum } => {
+                let taken = used + cooling + waiting;
+                (stay, (taken + warm).div_ceil(size).max(minimum.div_ceil(size)))
+            }
+            Targets::Blocks(target) => {
+                (wholly_free + growing, target + waiting.saturating_sub(warm).div_ceil(size))
+            }
+        };
+        let grow = need.saturating_sub(have).min(self.slots.saturating_sub(groups + growing));
+        if grow > 0 {
+            return Plan::Grow(grow);
+        }
+        let surplus = if restarted { 0 } else { have.saturating_sub(need).min(wholly_free) };
+        if surplus == 0 || growing > 0 { Plan::Hold } else { Plan::Shrink(surplus) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool whose blocks have these numbers of used addresses.
+    fn pool(used: &[usize]) -> Counts {
+        let total: usize = used.iter().sum();
+        Counts {
+            used: total,
+            warm: used.len() * 16 - total,
+            group_size: 16,
+            groups: used.len(),
+            wholly_free: used.iter().filter(|used| **used == 0).count(),
+            ..Counts::default()
+        }
+    }
+
+    fn plan(targets: Targets, counts: Counts) -> Plan {
+        TargetPolicy { targets, block_size: 16, slots: 9 }.plan(&counts)
+    }
+
+    const DEFAULT: Targets = Targets::Addresses { warm: 1, minimum: 3 };
+
+    #[test]
+    fn the_examples_of_the_reference_hold_for_targets_of_addresses() {
+        let of = |warm, minimum| Targets::Addresses { warm, minimum };
+        assert_eq!(plan(DEFAULT, pool(&[])), Plan::Grow(1));
+        assert_eq!(plan(DEFAULT, pool(&[15])), Plan::Hold);
+        assert_eq!(plan(DEFAULT, pool(&[16])), Plan::Grow(1));
+        assert_eq!(plan(of(5, 3), pool(&[12])), Plan::Grow(1));
+        assert_eq!(plan(of(7, 20), pool(&[])), Plan::Grow(2));
+        assert_eq!(plan(of(7, 20), pool(&[16, 10])), Plan::Grow(1));
+        assert_eq!(plan(DEFAULT, pool(&[3, 0, 0])), Plan::Shrink(2));
+        assert_eq!(plan(DEFAULT, pool(&[1, 1])), Plan::Hold, "no block is wholly free");
+        assert_eq!(plan(DEFAULT, Counts { growing: 1, ..pool(&[16]) }), Plan::Hold, "one is on its way");
+    }
+
+    #[test]
+    fn the_examples_of_the_reference_hold_for_targets_of_prefixes() {
+        assert_eq!(plan(Targets::Blocks(3), pool(&[])), Plan::Grow(3));
+        assert_eq!(plan(Targets::Blocks(3), pool(&[1, 0, 0])), Plan::Grow(1));
+        assert_eq!(plan(Targets::Blocks(1), pool(&[16, 1])), Plan::Grow(1));
+        assert_eq!(plan(Targets::Blocks(20), pool(&[])), Plan::Grow(9), "an interface has no more slots");
+        assert_eq!(plan(Targets::Blocks(1), pool(&[0, 0, 4])), Plan::Shrink(1));
+        assert_eq!(plan(Targets::Blocks(0), Counts { waiting: 17, ..pool(&[]) }), Plan::Grow(2));
+    }
+
+    #[test]
+    fn an_address_in_its_cool_down_is_not_available() {
+        let counts = Counts { used: 15, cooling: 1, warm: 0, ..pool(&[16]) };
+        assert_eq!(plan(DEFAULT, counts), Plan::Grow(1), "the next pod need not wait for the cool-down");
+        let freed = Counts { used: 0, cooling: 16, warm: 16, wholly_free: 1, ..pool(&[16, 0]) };
+        assert_eq!(plan(DEFAULT, freed), Plan::Hold, "nothing is released before it ends");
+    }
+
+    #[test]
+    fn after_a_restart_blocks_are_assigned_only_for_pods_that_wait() {
+        let restarted =
+            Counts { used: 0, cooling: 16, warm: 0, wholly_free: 0, on_demand: true, ..pool(&[0]) };
+        assert_eq!(plan(DEFAULT, restarted), Plan::Hold);
+        assert_eq!(plan(DEFAULT, Counts { waiting: 1, ..restarted }), Plan::Grow(1));
+        assert_eq!(plan(DEFAULT, Counts { waiting: 1, growing: 1, ..restarted }), Plan::Hold);
+    }
+
+    #[test]
+    fn blocks_that_are_being_removed_keep_their_slots_and_count_for_nothing_else() {
+        let leaving = Counts { shrinking: 1, warm: 0, wholly_free: 0, ..pool(&[16, 0]) };
+        assert_eq!(plan(DEFAULT, leaving), Plan::Grow(1));
+        let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2 };
+        assert_eq!(full.plan(&leaving), Plan::Hold);
+    }
+}

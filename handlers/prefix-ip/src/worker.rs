@@ -1,0 +1,184 @@
+//! Calls the provider for all nodes: assigns blocks, removes them, and compares what exists with what is known.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_driver::pool::{Fault, Grown};
+use staffetta_driver::prefix::{Assigned, PrefixProvider};
+use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use crate::node_pool::{InterfaceDrift, NodeAction};
+use crate::nodes::NodeTable;
+
+/// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
+const BATCH: usize = 100;
+/// The time until planning is repeated although nothing changed.
+const IDLE: Duration = Duration::from_secs(3600);
+/// The delay before interfaces are read after a call whose effect is unknown.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Something that a person should know of a node.
+#[derive(Clone, Debug)]
+pub enum NodeReport {
+    /// A call of the provider failed.
+    Failed(DriverError),
+    /// The blocks of the interface were changed by somebody else.
+    Drift(InterfaceDrift),
+    /// The machine does not exist.
+    Gone,
+}
+
+/// A function that is called with the name of a node.
+pub type OnNodeReport = Box<dyn Fn(&str, NodeReport) + Send + Sync>;
+
+/// Calls the provider for the nodes of a table.
+pub struct Worker {
+    /// The provider.
+    pub provider: Arc<dyn PrefixProvider>,
+    /// The nodes.
+    pub nodes: Arc<NodeTable>,
+    /// The interval between two comparisons with what exists.
+    pub resync_interval: Duration,
+    /// Is told what a person should know, with the name of the node. It must not block.
+    pub report: OnNodeReport,
+}
+
+/// The result of a call.
+enum Outcome {
+    Assigned(Assigned),
+    Unassigned(Result<(), DriverError>),
+}
+
+/// The calls in progress, each with its node and action.
+#[derive(Default)]
+struct Calls {
+    tasks: JoinSet<Outcome>,
+    actions: HashMap<Id, (String, NodeAction)>,
+}
+
+impl Worker {
+    /// Works until the future is dropped. Calls for different nodes run concurrently; calls in progress are then interrupted, and the
+    /// next process finds their effect by a read.
+    pub async fn run(&self) -> Infallible {
+        let mut calls = Calls::default();
+        let mut next_read = Instant::now() + self.resync_interval;
+        loop {
+            let (actions, next) = self.nodes.plan();
+            for (node, interface, action) in actions {
+                calls.begin(&self.provider, node, interface, action);
+            }
+            tokio::select! {
+                () = self.nodes.changed() => {}
+                () = sleep(next.unwrap_or(IDLE)) => {}
+                Some(ended) = calls.tasks.join_next_with_id() => {
+                    if self.end(&mut calls, ended) {
+                        next_read = next_read.min(Instant::now() + SOON);
+                    }
+                }
+                () = sleep_until(next_read) => {
+                    self.read().await;
+                    next_read = Instant::now() + self.resync_interval;
+                }
+            }
+        }
+    }
+
+    /// Records the result of a call. Returns `true` if its effect is not known for certain.
+    fn end(&self, calls: &mut Calls, ended: Result<(Id, Outcome), JoinError>) -> bool {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let Some((node, action)) = calls.actions.remove(&id) else { return false };
+        let outcome = match ended {
+            Ok((_, outcome)) => outcome,
+            Err(error) => Outcome::Unassigned(Err(panicked(&error))),
+        };
+        let error = match outcome {
+            Outcome::Assigned(Assigned { blocks, error }) => {
+                let result = Grown { got: blocks, rest: 0, fault: error.as_ref().map(fault) };
+                self.nodes.assigned(&node, &action, result);
+                error
+            }
+            Outcome::Unassigned(result) => {
+                let lost = Grown { got: Vec::new(), rest: 0, fault: Some(Fault::Failed) };
+                self.nodes.assigned(&node, &action, lost);
+                self.nodes.unassigned(&node, &action, result.is_ok());
+                result.err()
+            }
+        };
+        let Some(error) = error else { return false };
+        warn!(node, %error, "the addresses of a node cannot be changed");
+        let uncertain = error.ambiguous();
+        (self.report)(&node, NodeReport::Failed(error));
+        uncertain
+    }
+
+    /// Reads the interfaces of all nodes, and repairs what differs.
+    async fn read(&self) {
+        let due = self.nodes.due_reads();
+        for batch in due.chunks(BATCH) {
+            let instances: Vec<InstanceId> = batch.iter().map(|read| read.instance.clone()).collect();
+            let interfaces = match self.provider.interfaces(&instances).await {
+                Ok(interfaces) => interfaces,
+                Err(error) => {
+                    warn!(%error, "the interfaces of nodes cannot be read; they are read again later");
+                    continue;
+                }
+            };
+            for read in batch {
+                let Some(interface) = interfaces.get(&read.instance) else {
+                    (self.report)(&read.node, NodeReport::Gone);
+                    continue;
+                };
+                let drift = self.nodes.resync(read, &interface.blocks);
+                if drift != InterfaceDrift::default() {
+                    info!(node = read.node, ?drift, "the blocks of a node's interface were changed");
+                    (self.report)(&read.node, NodeReport::Drift(drift));
+                }
+            }
+        }
+    }
+}
+
+impl Calls {
+    fn begin(
+        &mut self,
+        provider: &Arc<dyn PrefixProvider>,
+        node: String,
+        interface: InterfaceId,
+        action: NodeAction,
+    ) {
+        let (provider, call) = (Arc::clone(provider), action.clone());
+        let task = self.tasks.spawn(async move {
+            match call {
+                NodeAction::Assign { kind, count, .. } => {
+                    Outcome::Assigned(provider.assign(&interface, kind, count).await)
+                }
+                NodeAction::Unassign { blocks, .. } => {
+                    Outcome::Unassigned(provider.unassign(&interface, &blocks).await)
+                }
+            }
+        });
+        self.actions.insert(task.id(), (node, action));
+    }
+}
+
+/// Returns the fault of the pool for an error of the provider.
+fn fault(error: &DriverError) -> Fault {
+    match (error.reason(), error.retry_after()) {
+        (Reason::NoAddress, _) => Fault::Exhausted,
+        (Reason::Unavailable, Some(wait)) => Fault::Throttled(wait),
+        _ => Fault::Failed,
+    }
+}
+
+/// Returns the error of a call that panicked: its effect is not known.
+fn panicked(error: &JoinError) -> DriverError {
+    DriverError::new(Reason::Unavailable, "change the addresses of a node").detail(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

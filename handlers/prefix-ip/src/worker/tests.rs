@@ -1,0 +1,208 @@
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::Mutex;
+
+use staffetta_driver::pool::Wait;
+use staffetta_driver::{SubnetId, Uid};
+use staffetta_memory::{MemoryPrefixes, PrefixCalls, PrefixFault};
+
+use super::*;
+use crate::node_pool::PodAddress;
+use crate::nodes::{KnownPod, Recovery};
+use crate::settings::Settings;
+use crate::targets::Targets;
+
+const COOL_DOWN: Duration = Duration::from_secs(30);
+const NODE: &str = "win-1";
+
+fn settings() -> Settings {
+    Settings {
+        enabled: true,
+        prefix_delegation: true,
+        prefixes: Targets::Addresses { warm: 1, minimum: 3 },
+        addresses: Targets::Addresses { warm: 3, minimum: 3 },
+    }
+}
+
+/// A cloud with one subnet, the nodes in it, and what was reported.
+struct World {
+    cloud: Arc<MemoryPrefixes>,
+    nodes: Arc<NodeTable>,
+    reports: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    async fn new(range: &str) -> Self {
+        let cloud = Arc::new(MemoryPrefixes::default());
+        cloud.add_subnet(&subnet(), range.parse().unwrap());
+        let world = Self { cloud, nodes: Arc::new(NodeTable::new(COOL_DOWN)), reports: Arc::default() };
+        world.add(NODE, Vec::new()).await;
+        let reports = Arc::clone(&world.reports);
+        let worker = Worker {
+            provider: Arc::clone(&world.cloud) as _,
+            nodes: Arc::clone(&world.nodes),
+            resync_interval: Duration::from_secs(300),
+            report: Box::new(move |node, report| reports.lock().unwrap().push(format!("{node}: {report:?}"))),
+        };
+        tokio::spawn(async move { worker.run().await });
+        world
+    }
+
+    async fn add(&self, node: &str, pods: Vec<KnownPod>) -> Recovery {
+        let instance = InstanceId::from(format!("i-{node}"));
+        if !self.nodes.contains(node, &instance) {
+            self.cloud.add_machine(&instance, &subnet(), 10, true);
+        }
+        let interface =
+            self.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap().remove(&instance).unwrap();
+        self.nodes.add(node, &instance, &interface, settings(), pods)
+    }
+
+    fn take(&self, pod: &str) -> Result<PodAddress, Wait> {
+        self.nodes.take(NODE, &Uid::from(pod)).unwrap()
+    }
+
+    fn reports(&self) -> Vec<String> {
+        std::mem::take(&mut self.reports.lock().unwrap())
+    }
+}
+
+fn subnet() -> SubnetId {
+    "subnet-1".into()
+}
+
+/// Lets `seconds` pass on the paused clock.
+async fn pass(seconds: u64) {
+    sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_address_needs_no_call_of_the_provider() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    let calls = world.cloud.calls();
+    assert_eq!(calls, PrefixCalls { interfaces: 1, assign: 1, unassign: 0 });
+    let taken: Vec<_> = (0..15).map(|pod| world.take(&format!("pod-{pod}")).unwrap().address).collect();
+    assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 15);
+    pass(1).await;
+    assert_eq!(world.cloud.calls(), calls);
+    world.take("pod-15").unwrap();
+    pass(1).await;
+    assert_eq!(world.cloud.calls().assign, 2, "the next prefix is assigned before a pod needs it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_surplus_is_removed_after_the_cool_down() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    for pod in 0..16 {
+        world.take(&format!("pod-{pod}")).unwrap();
+    }
+    pass(1).await;
+    assert_eq!(world.cloud.blocks().len(), 2);
+    for pod in 0..16 {
+        world.nodes.give_back(NODE, &format!("pod-{pod}").into());
+    }
+    pass(29).await;
+    assert_eq!(world.cloud.blocks().len(), 2);
+    pass(2).await;
+    assert_eq!(world.cloud.blocks().len(), 1);
+    assert_eq!(world.reports(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_subnet_is_asked_every_thirty_seconds_for_all_of_its_nodes_together_and_serves_again() {
+    // A /27 without its reserved addresses has no free prefix.
+    let world = World::new("10.0.0.0/27").await;
+    pass(1).await;
+    assert!(matches!(world.take("pod-1"), Err(Wait::Pressed(_))), "{:?}", world.take("pod-1"));
+    let before = world.cloud.calls().assign;
+    pass(300).await;
+    let calls = world.cloud.calls().assign - before;
+    assert!((5..=11).contains(&calls), "{calls}");
+    assert!(world.reports()[0].contains("NoAddress"));
+    world.cloud.add_subnet(&subnet(), "10.0.1.0/24".parse().unwrap());
+    pass(31).await;
+    assert!(world.take("pod-1").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_is_waited_for_and_reported() {
+    let world = World::new("10.0.0.0/24").await;
+    world.cloud.fail_next([PrefixFault::Throttled(Duration::from_secs(20))]);
+    pass(19).await;
+    assert_eq!((world.cloud.calls().assign, world.cloud.blocks().len()), (1, 0));
+    pass(2).await;
+    assert_eq!((world.cloud.calls().assign, world.cloud.blocks().len()), (2, 1));
+    assert!(world.reports()[0].starts_with("win-1: Failed("));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partial_assignment_is_used_and_the_rest_is_assigned_next() {
+    let world = World::new("10.0.0.0/24").await;
+    world.nodes.configure(Settings { prefixes: Targets::Blocks(3), ..settings() });
+    world.cloud.fail_next([PrefixFault::Partial(1)]);
+    pass(1).await;
+    assert_eq!((world.cloud.calls().assign, world.cloud.blocks().len()), (2, 3));
+    assert_eq!(world.reports(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_whose_assignment_was_not_answered_is_found_by_a_read_and_not_lost() {
+    let world = World::new("10.0.0.0/24").await;
+    world.cloud.fail_next([PrefixFault::Lost]);
+    pass(120).await;
+    let known: BTreeSet<_> = world.cloud.blocks();
+    assert_eq!(known.len(), 1, "the one too many was found and removed");
+    assert!(world.reports().iter().any(|report| report.contains("found")));
+    assert!(world.take("pod-1").is_ok_and(|taken| known.iter().any(|block| block.contains(&taken.address))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_somebody_removed_is_reported_with_its_pods_and_replaced() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    let taken = world.take("pod-1").unwrap();
+    let block = *world.cloud.blocks().first().unwrap();
+    world.cloud.remove_block(block);
+    pass(300).await;
+    let reports = world.reports();
+    assert!(reports[0].contains(&format!("({}, Uid(\"pod-1\"))", taken.address)), "{reports:?}");
+    assert_eq!(world.cloud.blocks().len(), 1, "there is another one for the next pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_gone_is_reported_and_harms_no_other() {
+    let world = World::new("10.0.0.0/24").await;
+    world.add("win-2", Vec::new()).await;
+    pass(1).await;
+    world.cloud.remove_machine(&"i-win-2".into());
+    pass(300).await;
+    assert_eq!(world.reports(), ["win-2: Gone"]);
+    assert!(world.take("pod-1").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_pods_have_their_addresses_and_a_forged_annotation_has_none() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    let address = world.take("pod-1").unwrap().address;
+    let known = |uid: &str, address, uses_it, created: &str| KnownPod {
+        uid: uid.into(),
+        address,
+        uses_it,
+        created: created.into(),
+    };
+    let pods = vec![
+        known("forged", address, false, "2026-01-01T00:00:00Z"),
+        known("pod-1", address, true, "2026-01-02T00:00:00Z"),
+        known("elsewhere", Ipv4Addr::new(192, 0, 2, 1), false, "2026-01-03T00:00:00Z"),
+    ];
+    let recovery = world.add(NODE, pods.clone()).await;
+    assert_eq!(recovery.shared, [(pods[0].clone(), "pod-1".into())], "the one that uses it keeps it");
+    assert_eq!(recovery.foreign, [pods[2].clone()]);
+    assert_eq!(world.take("pod-1").map(|taken| taken.address), Ok(address));
+    assert!(world.take("forged").is_err(), "all others are in their cool-down");
+    pass(31).await;
+    assert!(world.take("forged").is_ok_and(|taken| taken.address != address));
+}
