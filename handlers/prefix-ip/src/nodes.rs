@@ -78,14 +78,19 @@ impl NodeTable {
 
     /// Adds a node, and recovers the addresses of its pods from their annotations. Of two pods with one address, the one that uses it
     /// keeps it, otherwise the older one.
+    ///
+    /// `pods` is called under the lock of the table: a pod whose end is noticed meanwhile is either missing in its result, or returns its
+    /// address afterwards.
     pub fn add(
         &self,
         node: &str,
         instance: &InstanceId,
         interface: &PrimaryInterface,
         settings: Settings,
-        mut pods: Vec<KnownPod>,
+        pods: impl FnOnce() -> Vec<KnownPod>,
     ) -> Recovery {
+        let mut nodes = self.nodes();
+        let mut pods = pods();
         let mut pool = NodePool::new(interface, settings, self.cool_down, self.now());
         pods.sort_by(|a, b| (!a.uses_it, &a.created, &a.uid).cmp(&(!b.uses_it, &b.created, &b.uid)));
         let (mut recovery, mut owners) = (Recovery::default(), BTreeMap::<Ipv4Addr, Uid>::new());
@@ -99,7 +104,7 @@ impl NodeTable {
             }
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
-        self.nodes().insert(node.to_owned(), Node { instance, subnet, pool });
+        nodes.insert(node.to_owned(), Node { instance, subnet, pool });
         self.changed.notify_one();
         recovery
     }
@@ -137,6 +142,18 @@ impl NodeTable {
             node.pool.give_back(pod, now);
         }
         self.changed.notify_one();
+    }
+
+    /// Returns the address of a deleted pod whose node is not known any more.
+    pub fn give_back_anywhere(&self, pod: &Uid) {
+        let now = self.now();
+        self.nodes().values_mut().for_each(|node| node.pool.give_back(pod, now));
+        self.changed.notify_one();
+    }
+
+    /// Returns the address that a pod of the node has.
+    pub fn address_of(&self, node: &str, pod: &Uid) -> Option<PodAddress> {
+        self.nodes().get(node)?.pool.address_of(pod)
     }
 
     /// Undoes [`take`](Self::take) for a pod that was never told its address.
