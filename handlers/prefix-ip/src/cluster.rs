@@ -28,7 +28,7 @@ pub struct Cluster {
 struct State {
     /// The labelled nodes with a machine, by name.
     nodes: BTreeMap<String, Arc<Node>>,
-    /// The pods with an address in their annotation, by node.
+    /// The pods with an address, by node.
     pods: HashMap<String, HashMap<String, KnownPod>>,
     settings: Option<Settings>,
 }
@@ -64,7 +64,7 @@ impl Cluster {
         self.changed.notified().await;
     }
 
-    /// Returns the pods of a node with an address in their annotation.
+    /// Returns the pods of a node that use or claim an address.
     pub fn pods(&self, node: &str) -> Vec<KnownPod> {
         self.state().pods.get(node).into_iter().flat_map(|pods| pods.values().cloned()).collect()
     }
@@ -149,19 +149,18 @@ pub(crate) fn requests_address(pod: &Pod) -> bool {
     })
 }
 
-/// Returns the pod with the address of its annotation; `None` if it needs none, or has no valid annotation.
+/// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports counts more than the
+/// annotation, which others can write.
 fn known(pod: &Pod) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !requests_address(pod) {
         return None;
     }
-    let address = parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?).ok()?;
-    let status = pod.status.as_ref();
+    let reported = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    let claimed = || parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?).ok();
     Some(KnownPod {
         uid: Uid::from(pod.metadata.uid.as_deref()?),
-        address,
-        uses_it: status
-            .and_then(|status| status.pod_ip.as_ref())
-            .is_some_and(|ip| *ip == address.to_string()),
+        address: reported.or_else(claimed)?,
+        uses_it: reported.is_some(),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
     })
 }

@@ -1,7 +1,7 @@
 //! The handler of nodes and pods: a node gets its capacity, and a pod that requests an address gets one in its annotation.
 //!
-//! The annotation of a pod counts only when its node becomes known, as after a restart. Later, only the table of nodes counts, and an
-//! annotation that says something else is replaced.
+//! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
+//! table of nodes counts, and an annotation that says something else is replaced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,14 +93,14 @@ impl PrefixIpHandler {
             self.table.add(&name, &machine, &interface, self.cluster.settings(), || self.cluster.pods(&name));
         for (pod, owner) in &shared {
             let text = format!(
-                "the annotation of the pod {} contains {}, the address of the pod {owner}; delete the former if it runs",
+                "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
                 pod.uid, pod.address
             );
             self.warn(node, "AddressShared", text);
         }
         for pod in &foreign {
             let text = format!(
-                "the annotation of the pod {} contains {}, which is in no block of the node; delete the pod if it runs",
+                "the pod {} uses or claims {}, which is in no block of the node; delete the pod if it runs",
                 pod.uid, pod.address
             );
             self.warn(node, "AddressForeign", text);

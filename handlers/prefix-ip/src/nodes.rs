@@ -18,14 +18,14 @@ use crate::settings::Settings;
 /// The delay before blocks are requested in a subnet again that had none.
 const EXHAUSTED: Duration = Duration::from_secs(30);
 
-/// A pod of a node with an address in its annotation.
+/// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPod {
     /// The UID.
     pub uid: Uid,
-    /// The address in the annotation.
+    /// The address in `status.podIP`, or else in the annotation.
     pub address: Ipv4Addr,
-    /// `true` if `status.podIP` is this address.
+    /// `true` if the address is that in `status.podIP`.
     pub uses_it: bool,
     /// The creation time, in a form that sorts by time.
     pub created: String,

@@ -236,7 +236,7 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
     restarted.feed.added(node("windows")).await.unwrap();
     restarted.feed.modified(running).await.unwrap();
     assert_eq!(restarted.written(), ["144"], "the annotation is right");
-    let text = "the annotation of the pod forged contains 10.0.0.16, the address of the pod web";
+    let text = "the pod forged uses or claims 10.0.0.16, the address of the pod web";
     let notes = std::mem::take(&mut *restarted.notes.lock().unwrap());
     assert!(notes.len() == 1 && notes[0].starts_with(&format!("win AddressShared: {text}")), "{notes:?}");
     sleep(Duration::from_secs(31)).await;
@@ -295,4 +295,23 @@ async fn options_that_are_not_used_are_reported_on_the_config_map() {
     let world = World::new(&cloud(), options).await;
     let text = "`warm-ip-target` is not a number from 0 to 65535; the default is used";
     assert_eq!(*world.notes.lock().unwrap(), [format!("amazon-vpc-cni OptionNotUsed: {text}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_running_pod_keeps_the_address_that_it_uses_whatever_its_annotation_says() {
+    let cloud = cloud();
+    let world = World::new(&cloud, prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    let restarted = World::new(&cloud, prefixes()).await;
+    let mut forged = pod("web", "Running", "10.0.0.20/32");
+    forged.status.as_mut().unwrap().pod_ip = Some("10.0.0.16".to_owned());
+    restarted.feed.added(forged.clone()).await.unwrap();
+    restarted.feed.added(node("windows")).await.unwrap();
+    restarted.feed.modified(forged).await.unwrap();
+    assert_eq!(restarted.written(), ["144", "10.0.0.16/32"]);
+    sleep(Duration::from_secs(31)).await;
+    restarted.feed.added(pod("db", "Pending", "")).await.unwrap();
+    assert_eq!(restarted.written(), ["10.0.0.17/32"]);
 }
