@@ -17,15 +17,15 @@ use crate::settings::Settings;
 pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
 
 /// The nodes, pods and options of the cluster.
-pub struct Cluster {
+pub struct WatchedCluster {
     label: (String, String),
     table: Arc<NodeTable>,
     changed: Notify,
-    state: Mutex<State>,
+    state: Mutex<WatchedState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchedState {
     /// The labelled nodes with a machine, by name.
     nodes: BTreeMap<String, Arc<Node>>,
     /// The pods with an address, by node.
@@ -33,7 +33,7 @@ struct State {
     settings: Option<Settings>,
 }
 
-impl Cluster {
+impl WatchedCluster {
     /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods; changed options go to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
         Self { label, table, changed: Notify::new(), state: Mutex::default() }
@@ -69,12 +69,12 @@ impl Cluster {
         self.state().pods.get(node).into_iter().flat_map(|pods| pods.values().cloned()).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Index<Node> for Cluster {
+impl Index<Node> for WatchedCluster {
     fn apply(&self, event: &Event<Node>) {
         let mut state = self.state();
         let present = match event {
@@ -91,7 +91,7 @@ impl Index<Node> for Cluster {
     }
 }
 
-impl Index<Pod> for Cluster {
+impl Index<Pod> for WatchedCluster {
     fn apply(&self, event: &Event<Pod>) {
         let mut state = self.state();
         let uid = event.uid();
@@ -113,7 +113,7 @@ impl Index<Pod> for Cluster {
     }
 }
 
-impl Index<ConfigMap> for Cluster {
+impl Index<ConfigMap> for WatchedCluster {
     fn apply(&self, event: &Event<ConfigMap>) {
         if !is_options(&event.object_ref()) {
             return;

@@ -18,21 +18,19 @@ use staffetta_handler::{
     Tombstone, Trigger, TriggerHandler, Writer, Written,
 };
 
+use crate::HANDLER;
 use crate::address::PRIVATE_IPV4_ADDRESS;
-use crate::cluster::{Cluster, instance, is_options, node_of, requests_address};
+use crate::cluster::{WatchedCluster, instance, is_options, node_of, requests_address};
 use crate::error::PrefixIpError;
 use crate::nodes::{NodeTable, Recovery};
 use crate::settings::Settings;
 use crate::source::{NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
 
-/// The name of the handler.
-pub const HANDLER: &str = "prefix_ip";
-
 /// The handler of nodes and pods.
 pub struct PrefixIpHandler {
     provider: Arc<dyn PrefixProvider>,
-    cluster: Arc<Cluster>,
+    cluster: Arc<WatchedCluster>,
     table: Arc<NodeTable>,
     nodes: Writer<Node>,
     pods: Writer<Pod>,
@@ -44,7 +42,7 @@ impl PrefixIpHandler {
     pub fn new(
         client: Client,
         provider: Arc<dyn PrefixProvider>,
-        cluster: Arc<Cluster>,
+        cluster: Arc<WatchedCluster>,
         table: Arc<NodeTable>,
         recorder: Recorder,
     ) -> Self {

@@ -23,3 +23,6 @@ pub mod settings;
 pub mod source;
 pub mod targets;
 pub mod worker;
+
+/// The name of the handler.
+pub const HANDLER: &str = "prefix_ip";

@@ -53,13 +53,13 @@ pub struct DueRead {
 
 /// The states of all nodes by name. All methods return at once.
 pub struct NodeTable {
-    nodes: Mutex<BTreeMap<String, Node>>,
+    nodes: Mutex<BTreeMap<String, KnownNode>>,
     cool_down: Duration,
     start: Instant,
     changed: Notify,
 }
 
-struct Node {
+struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
@@ -104,7 +104,7 @@ impl NodeTable {
             }
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
-        nodes.insert(node.to_owned(), Node { instance, subnet, pool });
+        nodes.insert(node.to_owned(), KnownNode { instance, subnet, pool });
         self.changed.notify_one();
         recovery
     }
@@ -227,7 +227,7 @@ impl NodeTable {
         self.start.elapsed()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Node>> {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, KnownNode>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,8 +8,8 @@ use staffetta_handler::{
     EventNote, HandlerError, Identity, Recorder, Source, Trigger, TriggerSender, causes,
 };
 
-use crate::cluster::Cluster;
-use crate::handler::HANDLER;
+use crate::HANDLER;
+use crate::cluster::WatchedCluster;
 use crate::worker::{NodeReport, OnNodeReport, Worker};
 
 /// A request to compare a node with the options of the cluster.
@@ -27,7 +27,7 @@ pub struct PrefixSource {
     /// The worker.
     pub worker: Worker,
     /// The cluster.
-    pub cluster: Arc<Cluster>,
+    pub cluster: Arc<WatchedCluster>,
 }
 
 #[async_trait]
@@ -49,7 +49,7 @@ impl Source for PrefixSource {
 }
 
 /// Returns a function that records the reports of the worker as Events on the nodes.
-pub fn record_reports(cluster: Arc<Cluster>, recorder: Recorder) -> OnNodeReport {
+pub fn record_reports(cluster: Arc<WatchedCluster>, recorder: Recorder) -> OnNodeReport {
     Box::new(move |node, report| {
         let Some(node) = cluster.node(node) else { return };
         let (reason, text) = describe(&report);

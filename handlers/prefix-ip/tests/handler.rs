@@ -14,7 +14,7 @@ use staffetta_handler::testing::Feed;
 use staffetta_handler::{EventNote, EventRecorder, Message, Recorder, Source, TriggerSender};
 use staffetta_memory::{MemoryPrefixes, PrefixFault};
 use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
-use staffetta_prefix_ip::cluster::Cluster;
+use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::NodeTable;
 use staffetta_prefix_ip::source::PrefixSource;
@@ -62,7 +62,7 @@ impl World {
         let notes = Arc::<Mutex<Vec<String>>>::default();
         let table = Arc::new(NodeTable::new(Duration::from_secs(30)));
         let label = ("kubernetes.io/os".to_owned(), "windows".to_owned());
-        let cluster = Arc::new(Cluster::new(label, Arc::clone(&table)));
+        let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
         let client = Client::new(service, "default");
         let handler = PrefixIpHandler::new(
             client,
