@@ -32,18 +32,18 @@ pub enum PrefixFault {
 
 /// A simulated cloud with subnets and machines. Each machine has one network interface.
 #[derive(Default)]
-pub struct MemoryPrefixes(Mutex<Cloud>);
+pub struct MemoryPrefixes(Mutex<PrefixCloud>);
 
 #[derive(Default)]
-struct Cloud {
-    subnets: BTreeMap<SubnetId, Subnet>,
+struct PrefixCloud {
+    subnets: BTreeMap<SubnetId, PrefixSubnet>,
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
     faults: VecDeque<PrefixFault>,
     calls: PrefixCalls,
 }
 
 /// A subnet, and its addresses that are in use outside of the blocks of interfaces.
-struct Subnet {
+struct PrefixSubnet {
     range: Ipv4Net,
     taken: BTreeSet<Ipv4Addr>,
 }
@@ -65,7 +65,7 @@ impl MemoryPrefixes {
         let first = range.network();
         let reserved = (0..RESERVED).map(|offset| Ipv4Addr::from(u32::from(first) + offset));
         let taken = reserved.chain([range.broadcast()]).collect();
-        self.cloud().subnets.insert(id.clone(), Subnet { range, taken });
+        self.cloud().subnets.insert(id.clone(), PrefixSubnet { range, taken });
     }
 
     /// Takes an address of a subnet, as another user of the subnet does. It splits the free prefixes.
@@ -125,12 +125,12 @@ impl MemoryPrefixes {
         self.cloud().interfaces.values().flat_map(|interface| interface.blocks.clone()).collect()
     }
 
-    fn cloud(&self) -> MutexGuard<'_, Cloud> {
+    fn cloud(&self) -> MutexGuard<'_, PrefixCloud> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Cloud {
+impl PrefixCloud {
     /// Returns the free blocks of this length in a subnet, the lowest first.
     fn free(&self, subnet: &SubnetId, length: u8) -> impl Iterator<Item = Ipv4Net> + use<> {
         let blocks = self.interfaces.values().filter(|interface| interface.subnet == *subnet);

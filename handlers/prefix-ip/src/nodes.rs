@@ -18,14 +18,14 @@ use crate::settings::Settings;
 /// The delay before blocks are requested in a subnet again that had none.
 const EXHAUSTED: Duration = Duration::from_secs(30);
 
-/// A pod of a node with an address in its annotation.
+/// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPod {
     /// The UID.
     pub uid: Uid,
-    /// The address in the annotation.
+    /// The address in `status.podIP`, or else in the annotation.
     pub address: Ipv4Addr,
-    /// `true` if `status.podIP` is this address.
+    /// `true` if the address is that in `status.podIP`.
     pub uses_it: bool,
     /// The creation time, in a form that sorts by time.
     pub created: String,
@@ -53,13 +53,13 @@ pub struct DueRead {
 
 /// The states of all nodes by name. All methods return at once.
 pub struct NodeTable {
-    nodes: Mutex<BTreeMap<String, Node>>,
+    nodes: Mutex<BTreeMap<String, KnownNode>>,
     cool_down: Duration,
     start: Instant,
     changed: Notify,
 }
 
-struct Node {
+struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
@@ -78,14 +78,19 @@ impl NodeTable {
 
     /// Adds a node, and recovers the addresses of its pods from their annotations. Of two pods with one address, the one that uses it
     /// keeps it, otherwise the older one.
+    ///
+    /// `pods` is called under the lock of the table: a pod whose end is noticed meanwhile is either missing in its result, or returns its
+    /// address afterwards.
     pub fn add(
         &self,
         node: &str,
         instance: &InstanceId,
         interface: &PrimaryInterface,
         settings: Settings,
-        mut pods: Vec<KnownPod>,
+        pods: impl FnOnce() -> Vec<KnownPod>,
     ) -> Recovery {
+        let mut nodes = self.nodes();
+        let mut pods = pods();
         let mut pool = NodePool::new(interface, settings, self.cool_down, self.now());
         pods.sort_by(|a, b| (!a.uses_it, &a.created, &a.uid).cmp(&(!b.uses_it, &b.created, &b.uid)));
         let (mut recovery, mut owners) = (Recovery::default(), BTreeMap::<Ipv4Addr, Uid>::new());
@@ -99,7 +104,7 @@ impl NodeTable {
             }
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
-        self.nodes().insert(node.to_owned(), Node { instance, subnet, pool });
+        nodes.insert(node.to_owned(), KnownNode { instance, subnet, pool });
         self.changed.notify_one();
         recovery
     }
@@ -137,6 +142,18 @@ impl NodeTable {
             node.pool.give_back(pod, now);
         }
         self.changed.notify_one();
+    }
+
+    /// Returns the address of a deleted pod whose node is not known any more.
+    pub fn give_back_anywhere(&self, pod: &Uid) {
+        let now = self.now();
+        self.nodes().values_mut().for_each(|node| node.pool.give_back(pod, now));
+        self.changed.notify_one();
+    }
+
+    /// Returns the address that a pod of the node has.
+    pub fn address_of(&self, node: &str, pod: &Uid) -> Option<PodAddress> {
+        self.nodes().get(node)?.pool.address_of(pod)
     }
 
     /// Undoes [`take`](Self::take) for a pod that was never told its address.
@@ -210,7 +227,7 @@ impl NodeTable {
         self.start.elapsed()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Node>> {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, KnownNode>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -49,15 +49,15 @@ pub struct Worker {
 }
 
 /// The result of a call.
-enum Outcome {
+enum CallOutcome {
     Assigned(Assigned),
     Unassigned(Result<(), DriverError>),
 }
 
 /// The calls in progress, each with its node and action.
 #[derive(Default)]
-struct Calls {
-    tasks: JoinSet<Outcome>,
+struct ProviderCalls {
+    tasks: JoinSet<CallOutcome>,
     actions: HashMap<Id, (String, NodeAction)>,
 }
 
@@ -65,7 +65,7 @@ impl Worker {
     /// Works until the future is dropped. Calls for different nodes run concurrently; calls in progress are then interrupted, and the
     /// next process finds their effect by a read.
     pub async fn run(&self) -> Infallible {
-        let mut calls = Calls::default();
+        let mut calls = ProviderCalls::default();
         let mut next_read = Instant::now() + self.resync_interval;
         loop {
             let (actions, next) = self.nodes.plan();
@@ -89,20 +89,20 @@ impl Worker {
     }
 
     /// Records the result of a call. Returns `true` if its effect is not known for certain.
-    fn end(&self, calls: &mut Calls, ended: Result<(Id, Outcome), JoinError>) -> bool {
+    fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) -> bool {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some((node, action)) = calls.actions.remove(&id) else { return false };
         let outcome = match ended {
             Ok((_, outcome)) => outcome,
-            Err(error) => Outcome::Unassigned(Err(panicked(&error))),
+            Err(error) => CallOutcome::Unassigned(Err(panicked(&error))),
         };
         let error = match outcome {
-            Outcome::Assigned(Assigned { blocks, error }) => {
+            CallOutcome::Assigned(Assigned { blocks, error }) => {
                 let result = Grown { got: blocks, rest: 0, fault: error.as_ref().map(fault) };
                 self.nodes.assigned(&node, &action, result);
                 error
             }
-            Outcome::Unassigned(result) => {
+            CallOutcome::Unassigned(result) => {
                 let lost = Grown { got: Vec::new(), rest: 0, fault: Some(Fault::Failed) };
                 self.nodes.assigned(&node, &action, lost);
                 self.nodes.unassigned(&node, &action, result.is_ok());
@@ -143,7 +143,7 @@ impl Worker {
     }
 }
 
-impl Calls {
+impl ProviderCalls {
     fn begin(
         &mut self,
         provider: &Arc<dyn PrefixProvider>,
@@ -155,10 +155,10 @@ impl Calls {
         let task = self.tasks.spawn(async move {
             match call {
                 NodeAction::Assign { kind, count, .. } => {
-                    Outcome::Assigned(provider.assign(&interface, kind, count).await)
+                    CallOutcome::Assigned(provider.assign(&interface, kind, count).await)
                 }
                 NodeAction::Unassign { blocks, .. } => {
-                    Outcome::Unassigned(provider.unassign(&interface, &blocks).await)
+                    CallOutcome::Unassigned(provider.unassign(&interface, &blocks).await)
                 }
             }
         });

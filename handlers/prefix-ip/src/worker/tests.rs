@@ -55,7 +55,7 @@ impl World {
         }
         let interface =
             self.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap().remove(&instance).unwrap();
-        self.nodes.add(node, &instance, &interface, settings(), pods)
+        self.nodes.add(node, &instance, &interface, settings(), || pods)
     }
 
     fn take(&self, pod: &str) -> Result<PodAddress, Wait> {

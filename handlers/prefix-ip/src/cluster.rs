@@ -1,0 +1,172 @@
+//! The nodes, pods and options of the cluster, as their watches show them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::ResourceExt;
+use staffetta_driver::{InstanceId, PodLifecycle, Uid};
+use staffetta_handler::{Event, Index, ObjectRef};
+use tokio::sync::Notify;
+
+use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
+use crate::nodes::{KnownPod, NodeTable};
+use crate::settings::Settings;
+
+/// The namespace and name of the `ConfigMap` with the options.
+pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
+
+/// The nodes, pods and options of the cluster.
+pub struct WatchedCluster {
+    label: (String, String),
+    table: Arc<NodeTable>,
+    changed: Notify,
+    state: Mutex<WatchedState>,
+}
+
+#[derive(Default)]
+struct WatchedState {
+    /// The labelled nodes with a machine, by name.
+    nodes: BTreeMap<String, Arc<Node>>,
+    /// The pods with an address, by node.
+    pods: HashMap<String, HashMap<String, KnownPod>>,
+    settings: Option<Settings>,
+}
+
+impl WatchedCluster {
+    /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods; changed options go to `table`.
+    pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
+        Self { label, table, changed: Notify::new(), state: Mutex::default() }
+    }
+
+    /// Returns the options; the defaults without a `ConfigMap`.
+    pub fn settings(&self) -> Settings {
+        self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
+    }
+
+    /// Returns the machine of a labelled node; `None` if the node has no label, or no machine yet.
+    pub fn machine(&self, node: &str) -> Option<InstanceId> {
+        self.state().nodes.get(node).and_then(|node| instance(node))
+    }
+
+    /// Returns the labelled nodes.
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.state().nodes.values().cloned().collect()
+    }
+
+    /// Returns a labelled node by its name.
+    pub fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.state().nodes.get(name).cloned()
+    }
+
+    /// Waits until the options have changed since the last call.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Returns the pods of a node that use or claim an address.
+    pub fn pods(&self, node: &str) -> Vec<KnownPod> {
+        self.state().pods.get(node).into_iter().flat_map(|pods| pods.values().cloned()).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, WatchedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index<Node> for WatchedCluster {
+    fn apply(&self, event: &Event<Node>) {
+        let mut state = self.state();
+        let present = match event {
+            Event::Added(node) | Event::Modified(node) => Some(node),
+            Event::Deleted(_) => None,
+        };
+        let (key, value) = (&self.label.0, &self.label.1);
+        let labelled = present.filter(|node| node.labels().get(key) == Some(value));
+        let name = event.object_ref().name.to_owned();
+        match labelled.filter(|node| instance(node).is_some()) {
+            Some(node) => drop(state.nodes.insert(name, Arc::clone(node))),
+            None => drop(state.nodes.remove(&name)),
+        }
+    }
+}
+
+impl Index<Pod> for WatchedCluster {
+    fn apply(&self, event: &Event<Pod>) {
+        let mut state = self.state();
+        let uid = event.uid();
+        let (Event::Added(pod) | Event::Modified(pod)) = event else {
+            if let Some(node) = event.object().and_then(|pod| node_of(pod)) {
+                if let Some(pods) = state.pods.get_mut(node) {
+                    pods.remove(uid);
+                }
+            } else {
+                state.pods.values_mut().for_each(|pods| drop(pods.remove(uid)));
+            }
+            return;
+        };
+        let Some(node) = node_of(pod) else { return };
+        match known(pod) {
+            Some(known) => drop(state.pods.entry(node.to_owned()).or_default().insert(uid.to_owned(), known)),
+            None => drop(state.pods.get_mut(node).and_then(|pods| pods.remove(uid))),
+        }
+    }
+}
+
+impl Index<ConfigMap> for WatchedCluster {
+    fn apply(&self, event: &Event<ConfigMap>) {
+        if !is_options(&event.object_ref()) {
+            return;
+        }
+        let data = match event {
+            Event::Added(map) | Event::Modified(map) => map.data.clone().unwrap_or_default(),
+            Event::Deleted(_) => BTreeMap::new(),
+        };
+        let settings = Settings::read(&data).0;
+        self.state().settings = Some(settings);
+        self.table.configure(settings);
+        self.changed.notify_one();
+    }
+}
+
+/// Returns `true` for the `ConfigMap` with the options.
+pub(crate) fn is_options(object: &ObjectRef<'_>) -> bool {
+    (object.namespace, object.name) == (Some(CONFIG_MAP.0), CONFIG_MAP.1)
+}
+
+/// Returns the name of the node of a pod.
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Returns `true` if a container of the pod requests an address.
+pub(crate) fn requests_address(pod: &Pod) -> bool {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut resources = containers.filter_map(|container| container.resources.as_ref());
+    resources.any(|resources| {
+        let mut all = [&resources.limits, &resources.requests].into_iter().flatten();
+        all.any(|quantities| quantities.contains_key(PRIVATE_IPV4_ADDRESS))
+    })
+}
+
+/// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports counts more than the
+/// annotation, which others can write.
+fn known(pod: &Pod) -> Option<KnownPod> {
+    if !PodLifecycle::of(pod).has_network() || !requests_address(pod) {
+        return None;
+    }
+    let reported = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    let claimed = || parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?).ok();
+    Some(KnownPod {
+        uid: Uid::from(pod.metadata.uid.as_deref()?),
+        address: reported.or_else(claimed)?,
+        uses_it: reported.is_some(),
+        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
+    })
+}
+
+/// Returns the id of the node's machine: the part of `spec.providerID` after the last slash, such as `i-0abc` in `aws:///zone/i-0abc`.
+pub(crate) fn instance(node: &Node) -> Option<InstanceId> {
+    let id = node.spec.as_ref()?.provider_id.as_deref()?.rsplit('/').next()?;
+    (!id.is_empty()).then(|| InstanceId::from(id))
+}

@@ -1,0 +1,232 @@
+//! The handler of nodes and pods: a node gets its capacity, and a pod that requests an address gets one in its annotation.
+//!
+//! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
+//! table of nodes counts, and an annotation that says something else is replaced.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use staffetta_driver::prefix::PrefixProvider;
+use staffetta_driver::{PodLifecycle, Uid};
+use staffetta_handler::{
+    Event, EventNote, Identity, MetadataPatch, Object, Recorder, Registration, ResourceEventHandler,
+    Tombstone, Trigger, TriggerHandler, Writer, Written,
+};
+
+use crate::HANDLER;
+use crate::address::PRIVATE_IPV4_ADDRESS;
+use crate::cluster::{WatchedCluster, instance, is_options, node_of, requests_address};
+use crate::error::PrefixIpError;
+use crate::nodes::{NodeTable, Recovery};
+use crate::settings::Settings;
+use crate::source::{NodeRefresh, PrefixSource, record_reports};
+use crate::worker::Worker;
+
+/// The handler of nodes and pods.
+pub struct PrefixIpHandler {
+    provider: Arc<dyn PrefixProvider>,
+    cluster: Arc<WatchedCluster>,
+    table: Arc<NodeTable>,
+    nodes: Writer<Node>,
+    pods: Writer<Pod>,
+    recorder: Recorder,
+}
+
+impl PrefixIpHandler {
+    /// Creates the handler. It writes through `client`, and records Events through `recorder`.
+    pub fn new(
+        client: Client,
+        provider: Arc<dyn PrefixProvider>,
+        cluster: Arc<WatchedCluster>,
+        table: Arc<NodeTable>,
+        recorder: Recorder,
+    ) -> Self {
+        let (nodes, pods) = (Writer::new(client.clone()), Writer::new(client));
+        Self { provider, cluster, table, nodes, pods, recorder }
+    }
+
+    /// Registers the handler for nodes, pods and the options, with their indexes. Interfaces are compared with what is known of them
+    /// every `resync_interval`.
+    pub fn registration(self, resync_interval: Duration) -> Registration<Self> {
+        let cluster = Arc::clone(&self.cluster);
+        let worker = Worker {
+            provider: Arc::clone(&self.provider),
+            nodes: Arc::clone(&self.table),
+            resync_interval,
+            report: record_reports(Arc::clone(&cluster), self.recorder.clone()),
+        };
+        Registration::new(self)
+            .on::<Node>()
+            .on::<Pod>()
+            .on::<ConfigMap>()
+            .on_trigger::<NodeRefresh>()
+            .source(PrefixSource { worker, cluster: Arc::clone(&cluster) })
+            .index::<Node>(Arc::clone(&cluster))
+            .index::<Pod>(Arc::clone(&cluster))
+            .index::<ConfigMap>(cluster)
+    }
+
+    /// Returns `true` if pods of the node get addresses.
+    fn serves(&self, node: &str) -> bool {
+        self.cluster.machine(node).is_some() && self.cluster.settings().enabled
+    }
+
+    /// Reads the interface of a node that the table lacks, and recovers the addresses of its pods.
+    async fn learn(&self, node: &Node) -> Result<(), PrefixIpError> {
+        let name = node.name_any();
+        let Some(machine) = instance(node) else { return Ok(()) };
+        if self.table.contains(&name, &machine) {
+            return Ok(());
+        }
+        let read = self.provider.interfaces(std::slice::from_ref(&machine)).await;
+        let mut interfaces = read.map_err(PrefixIpError::ReadInterface)?;
+        let interface =
+            interfaces.remove(&machine).ok_or_else(|| PrefixIpError::NoMachine(machine.to_string()))?;
+        let Recovery { shared, foreign } =
+            self.table.add(&name, &machine, &interface, self.cluster.settings(), || self.cluster.pods(&name));
+        for (pod, owner) in &shared {
+            let text = format!(
+                "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
+                pod.uid, pod.address
+            );
+            self.warn(node, "AddressShared", text);
+        }
+        for pod in &foreign {
+            let text = format!(
+                "the pod {} uses or claims {}, which is in no block of the node; delete the pod if it runs",
+                pod.uid, pod.address
+            );
+            self.warn(node, "AddressForeign", text);
+        }
+        Ok(())
+    }
+
+    fn warn(&self, object: &dyn Object, reason: &'static str, text: String) {
+        let regarding = Identity::of_object(object);
+        self.recorder.record(EventNote { handler: HANDLER, regarding, warning: true, reason, text });
+    }
+
+    /// Returns the address of a pod to the pool of its node, or wherever it is if the node is not known any more.
+    fn give_back(&self, node: Option<&str>, uid: &str) {
+        match node {
+            Some(node) => self.table.give_back(node, &uid.into()),
+            None => self.table.give_back_anywhere(&uid.into()),
+        }
+    }
+
+    /// Writes the address of a pod into its annotation, and takes one for a pod that has none and has not started.
+    async fn publish(&self, pod: &Pod, node: &str) -> Result<(), PrefixIpError> {
+        let uid = Uid::from(pod.uid().unwrap_or_default());
+        let life = PodLifecycle::of(pod);
+        let published = pod.annotations().get(PRIVATE_IPV4_ADDRESS);
+        let held = self.table.address_of(node, &uid);
+        if held.is_none() && life != PodLifecycle::Starting {
+            // A started pod has its network already: an address would only be lost on it.
+            return if published.is_some() { Err(PrefixIpError::ForeignAddress) } else { Ok(()) };
+        }
+        let taken =
+            self.table.take(node, &uid).ok_or_else(|| PrefixIpError::NodeNotReady(node.to_owned()))?;
+        let taken = taken.map_err(|wait| PrefixIpError::NoAddress { node: node.to_owned(), wait })?;
+        let value = format!("{}/{}", taken.address, taken.length);
+        let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value);
+        if self.pods.metadata(pod, &patch).await? == Written::Gone {
+            self.table.give_back(node, &uid);
+        }
+        Ok(())
+    }
+}
+
+impl ResourceEventHandler<Node> for PrefixIpHandler {
+    type Error = PrefixIpError;
+
+    async fn on_present(&self, node: &Arc<Node>) -> Result<(), PrefixIpError> {
+        let name = node.name_any();
+        if !self.serves(&name) {
+            return Ok(());
+        }
+        self.nodes.fresh(node)?;
+        self.learn(node).await?;
+        let Some(capacity) = self.table.capacity(&name) else { return Ok(()) };
+        let shown = node.status.as_ref().and_then(|status| status.capacity.as_ref());
+        let capacity = Quantity(capacity.to_string());
+        if shown.and_then(|shown| shown.get(PRIVATE_IPV4_ADDRESS)) != Some(&capacity) {
+            let status = json!({ "capacity": { PRIVATE_IPV4_ADDRESS: capacity } });
+            self.nodes.status(node, status).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), PrefixIpError> {
+        let object = tombstone.object_ref();
+        self.nodes.forget(object.uid);
+        self.table.remove(object.name);
+        Ok(())
+    }
+}
+
+impl TriggerHandler<NodeRefresh> for PrefixIpHandler {
+    type Error = PrefixIpError;
+
+    async fn on_trigger(&self, refresh: &NodeRefresh) -> Result<(), PrefixIpError> {
+        match self.cluster.node(&refresh.identity().name) {
+            Some(node) => self.on_present(&node).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
+    type Error = PrefixIpError;
+
+    fn wants(&self, event: &Event<ConfigMap>) -> bool {
+        is_options(&event.object_ref())
+    }
+
+    async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
+        for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new())).1 {
+            self.warn(&**map, "OptionNotUsed", mistake.to_string());
+        }
+        Ok(())
+    }
+}
+
+impl ResourceEventHandler<Pod> for PrefixIpHandler {
+    type Error = PrefixIpError;
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
+        let Some(node) = node_of(pod) else { return Ok(()) };
+        match PodLifecycle::of(pod) {
+            PodLifecycle::Finished { .. } => {
+                self.give_back(Some(node), &pod.uid().unwrap_or_default());
+                Ok(())
+            }
+            PodLifecycle::Starting | PodLifecycle::Started if self.serves(node) && requests_address(pod) => {
+                self.pods.fresh(pod)?;
+                self.publish(pod, node).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
+        if let (Some(node), PodLifecycle::Finished { .. }) = (node_of(pod), PodLifecycle::of(pod)) {
+            self.give_back(Some(node), &pod.uid().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), PrefixIpError> {
+        let object = tombstone.object_ref();
+        self.pods.forget(object.uid);
+        match tombstone {
+            Tombstone::Last(pod) => self.give_back(node_of(pod), object.uid),
+            Tombstone::Missed(_) => self.give_back(None, object.uid),
+        }
+        Ok(())
+    }
+}

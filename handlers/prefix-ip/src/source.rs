@@ -1,0 +1,132 @@
+//! The background work of the handler: the worker, its Events, and the nodes whose capacity changes with the options.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use staffetta_driver::Reason;
+use staffetta_handler::{
+    EventNote, HandlerError, Identity, Recorder, Source, Trigger, TriggerSender, causes,
+};
+
+use crate::HANDLER;
+use crate::cluster::WatchedCluster;
+use crate::worker::{NodeReport, OnNodeReport, Worker};
+
+/// A request to compare a node with the options of the cluster.
+#[derive(Clone)]
+pub struct NodeRefresh(Identity);
+
+impl Trigger for NodeRefresh {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Runs the worker, and sends a [`NodeRefresh`] for every labelled node when the options change.
+pub struct PrefixSource {
+    /// The worker.
+    pub worker: Worker,
+    /// The cluster.
+    pub cluster: Arc<WatchedCluster>,
+}
+
+#[async_trait]
+impl Source for PrefixSource {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        let refresh = async {
+            loop {
+                self.cluster.changed().await;
+                for node in self.cluster.nodes() {
+                    sender.send(NodeRefresh(Identity::of_object(&*node)));
+                }
+            }
+        };
+        tokio::select! {
+            never = self.worker.run() => match never {},
+            () = refresh => Ok(()),
+        }
+    }
+}
+
+/// Returns a function that records the reports of the worker as Events on the nodes.
+pub fn record_reports(cluster: Arc<WatchedCluster>, recorder: Recorder) -> OnNodeReport {
+    Box::new(move |node, report| {
+        let Some(node) = cluster.node(node) else { return };
+        let (reason, text) = describe(&report);
+        let regarding = Identity::of_object(&*node);
+        recorder.record(EventNote { handler: HANDLER, regarding, warning: true, reason, text });
+    })
+}
+
+/// Returns the reason and the text of the Event for a report.
+fn describe(report: &NodeReport) -> (&'static str, String) {
+    match report {
+        NodeReport::Failed(error) => match error.reason() {
+            Reason::NoAddress => (
+                "SubnetExhausted",
+                format!(
+                    "{}: the subnet of the node has no free block of addresses; free addresses, or reserve a range of the subnet for prefixes",
+                    causes(error)
+                ),
+            ),
+            Reason::Quota => (
+                "InterfaceFull",
+                format!(
+                    "{}: the network interface has no free slot; use more nodes or a larger machine type",
+                    causes(error)
+                ),
+            ),
+            _ => ("AddressesUnchanged", format!("{}: the call is repeated later", causes(error))),
+        },
+        NodeReport::Drift(drift) if drift.lost_in_use.is_empty() => {
+            let (found, lost) = (drift.found.len(), drift.lost.len());
+            (
+                "AddressDrift",
+                format!(
+                    "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
+                ),
+            )
+        }
+        NodeReport::Drift(drift) => {
+            let pods: Vec<_> =
+                drift.lost_in_use.iter().take(5).map(|(address, pod)| format!("{pod} ({address})")).collect();
+            (
+                "AddressLost",
+                format!(
+                    "somebody else removed the addresses of {} pods from the network interface; delete these pods: {}",
+                    drift.lost_in_use.len(),
+                    pods.join(", ")
+                ),
+            )
+        }
+        NodeReport::Gone => (
+            "MachineNotFound",
+            "the provider has no machine for the node; delete the node if its machine was terminated"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::DriverError;
+
+    use super::*;
+    use crate::node_pool::InterfaceDrift;
+
+    #[test]
+    fn every_report_says_what_to_do() {
+        let failed = |reason| describe(&NodeReport::Failed(DriverError::new(reason, "assign addresses")));
+        let (reason, text) = failed(Reason::NoAddress);
+        assert_eq!(reason, "SubnetExhausted");
+        assert!(text.starts_with("assign addresses") && text.contains("reserve a range"), "{text}");
+        assert_eq!(failed(Reason::Quota).0, "InterfaceFull");
+        assert_eq!(failed(Reason::Unavailable).0, "AddressesUnchanged");
+        let lost_in_use = vec![("192.0.2.1".parse().unwrap(), "pod-1".into())];
+        let (reason, text) =
+            describe(&NodeReport::Drift(InterfaceDrift { lost_in_use, ..InterfaceDrift::default() }));
+        assert_eq!(reason, "AddressLost");
+        assert!(text.ends_with("delete these pods: pod-1 (192.0.2.1)"), "{text}");
+        assert_eq!(describe(&NodeReport::Drift(InterfaceDrift::default())).0, "AddressDrift");
+    }
+}

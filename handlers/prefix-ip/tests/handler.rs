@@ -1,0 +1,317 @@
+//! The handler as a cluster sees it: watched objects go in, patches come out.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, from_value, json, to_vec};
+use staffetta_handler::testing::Feed;
+use staffetta_handler::{EventNote, EventRecorder, Message, Recorder, Source, TriggerSender};
+use staffetta_memory::{MemoryPrefixes, PrefixFault};
+use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
+use staffetta_prefix_ip::cluster::WatchedCluster;
+use staffetta_prefix_ip::handler::PrefixIpHandler;
+use staffetta_prefix_ip::nodes::NodeTable;
+use staffetta_prefix_ip::source::PrefixSource;
+use staffetta_prefix_ip::worker::Worker;
+use tokio::time::sleep;
+
+/// A cluster with one Windows node, and the patches that the handler sent.
+struct World {
+    cloud: Arc<MemoryPrefixes>,
+    table: Arc<NodeTable>,
+    feed: Feed,
+    sent: Arc<Mutex<Vec<(String, Value)>>>,
+    /// The nodes for which a refresh was requested.
+    refreshed: Arc<Mutex<Vec<String>>>,
+    /// The Events: object, reason and text.
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+/// Collects the Events.
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl EventRecorder for Notes {
+    fn record(&self, note: EventNote) {
+        self.0.lock().unwrap().push(format!("{} {}: {}", note.regarding.name, note.reason, note.text));
+    }
+}
+
+const RESYNC: Duration = Duration::from_secs(300);
+
+impl World {
+    /// Starts the handler as after a restart: the cloud may have blocks already.
+    async fn new(cloud: &Arc<MemoryPrefixes>, options: Value) -> Self {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let sent = Arc::<Mutex<Vec<(String, Value)>>>::default();
+        let log = Arc::clone(&sent);
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                log.lock().unwrap().push((path, serde_json::from_slice(&body).unwrap()));
+                let answer = json!({ "metadata": { "name": "any", "resourceVersion": "1" } });
+                reply.send_response(Response::new(Body::from(to_vec(&answer).unwrap())));
+            }
+        });
+        let notes = Arc::<Mutex<Vec<String>>>::default();
+        let table = Arc::new(NodeTable::new(Duration::from_secs(30)));
+        let label = ("kubernetes.io/os".to_owned(), "windows".to_owned());
+        let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
+        let client = Client::new(service, "default");
+        let handler = PrefixIpHandler::new(
+            client,
+            Arc::clone(cloud) as _,
+            Arc::clone(&cluster),
+            Arc::clone(&table),
+            Recorder::new(Notes(Arc::clone(&notes))),
+        );
+        let worker = Worker {
+            provider: Arc::clone(cloud) as _,
+            nodes: Arc::clone(&table),
+            resync_interval: RESYNC,
+            report: Box::new(|_, _| ()),
+        };
+        let source = PrefixSource { worker, cluster };
+        let refreshed = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&refreshed);
+        let sender =
+            TriggerSender::new(move |trigger| log.lock().unwrap().push(trigger.object_ref().name.to_owned()));
+        tokio::spawn(async move { source.run(sender).await.unwrap() });
+        let feed = Feed::new(handler.registration(RESYNC));
+        let map: ConfigMap = from_value(json!({
+            "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni", "uid": "map" }, "data": options
+        }))
+        .unwrap();
+        feed.added(map).await.unwrap();
+        Self { cloud: Arc::clone(cloud), table, feed, sent, refreshed, notes }
+    }
+
+    /// Returns the annotations that the handler wrote, or the capacities.
+    fn written(&self) -> Vec<Value> {
+        let sent = std::mem::take(&mut *self.sent.lock().unwrap());
+        let key = PRIVATE_IPV4_ADDRESS.replace('/', "~1");
+        let of = |body: &Value, part: &str| body.pointer(&format!("{part}/{key}")).cloned();
+        sent.iter()
+            .filter_map(|(_, body)| {
+                of(body, "/metadata/annotations").or_else(|| of(body, "/status/capacity"))
+            })
+            .collect()
+    }
+}
+
+fn cloud() -> Arc<MemoryPrefixes> {
+    let cloud = Arc::new(MemoryPrefixes::default());
+    cloud.add_subnet(&"subnet-1".into(), "10.0.0.0/24".parse().unwrap());
+    cloud.add_machine(&"i-1".into(), &"subnet-1".into(), 10, true);
+    cloud
+}
+
+fn prefixes() -> Value {
+    json!({ "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true" })
+}
+
+fn node(os: &str) -> Node {
+    from_value(json!({
+        "metadata": { "name": "win", "uid": "node", "resourceVersion": "1", "labels": { "kubernetes.io/os": os } },
+        "spec": { "providerID": "aws:///eu-west-1a/i-1" }
+    }))
+    .unwrap()
+}
+
+/// A pod on the node, with a phase, and with an address in its annotation unless that is empty.
+fn pod(name: &str, phase: &str, annotation: &str) -> Pod {
+    let mut pod: Pod = from_value(json!({
+        "metadata": { "namespace": "shop", "name": name, "uid": name, "resourceVersion": "1" },
+        "spec": { "nodeName": "win", "containers": [
+            { "name": "c", "resources": { "limits": { PRIVATE_IPV4_ADDRESS: "1" } } }
+        ] },
+        "status": { "phase": phase }
+    }))
+    .unwrap();
+    if !annotation.is_empty() {
+        let all = [(PRIVATE_IPV4_ADDRESS.to_owned(), annotation.to_owned())];
+        pod.metadata.annotations = Some(all.into());
+    }
+    pod
+}
+
+/// Lets the worker assign what is planned.
+async fn settle() {
+    sleep(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_its_capacity_and_a_pod_the_lowest_address_of_its_first_prefix() {
+    let world = World::new(&cloud(), prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    assert_eq!(world.written(), ["144"]);
+    settle().await;
+    let calls = world.cloud.calls();
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert_eq!(world.written(), ["10.0.0.16/32"]);
+    assert_eq!(world.cloud.calls(), calls, "a warm address needs no call of the provider");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_label_or_the_option_nothing_is_written() {
+    let world = World::new(&cloud(), prefixes()).await;
+    world.feed.added(node("linux")).await.unwrap();
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert!(world.written().is_empty());
+    let world = World::new(&cloud(), json!({ "enable-windows-ipam": "maybe" })).await;
+    world.feed.added(node("windows")).await.unwrap();
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert!(world.written().is_empty());
+    assert_eq!(world.cloud.calls().interfaces, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_prefix_delegation_a_pod_gets_a_single_address_with_the_length_of_the_subnet() {
+    let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
+    world.feed.added(node("windows")).await.unwrap();
+    assert_eq!(world.written(), ["9"]);
+    settle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert_eq!(world.written(), ["10.0.0.5/24"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_while_the_provider_throttles_and_no_longer() {
+    let world = World::new(&cloud(), prefixes()).await;
+    let throttled = PrefixFault::Throttled(Duration::from_secs(20));
+    // The first call reads the interface, and assigns nothing.
+    world.cloud.fail_next([PrefixFault::Partial(0), throttled]);
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the node win has no free address: the provider assigns no more; see the Events of the node"
+    );
+    assert!(error.transient() && error.retry_after().is_some_and(|wait| wait <= Duration::from_secs(20)));
+    sleep(Duration::from_secs(20)).await;
+    world.feed.modified(pod("web", "Pending", "")).await.unwrap();
+    assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_an_ended_or_deleted_pod_is_handed_out_again_only_after_its_cool_down() {
+    let world = World::new(&cloud(), prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    for name in ["a", "b", "c"] {
+        world.feed.added(pod(name, "Pending", "")).await.unwrap();
+    }
+    world.feed.modified(pod("a", "Succeeded", "10.0.0.16/32")).await.unwrap();
+    world.feed.deleted(pod("b", "Running", "10.0.0.17/32")).await.unwrap();
+    world.feed.missed(&pod("c", "Running", "10.0.0.18/32")).await.unwrap();
+    world.feed.added(pod("d", "Pending", "")).await.unwrap();
+    assert_eq!(world.written()[4], "10.0.0.19/32");
+    sleep(Duration::from_secs(31)).await;
+    for name in ["e", "f", "g"] {
+        world.feed.added(pod(name, "Pending", "")).await.unwrap();
+    }
+    assert_eq!(world.written(), ["10.0.0.16/32", "10.0.0.17/32", "10.0.0.18/32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_replaced() {
+    let cloud = cloud();
+    let world = World::new(&cloud, prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    let restarted = World::new(&cloud, prefixes()).await;
+    let mut running = pod("web", "Running", "10.0.0.16/32");
+    running.status.as_mut().unwrap().pod_ip = Some("10.0.0.16".to_owned());
+    // The indexes are complete before the handler gets the node.
+    restarted.feed.added(running.clone()).await.unwrap();
+    let _ = restarted.feed.added(pod("forged", "Pending", "10.0.0.16/32")).await;
+    restarted.feed.added(node("windows")).await.unwrap();
+    restarted.feed.modified(running).await.unwrap();
+    assert_eq!(restarted.written(), ["144"], "the annotation is right");
+    let text = "the pod forged uses or claims 10.0.0.16, the address of the pod web";
+    let notes = std::mem::take(&mut *restarted.notes.lock().unwrap());
+    assert!(notes.len() == 1 && notes[0].starts_with(&format!("win AddressShared: {text}")), "{notes:?}");
+    sleep(Duration::from_secs(31)).await;
+    restarted.feed.modified(pod("forged", "Pending", "10.0.0.16/32")).await.unwrap();
+    assert_eq!(restarted.written(), ["10.0.0.17/32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_takes_none() {
+    let world = World::new(&cloud(), prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    let error = world.feed.added(pod("web", "Running", "192.0.2.1/32")).await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("ForeignAddress", false));
+    assert_eq!(world.table.address_of("win", &"web".into()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_machine_does_not_exist_is_reported_with_its_id() {
+    let cloud = cloud();
+    cloud.remove_machine(&"i-1".into());
+    let world = World::new(&cloud, prefixes()).await;
+    let error = world.feed.added(node("windows")).await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("MachineNotFound", true));
+    assert!(error.to_string().contains("i-1"));
+    let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
+    assert_eq!(error.reason(), "NodeNotReady");
+}
+
+#[tokio::test(start_paused = true)]
+async fn switching_the_mode_changes_the_capacity_and_keeps_the_addresses_of_running_pods() {
+    let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    let map: ConfigMap = from_value(json!({
+        "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni", "uid": "map" }, "data": prefixes()
+    }))
+    .unwrap();
+    settle().await;
+    world.refreshed.lock().unwrap().clear();
+    world.feed.modified(map).await.unwrap();
+    settle().await;
+    assert_eq!(*world.refreshed.lock().unwrap(), ["win"]);
+    world.feed.modified(node("windows")).await.unwrap();
+    world.feed.modified(pod("web", "Running", "10.0.0.5/24")).await.unwrap();
+    world.feed.added(pod("db", "Pending", "")).await.unwrap();
+    let written = world.written();
+    assert_eq!(written, ["9", "10.0.0.5/24", "128", "10.0.0.16/32"], "one slot is still in use");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_are_not_used_are_reported_on_the_config_map() {
+    let options =
+        json!({ "enable-windows-ipam": "true", "warm-ip-target": "many", "minimum-ip-target": "3" });
+    let world = World::new(&cloud(), options).await;
+    let text = "`warm-ip-target` is not a number from 0 to 65535; the default is used";
+    assert_eq!(*world.notes.lock().unwrap(), [format!("amazon-vpc-cni OptionNotUsed: {text}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_running_pod_keeps_the_address_that_it_uses_whatever_its_annotation_says() {
+    let cloud = cloud();
+    let world = World::new(&cloud, prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    let restarted = World::new(&cloud, prefixes()).await;
+    let mut forged = pod("web", "Running", "10.0.0.20/32");
+    forged.status.as_mut().unwrap().pod_ip = Some("10.0.0.16".to_owned());
+    restarted.feed.added(forged.clone()).await.unwrap();
+    restarted.feed.added(node("windows")).await.unwrap();
+    restarted.feed.modified(forged).await.unwrap();
+    assert_eq!(restarted.written(), ["144", "10.0.0.16/32"]);
+    sleep(Duration::from_secs(31)).await;
+    restarted.feed.added(pod("db", "Pending", "")).await.unwrap();
+    assert_eq!(restarted.written(), ["10.0.0.17/32"]);
+}
