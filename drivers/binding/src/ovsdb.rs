@@ -3,13 +3,16 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 
 /// The time for Open vSwitch to create an interface that the database requests.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The interval between two looks whether Open vSwitch has applied a change.
+const APPLY_INTERVAL: Duration = Duration::from_millis(5);
 /// The time limit of a request, longer than [`APPLY_TIMEOUT`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an answer, in bytes.
@@ -102,14 +105,16 @@ impl Ovsdb {
             interface["mac"] = port.mac.into();
         }
         let bridge = json!([["name", "==", port.bridge]]);
-        let mut ops: Vec<Value> = old.map(remove).into_iter().collect();
-        ops.extend([
+        if let Some(old) = old {
+            self.remove_and_wait(old)?;
+        }
+        let ops = [
             json!({ "op": "insert", "table": "Interface", "uuid-name": "interface", "row": interface }),
             json!({ "op": "insert", "table": "Port", "uuid-name": "port",
                 "row": { "name": port.name, "interfaces": ["named-uuid", "interface"] } }),
             json!({ "op": "mutate", "table": "Bridge", "where": bridge,
                 "mutations": [["ports", "insert", ["set", [["named-uuid", "port"]]]]] }),
-        ]);
+        ];
         let answer = self.transact(step, &ops)?;
         if answer[ops.len() - 1]["count"] != 1 {
             return Err(DriverError::new(Reason::Unavailable, step)
@@ -138,6 +143,29 @@ impl Ovsdb {
     /// Removes the port of an interface.
     pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
         self.transact("remove the port from Open vSwitch", &[remove(row)]).map(drop)
+    }
+
+    /// Removes the port of an interface, and waits until Open vSwitch has done so. It would otherwise take a new port of the same name
+    /// for the old one, and keep the interface that does not exist any more.
+    fn remove_and_wait(&self, row: &InterfaceRow) -> Result<(), DriverError> {
+        let step = "remove the earlier port from Open vSwitch";
+        let select =
+            |column| json!({ "op": "select", "table": "Open_vSwitch", "where": [], "columns": [column] });
+        let count = json!({ "op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]] });
+        let answer = self.transact(step, &[remove(row), count, select("next_cfg")])?;
+        let requested = answer[2]["rows"][0]["next_cfg"].as_i64().unwrap_or_default();
+        let deadline = Instant::now() + APPLY_TIMEOUT;
+        loop {
+            let answer = self.transact(step, &[select("cur_cfg")])?;
+            if answer[0]["rows"][0]["cur_cfg"].as_i64().is_some_and(|applied| applied >= requested) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(DriverError::new(Reason::Unavailable, step)
+                    .detail("ovs-vswitchd does not apply changes".to_owned()));
+            }
+            thread::sleep(APPLY_INTERVAL);
+        }
     }
 
     /// Runs the operations as one transaction, and returns their results.

@@ -76,13 +76,13 @@ impl Node {
         let family = if address.contains(':') { "socket.AF_INET6" } else { "socket.AF_INET" };
         let server = format!(
             "import socket; s=socket.socket({family}); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); \
-             s.bind(('{address}', 7000)); s.listen(); print('up', flush=True); c=s.accept()[0]; n=0\nwhile n < 100000: n+=len(c.recv(65536))\nc.send(b'k')"
+             s.settimeout(20); s.bind(('{address}', 7000)); s.listen(); print('up', flush=True); c=s.accept()[0]; n=0\nwhile n < 100000: n+=len(c.recv(65536))\nc.send(b'k')"
         );
         let client = format!(
             "import socket; c=socket.create_connection(('{address}', 7000), 5); c.sendall(b'x'*100000); assert c.recv(1) == b'k'"
         );
         let mut server = Command::new("ip")
-            .args(["netns", "exec", to, "timeout", "20", "python3", "-c", &server])
+            .args(["netns", "exec", to, "python3", "-c", &server])
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();

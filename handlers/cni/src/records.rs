@@ -53,7 +53,7 @@ pub struct Records {
     folder: PathBuf,
     /// The id of this boot of the node.
     boot_id: String,
-    records: Mutex<HashMap<String, Record>>,
+    by_uid: Mutex<HashMap<String, Record>>,
 }
 
 /// The records cannot be read or written.
@@ -98,7 +98,7 @@ impl Records {
         }
         let boot_id =
             fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?.trim().to_owned();
-        Ok(Self { folder: folder.to_owned(), boot_id, records: Mutex::new(records) })
+        Ok(Self { folder: folder.to_owned(), boot_id, by_uid: Mutex::new(records) })
     }
 
     /// Returns the id of this boot of the node.
@@ -157,6 +157,6 @@ impl Records {
     }
 
     fn records(&self) -> MutexGuard<'_, HashMap<String, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -81,7 +81,7 @@ impl CniDaemon {
     /// Adds the record, unless a pod of this node has the same port or address. One that no longer exists is unbound first.
     async fn claim(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
         // The second conflict of a pod may be with another pod than the first.
-        for _ in 0..record.attachments.len() + 1 {
+        for _ in 0..=record.attachments.len() {
             match self.records.claim(record.clone()) {
                 Ok(()) => return Ok(()),
                 Err(ClaimError::Unwritten(error)) => return Err(unrecorded(&error)),
