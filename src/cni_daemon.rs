@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use staffetta_cni::conflist::{conflist, install};
 use staffetta_cni_daemon::{
-    Bindings, CniDaemon, CniDaemonOptions, HANDLER, RecordError, Records, ServeError, Server,
+    Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, RecordError, Records, ServeError,
 };
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{Registry, SetupError};
+use tokio::task::JoinError;
 use tracing::info;
 
 use crate::assembly::cni;
@@ -24,6 +25,9 @@ use crate::run::{self, RunError, block_on, start};
 /// The reason why the daemon cannot start or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum CniDaemonError {
+    /// The program cannot start, or the controller failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// A driver cannot be created, or an option is missing.
     #[error("the daemon of the CNI plugin cannot be created")]
     Setup(#[from] SetupError),
@@ -49,7 +53,7 @@ pub(crate) fn run(
     registry: Registry,
     mut configuration: Configuration,
     kubeconfig: Option<&Path>,
-) -> Result<(), RunError> {
+) -> Result<(), CniDaemonError> {
     configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
     configuration.leader_election.enabled = false;
     // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
@@ -61,27 +65,28 @@ async fn serve(
     registry: Registry,
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
-) -> Result<(), RunError> {
+) -> Result<(), CniDaemonError> {
     let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
-    let connection = run::connection(configuration, kubeconfig).await?;
+    let connection = run::connection(configuration, kubeconfig).await.map_err(RunError::from)?;
     let (registry, daemon, options) = assemble(registry, configuration, &connection)?;
-    let server = Server::bind(&options.listen).await.map_err(CniDaemonError::from)?;
+    let server = CniServer::bind(&options.listen).await?;
     info!(address = String::from(options.listen.clone()), "the server of the CNI plugin is listening");
     let mut server = tokio::spawn(server.serve(Arc::clone(&daemon), shutdown.clone().cancelled_owned()));
     daemon.release_earlier_boot().await;
-    let mut controller = run::controller(registry, configuration, connection, shutdown).await?;
+    let mut controller =
+        run::controller(registry, configuration, connection, shutdown).await.map_err(RunError::from)?;
     let running = async {
-        controller.ready().await?;
+        controller.ready().await.map_err(RunError::from)?;
         daemon.set_ready();
         if let Some(path) = &options.conflist {
             publish(path, &options)?;
         }
-        Ok::<_, RunError>(controller.ended().await?)
+        Ok::<_, CniDaemonError>(controller.ended().await.map_err(RunError::from)?)
     };
     tokio::select! {
         ended = running => ended?,
         ended = &mut server => {
-            ended.map_err(|error| RunError::Start(io::Error::other(error)))?.map_err(CniDaemonError::from)?;
+            ended.map_err(|error| RunError::Start(io::Error::other(error)))??;
             return Ok(());
         }
     }
@@ -89,8 +94,8 @@ async fn serve(
 }
 
 /// Returns the result of the server.
-fn ended(result: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Result<(), RunError> {
-    Ok(result.map_err(|error| RunError::Start(io::Error::other(error)))?.map_err(CniDaemonError::from)?)
+fn ended(result: Result<Result<(), ServeError>, JoinError>) -> Result<(), CniDaemonError> {
+    Ok(result.map_err(|error| RunError::Start(io::Error::other(error)))??)
 }
 
 /// Creates the daemon with the registered drivers, and adds its handler to the registry.

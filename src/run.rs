@@ -16,7 +16,6 @@ use tracing::{info, warn};
 
 use crate::cleanup::{self, CleanupError, Leftover};
 use crate::cluster::ClusterInfo;
-use crate::cni_daemon::CniDaemonError;
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
@@ -39,9 +38,6 @@ pub enum RunError {
     /// The resources of another cluster cannot be listed.
     #[error(transparent)]
     Cleanup(#[from] CleanupError),
-    /// The daemon of the CNI plugin cannot start, or its server failed.
-    #[error(transparent)]
-    CniDaemon(#[from] CniDaemonError),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use staffetta_handler::{Registry, causes};
 
+use crate::cni_daemon::CniDaemonError;
 use crate::config::ConfigurationError;
 use crate::run::RunError;
 use arguments::CommandLine;
@@ -46,6 +47,9 @@ enum CommandError {
     /// `staffetta run` failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The daemon of the CNI plugin cannot start, or its server failed.
+    #[error(transparent)]
+    CniDaemon(#[from] CniDaemonError),
     /// A dry run could not plan everything, or planned steps would fail.
     #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
     Incomplete,
@@ -82,6 +86,7 @@ impl CommandError {
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))
             | Self::Request(_)
             | Self::Run(_)
+            | Self::CniDaemon(_)
             | Self::Incomplete
             | Self::NotReleased
             | Self::Output(_) => ExitCode::FAILURE,

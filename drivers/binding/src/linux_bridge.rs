@@ -1,10 +1,10 @@
 //! VIFs of the class `VIFBridge`: a pair of interfaces, whose end on the node is a port of a Linux bridge.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver, VifClass};
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
 use crate::error::failed;
-use crate::namespace::{Namespaces, within};
+use crate::namespace::{NetworkNamespaces, within};
 use crate::netlink::RouteSocket;
 use crate::{host_interface, messages, pod_interface};
 
@@ -13,7 +13,7 @@ use crate::{host_interface, messages, pod_interface};
 pub struct LinuxBridgeBinding;
 
 impl VifBindingDriver for LinuxBridgeBinding {
-    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         let bridge = bridge(attachment)?;
         within(&attachment.netns, |namespaces| {
@@ -23,11 +23,11 @@ impl VifBindingDriver for LinuxBridgeBinding {
         })
     }
 
-    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         remove_pair(attachment)
     }
 
-    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         let bridge = bridge(attachment)?;
         let step = "check the interface on the node";
         within(&attachment.netns, |namespaces| {
@@ -45,7 +45,7 @@ impl VifBindingDriver for LinuxBridgeBinding {
 }
 
 /// Returns the name of the bridge of the VIF.
-fn bridge(attachment: &Attachment) -> Result<&str, DriverError> {
+fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     match &attachment.vif.class {
         VifClass::Bridge { bridge_name, .. } => Ok(bridge_name),
         class => Err(DriverError::new(Reason::Unsupported, "bind the VIF").detail(class.name().to_owned())),
@@ -54,8 +54,8 @@ fn bridge(attachment: &Attachment) -> Result<&str, DriverError> {
 
 /// Creates the pair of interfaces, in place of a leftover. The end on the node is a port of the bridge with the index `bridge`.
 pub(crate) fn create_pair(
-    attachment: &Attachment,
-    namespaces: &Namespaces,
+    attachment: &VifAttachment,
+    namespaces: &NetworkNamespaces,
     bridge: Option<u32>,
 ) -> Result<(), DriverError> {
     let name = attachment.host_interface();
@@ -72,7 +72,7 @@ pub(crate) fn create_pair(
 }
 
 /// Removes both ends of the pair, also that of another program in the pod (Kuryr's, which the mark does not cover).
-pub(crate) fn remove_pair(attachment: &Attachment) -> Result<(), DriverError> {
+pub(crate) fn remove_pair(attachment: &VifAttachment) -> Result<(), DriverError> {
     let in_pod = within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces));
     if let Err(error) = in_pod
         && error.reason() != Reason::NotFound

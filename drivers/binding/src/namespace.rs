@@ -15,7 +15,7 @@ use crate::error::failed;
 use crate::netlink::RouteSocket;
 
 /// The sockets and the namespace of a thread that has moved into the network namespace of a pod.
-pub(crate) struct Namespaces {
+pub(crate) struct NetworkNamespaces {
     /// Configures the network of the node.
     pub(crate) host: RouteSocket,
     /// Configures the network of the pod.
@@ -23,7 +23,7 @@ pub(crate) struct Namespaces {
     netns: File,
 }
 
-impl Namespaces {
+impl NetworkNamespaces {
     /// Returns the open namespace of the pod, to create an interface in it.
     pub(crate) fn netns(&self) -> RawFd {
         self.netns.as_raw_fd()
@@ -36,7 +36,7 @@ impl Namespaces {
 /// Fails with [`Reason::NotFound`] if the namespace does not exist, and with [`Reason::Refused`] if it is that of the node.
 pub(crate) fn within<T: Send>(
     netns: &Path,
-    work: impl FnOnce(&Namespaces) -> Result<T, DriverError> + Send,
+    work: impl FnOnce(&NetworkNamespaces) -> Result<T, DriverError> + Send,
 ) -> Result<T, DriverError> {
     let enter = || {
         let namespaces = enter(netns)?;
@@ -45,7 +45,7 @@ pub(crate) fn within<T: Send>(
     thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-fn enter(path: &Path) -> Result<Namespaces, DriverError> {
+fn enter(path: &Path) -> Result<NetworkNamespaces, DriverError> {
     const STEP: &str = "enter the network namespace of the pod";
     let netns = File::open(path).map_err(|error| missing_or_failed(STEP, path, error))?;
     let (there, here) =
@@ -59,7 +59,7 @@ fn enter(path: &Path) -> Result<Namespaces, DriverError> {
     move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))
         .map_err(|error| missing_or_failed(STEP, path, error.into()))?;
     let pod = RouteSocket::open().map_err(failed(STEP))?;
-    Ok(Namespaces { host, pod, netns })
+    Ok(NetworkNamespaces { host, pod, netns })
 }
 
 /// The error of a namespace that cannot be entered. A file that is left of a namespace (`EINVAL`) counts as a missing one.

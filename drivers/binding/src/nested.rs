@@ -6,7 +6,7 @@ use std::fs;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
-use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver, VifClass};
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
 use crate::error::failed;
 use crate::messages::{self, PodEnd};
@@ -43,7 +43,7 @@ impl NestedBinding {
 }
 
 impl VifBindingDriver for NestedBinding {
-    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         // The node's interface is read before the thread moves, because `/proc/net` follows the thread.
         let host = RouteSocket::open().map_err(failed("create the interface"))?;
@@ -69,20 +69,20 @@ impl VifBindingDriver for NestedBinding {
         })
     }
 
-    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         match within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces)) {
             Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Refused) => Ok(()),
             result => result,
         }
     }
 
-    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))
     }
 }
 
 fn request(
-    attachment: &Attachment,
+    attachment: &VifAttachment,
     parent: u32,
     pod: PodEnd<'_>,
 ) -> Result<RouteNetlinkMessage, DriverError> {

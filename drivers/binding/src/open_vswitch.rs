@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver, VifClass};
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
 use crate::error::failed;
 use crate::linux_bridge::{create_pair, remove_pair};
@@ -26,7 +26,7 @@ impl OpenVSwitchBinding {
 
     /// Returns the existing port called `name` that may be replaced or removed: one that these drivers created, or one of this VIF
     /// whose interface no longer exists. Fails if it belongs to another program.
-    fn own(&self, attachment: &Attachment, name: &str) -> Result<Option<InterfaceRow>, DriverError> {
+    fn own(&self, attachment: &VifAttachment, name: &str) -> Result<Option<InterfaceRow>, DriverError> {
         let Some(row) = self.ovsdb.interface(name)? else { return Ok(None) };
         let step = "check the port of Open vSwitch";
         let is_left = row.port_id == attachment.vif.id.as_str()
@@ -39,7 +39,7 @@ impl OpenVSwitchBinding {
 }
 
 impl VifBindingDriver for OpenVSwitchBinding {
-    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         let bridge = bridge(attachment)?;
         let datapath = self.ovsdb.datapath(bridge)?;
@@ -59,7 +59,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
         })
     }
 
-    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         remove_pair(attachment)?;
         match self.own(attachment, &attachment.host_interface()) {
             Ok(Some(row)) => self.ovsdb.remove(&row),
@@ -70,7 +70,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
         }
     }
 
-    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))?;
         let name = attachment.host_interface();
         match self.ovsdb.interface(&name)? {
@@ -82,7 +82,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
 }
 
 /// Returns the name of the bridge of the VIF.
-fn bridge(attachment: &Attachment) -> Result<&str, DriverError> {
+fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     match &attachment.vif.class {
         VifClass::OpenVSwitch { bridge_name, .. } => Ok(bridge_name),
         class => Err(DriverError::new(Reason::Unsupported, "bind the VIF").detail(class.name().to_owned())),

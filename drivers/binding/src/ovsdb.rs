@@ -147,6 +147,7 @@ impl Ovsdb {
 
     /// Removes the port of an interface, and waits until Open vSwitch has done so. It would otherwise take a new port of the same name
     /// for the old one, and keep the interface that does not exist any more.
+    #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
     fn remove_and_wait(&self, row: &InterfaceRow) -> Result<(), DriverError> {
         let step = "remove the earlier port from Open vSwitch";
         let select =

@@ -8,11 +8,11 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use staffetta_driver::{Attachment, DriverError, Reason, Vif};
+use staffetta_driver::{DriverError, Reason, Vif, VifAttachment};
 
 use crate::error::failed;
 use crate::messages::{self, PodEnd};
-use crate::namespace::Namespaces;
+use crate::namespace::NetworkNamespaces;
 use crate::netlink::exists;
 
 /// The smallest MTU of a network with IPv4 (RFC 791), in bytes.
@@ -21,7 +21,7 @@ const MIN_MTU_V4: u32 = 68;
 const MIN_MTU_V6: u32 = 1280;
 
 /// Returns an error unless the interface in the pod can have this name and this VIF.
-pub(crate) fn validate(attachment: &Attachment) -> Result<(), DriverError> {
+pub(crate) fn validate(attachment: &VifAttachment) -> Result<(), DriverError> {
     let refused = |detail: String| Err(DriverError::new(Reason::Refused, "bind the VIF").detail(detail));
     let name = &attachment.interface;
     let is_name = (1..=15).contains(&name.len())
@@ -48,7 +48,7 @@ pub(crate) fn validate(attachment: &Attachment) -> Result<(), DriverError> {
 }
 
 /// Returns the end of the VIF in the pod.
-pub(crate) fn pod_end<'a>(attachment: &'a Attachment, namespaces: &Namespaces) -> PodEnd<'a> {
+pub(crate) fn pod_end<'a>(attachment: &'a VifAttachment, namespaces: &NetworkNamespaces) -> PodEnd<'a> {
     PodEnd {
         name: &attachment.interface,
         mac: attachment.vif.address,
@@ -60,7 +60,10 @@ pub(crate) fn pod_end<'a>(attachment: &'a Attachment, namespaces: &Namespaces) -
 /// Adds the addresses of the VIF to its interface in the pod, sets it up, and adds the routes. The pod announces its addresses to the
 /// network when the interface gets up (gratuitous ARP, unsolicited neighbour advertisement), so the interface must be connected
 /// before.
-pub(crate) fn configure(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+pub(crate) fn configure(
+    attachment: &VifAttachment,
+    namespaces: &NetworkNamespaces,
+) -> Result<(), DriverError> {
     let step = "find the interface in the pod";
     let link = namespaces.pod.link(&attachment.interface).map_err(failed(step))?;
     let index = link.ok_or_else(|| DriverError::new(Reason::Unavailable, step))?.header.index;
@@ -109,7 +112,7 @@ pub(crate) fn addresses(vif: &Vif) -> Vec<IpNet> {
 
 /// Returns the routes of a VIF: destination, gateway, and `true` if the gateway is outside of the subnet. The routes of the subnet come
 /// first, because one of them may lead to the gateway.
-fn routes(attachment: &Attachment) -> Vec<(IpNet, IpAddr, bool)> {
+fn routes(attachment: &VifAttachment) -> Vec<(IpNet, IpAddr, bool)> {
     let mut routes = Vec::new();
     for subnet in &attachment.vif.subnets {
         let is_outside = |gateway: &IpAddr| !subnet.cidr.contains(gateway);
@@ -131,7 +134,7 @@ fn routes(attachment: &Attachment) -> Vec<(IpNet, IpAddr, bool)> {
 }
 
 /// Removes the interface of the VIF in the pod. An interface with another MAC address is not that of the VIF, and stays.
-pub(crate) fn remove(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+pub(crate) fn remove(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let step = "remove the interface in the pod";
     match namespaces.pod.link(&attachment.interface).map_err(failed(step))? {
         Some(link) if has_mac(&link, attachment) => {
@@ -142,7 +145,7 @@ pub(crate) fn remove(attachment: &Attachment, namespaces: &Namespaces) -> Result
 }
 
 /// Returns an error unless the interface in the pod is up and has the MAC address and the addresses of the VIF.
-pub(crate) fn check(attachment: &Attachment, namespaces: &Namespaces) -> Result<(), DriverError> {
+pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let step = "check the interface in the pod";
     let wrong = |detail: String| DriverError::new(Reason::NotFound, step).detail(detail);
     let name = &attachment.interface;
@@ -176,7 +179,7 @@ pub(crate) fn check(attachment: &Attachment, namespaces: &Namespaces) -> Result<
     }
 }
 
-fn has_mac(link: &LinkMessage, attachment: &Attachment) -> bool {
+fn has_mac(link: &LinkMessage, attachment: &VifAttachment) -> bool {
     let mac = &attachment.vif.address.0[..];
     link.attributes
         .iter()

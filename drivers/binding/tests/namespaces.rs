@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 use staffetta_binding::{LinuxBridgeBinding, NestedBinding, OpenVSwitchBinding};
-use staffetta_driver::{Attachment, Network, Reason, SubnetAddresses, Vif, VifBindingDriver, VifClass};
+use staffetta_driver::{Network, Reason, SubnetAddresses, Vif, VifAttachment, VifBindingDriver, VifClass};
 
 /// Runs a command of `sh`, which must succeed.
 fn sh(command: &str) -> String {
@@ -40,7 +40,7 @@ impl Node {
     }
 
     /// Creates a network namespace, and the attachment of a VIF with the addresses that end in `host`.
-    fn pod(&mut self, host: u8) -> Attachment {
+    fn pod(&mut self, host: u8) -> VifAttachment {
         let name = format!("stpod{}-{host}", self.number);
         sh(&format!("ip netns add {name} && ip -n {name} link set lo up"));
         let netns = PathBuf::from(format!("/run/netns/{name}"));
@@ -67,7 +67,7 @@ impl Node {
             preserve_on_delete: false,
             port_profile: None,
         };
-        Attachment { vif, netns, interface: "eth0".to_owned(), default_route: true }
+        VifAttachment { vif, netns, interface: "eth0".to_owned(), default_route: true }
     }
 
     /// Sends a file by TCP from the first pod to the second one.
@@ -204,7 +204,7 @@ fn a_missing_namespace_and_that_of_the_node_are_refused_and_leave_nothing() {
     let mut node = Node::new();
     let pod = node.pod(11);
     for (netns, reason) in [("/run/netns/none", Reason::NotFound), ("/proc/self/ns/net", Reason::Refused)] {
-        let pod = Attachment { netns: netns.into(), ..pod.clone() };
+        let pod = VifAttachment { netns: netns.into(), ..pod.clone() };
         assert_eq!(LinuxBridgeBinding.plug(&pod).unwrap_err().reason(), reason);
         LinuxBridgeBinding.unplug(&pod).unwrap();
         assert!(link(&pod.host_interface()).is_none());

@@ -9,7 +9,7 @@ use crate::vif::{Vif, VifClass};
 
 /// A VIF of a pod, and the place in the pod where it is bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Attachment {
+pub struct VifAttachment {
     /// The VIF. Its MAC address and its addresses belong to this pod alone on the node; all other fields are as the annotation
     /// of the pod gives them.
     pub vif: Vif,
@@ -28,22 +28,22 @@ pub struct Attachment {
 /// [`plug`](Self::plug) again.
 ///
 /// A driver changes and removes only interfaces that it created. An interface on the node is named after the id of the port
-/// ([`Attachment::host_interface`]), never after a name in the annotation.
+/// ([`VifAttachment::host_interface`]), never after a name in the annotation.
 ///
 /// ```
-/// use staffetta_driver::{Attachment, DriverError, VifBindingDriver};
+/// use staffetta_driver::{VifAttachment, DriverError, VifBindingDriver};
 ///
 /// /// Binds VIFs that need no interface.
 /// struct Nothing;
 ///
 /// impl VifBindingDriver for Nothing {
-///     fn plug(&self, _: &Attachment) -> Result<(), DriverError> {
+///     fn plug(&self, _: &VifAttachment) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
-///     fn unplug(&self, _: &Attachment) -> Result<(), DriverError> {
+///     fn unplug(&self, _: &VifAttachment) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
-///     fn check(&self, _: &Attachment) -> Result<(), DriverError> {
+///     fn check(&self, _: &VifAttachment) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
 /// }
@@ -51,16 +51,16 @@ pub struct Attachment {
 pub trait VifBindingDriver: Send + Sync {
     /// Creates the interface in the pod with its MAC address, MTU, addresses and routes, and connects it to the network.
     /// Leftovers of an earlier call are replaced. After an error, the caller calls [`unplug`](Self::unplug).
-    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError>;
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
     /// Removes the interface and its connection. What does not exist counts as removed.
-    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError>;
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
     /// Returns an error if the interface or its connection does not exist as [`plug`](Self::plug) makes it.
-    fn check(&self, attachment: &Attachment) -> Result<(), DriverError>;
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 }
 
-impl Attachment {
+impl VifAttachment {
     /// Returns the name of the interface on the node: `tap` and the first 11 characters of the port's id, as Neutron's agents
     /// expect it.
     pub fn host_interface(&self) -> String {

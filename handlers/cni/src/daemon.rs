@@ -10,17 +10,19 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use staffetta_cni::error::{CniError, Code};
-use staffetta_cni::message::{Request, ValidAttachments};
+use staffetta_cni::message::{CniRequest, ValidAttachments};
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{EventNote, Identity, Recorder};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use crate::handler::HANDLER;
 use crate::locks::Locks;
 use crate::pods::{Found, PodEntry, PodTable};
 use crate::records::{Record, Records};
-use crate::target::Target;
+use crate::target::PodTarget;
+
+/// The name of the handler.
+pub const HANDLER: &str = "cni";
 
 /// The drivers by the class of the VIFs that they bind.
 pub type Bindings = BTreeMap<String, Arc<dyn VifBindingDriver>>;
@@ -94,8 +96,8 @@ impl CniDaemon {
     }
 
     /// Binds the VIFs of a pod, and waits until they are active. Returns the default VIF in the form of `os_vif`.
-    pub async fn add(self: &Arc<Self>, request: &Request) -> Result<Value, CniError> {
-        let target = Target::read(request)?;
+    pub async fn add(self: &Arc<Self>, request: &CniRequest) -> Result<Value, CniError> {
+        let target = PodTarget::read(request)?;
         if target.netns.as_os_str().is_empty() {
             return Err(CniError::new(Code::InvalidEnvironment, "CNI_NETNS is not set"));
         }
@@ -106,7 +108,7 @@ impl CniDaemon {
         result
     }
 
-    async fn bind_pod(self: &Arc<Self>, target: &Target) -> Result<Value, CniError> {
+    async fn bind_pod(self: &Arc<Self>, target: &PodTarget) -> Result<Value, CniError> {
         let pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
         let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
         self.bind(target, &pod.uid, &state).await?;
@@ -126,7 +128,7 @@ impl CniDaemon {
     /// Waits for the pod. `wanting` says what the pod lacks until then.
     async fn until(
         &self,
-        target: &Target,
+        target: &PodTarget,
         wanting: &str,
         is_ready: impl Fn(&PodEntry) -> bool,
     ) -> Result<PodEntry, CniError> {
@@ -158,8 +160,8 @@ impl CniDaemon {
     }
 
     /// Unbinds the VIFs of a pod. What is not bound counts as unbound, and a command for an earlier sandbox of the pod changes nothing.
-    pub async fn delete(self: &Arc<Self>, request: &Request) -> Result<(), CniError> {
-        let target = Target::read(request)?;
+    pub async fn delete(self: &Arc<Self>, request: &CniRequest) -> Result<(), CniError> {
+        let target = PodTarget::read(request)?;
         let _held = self.locks.lock(&target.pod()).await;
         if let Some(record) = self.records.of_container(&target.container_id) {
             return self.release(record).await;
@@ -174,8 +176,8 @@ impl CniDaemon {
     }
 
     /// Checks that the interfaces of a pod are as `ADD` made them.
-    pub async fn check(self: &Arc<Self>, request: &Request) -> Result<(), CniError> {
-        let target = Target::read(request)?;
+    pub async fn check(self: &Arc<Self>, request: &CniRequest) -> Result<(), CniError> {
+        let target = PodTarget::read(request)?;
         let Some(record) = self.records.of_container(&target.container_id) else {
             return Err(CniError::new(Code::UnknownContainer, "this container is not bound")
                 .details(format!("the pod {}, the container {}", target.pod(), target.container_id)));
@@ -226,8 +228,8 @@ impl CniDaemon {
     }
 
     /// Logs the failure of `ADD`, and records a Kubernetes Event on the pod.
-    fn report(&self, target: &Target, error: &CniError) {
-        let Target { namespace, name, .. } = target;
+    fn report(&self, target: &PodTarget, error: &CniError) {
+        let PodTarget { namespace, name, .. } = target;
         warn!(
             kind = "Pod",
             namespace,

@@ -8,9 +8,6 @@ use staffetta_handler::{Registration, ResourceEventHandler, Tombstone};
 
 use crate::daemon::CniDaemon;
 
-/// The name of the handler.
-pub const HANDLER: &str = "cni";
-
 /// Puts each pod of the node into the table of the daemon. It writes nothing.
 struct CniHandler(Arc<CniDaemon>);
 

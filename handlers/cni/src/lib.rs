@@ -24,8 +24,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use daemon::{Bindings, CniDaemon, OnRequest};
-pub use handler::{HANDLER, registration};
+pub use daemon::{Bindings, CniDaemon, HANDLER, OnRequest};
+pub use handler::registration;
 pub use options::{CniDaemonOptions, Listen, ParseListenError};
 pub use records::{RecordError, Records};
-pub use server::{ServeError, Server};
+pub use server::{CniServer, ServeError};

@@ -9,7 +9,7 @@ use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::target::Target;
+use crate::target::PodTarget;
 
 /// The finalizer of the handler `vif`. A pod without it was given no VIF by our controller, whatever its annotation says.
 const FINALIZER: &str = "staffetta.dev/vif";
@@ -90,7 +90,7 @@ impl PodTable {
     }
 
     /// Returns the pod that the command is about.
-    pub(crate) fn get(&self, target: &Target) -> Option<PodEntry> {
+    pub(crate) fn get(&self, target: &PodTarget) -> Option<PodEntry> {
         let table = self.table();
         let is_meant = |pod: &&PodEntry| pod.namespace == target.namespace && pod.name == target.name;
         let mut meant = table.pods.values().filter(is_meant);
@@ -104,7 +104,7 @@ impl PodTable {
     /// Waits until the pod is as `is_ready` requests, but no longer than `limit`.
     pub(crate) async fn wait(
         &self,
-        target: &Target,
+        target: &PodTarget,
         limit: Duration,
         is_ready: impl Fn(&PodEntry) -> bool,
     ) -> Found {
@@ -125,7 +125,7 @@ impl PodTable {
         timeout(limit, search).await.unwrap_or_else(|_| Found::NotYet(self.get(target).map(Box::new)))
     }
 
-    fn is_deleted(&self, target: &Target) -> bool {
+    fn is_deleted(&self, target: &PodTarget) -> bool {
         target.uid.as_ref().is_some_and(|uid| self.table().deleted.contains(uid))
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use staffetta_cni::conflist::install;
-use staffetta_driver::Attachment;
+use staffetta_driver::VifAttachment;
 use tracing::warn;
 
 /// A pod whose VIFs are bound, or were about to be.
@@ -26,7 +26,7 @@ pub(crate) struct Record {
     /// The id of the boot of the node. The network namespaces of an earlier boot do not exist.
     pub(crate) boot_id: String,
     /// The VIFs, the default one first.
-    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) attachments: Vec<VifAttachment>,
 }
 
 impl Record {

@@ -15,7 +15,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use staffetta_cni::error::{CniError, Code};
-use staffetta_cni::message::{MAX_MESSAGE, Request};
+use staffetta_cni::message::{CniRequest, MAX_MESSAGE};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::daemon::CniDaemon;
@@ -31,24 +31,24 @@ pub struct ServeError {
 }
 
 /// A server that listens already.
-pub struct Server {
-    listener: Listener,
+pub struct CniServer {
+    listener: SocketListener,
     address: String,
 }
 
-enum Listener {
+enum SocketListener {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-impl Server {
+impl CniServer {
     /// Listens at `listen`. A Unix socket gets the mode 0600 before it has its name, so that nobody but root ever reaches it. It takes the
     /// place of the socket of an earlier daemon.
     pub async fn bind(listen: &Listen) -> Result<Self, ServeError> {
         let address = String::from(listen.clone());
         let listener = match listen {
-            Listen::Unix(path) => bind_unix(path).map(Listener::Unix),
-            Listen::Tcp(socket) => TcpListener::bind(socket).await.map(Listener::Tcp),
+            Listen::Unix(path) => bind_unix(path).map(SocketListener::Unix),
+            Listen::Tcp(socket) => TcpListener::bind(socket).await.map(SocketListener::Tcp),
         };
         match listener {
             Ok(listener) => Ok(Self { listener, address }),
@@ -64,8 +64,10 @@ impl Server {
     ) -> Result<(), ServeError> {
         let router = router(daemon);
         let served = match self.listener {
-            Listener::Unix(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
-            Listener::Tcp(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
+            SocketListener::Unix(listener) => {
+                axum::serve(listener, router).with_graceful_shutdown(stop).await
+            }
+            SocketListener::Tcp(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
         };
         served.map_err(|source| ServeError { address: self.address, source })
     }
@@ -99,7 +101,12 @@ type Daemon = State<Arc<CniDaemon>>;
 async fn add(State(daemon): Daemon, body: Bytes) -> Response {
     // The task goes on when the plugin is killed, so that no pod is left bound in part.
     let result =
-        observed(&daemon, "add", body, |daemon, request: Request| async move { daemon.add(&request).await });
+        observed(
+            &daemon,
+            "add",
+            body,
+            |daemon, request: CniRequest| async move { daemon.add(&request).await },
+        );
     match result.await {
         Ok(vif) => (StatusCode::ACCEPTED, Json(vif)).into_response(),
         Err(error) => failure(error),
@@ -112,7 +119,7 @@ async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
             &daemon,
             "del",
             body,
-            |daemon, request: Request| async move { daemon.delete(&request).await },
+            |daemon, request: CniRequest| async move { daemon.delete(&request).await },
         )
         .await,
     )
@@ -120,12 +127,9 @@ async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
 
 async fn check(State(daemon): Daemon, body: Bytes) -> Response {
     empty(
-        observed(
-            &daemon,
-            "check",
-            body,
-            |daemon, request: Request| async move { daemon.check(&request).await },
-        )
+        observed(&daemon, "check", body, |daemon, request: CniRequest| async move {
+            daemon.check(&request).await
+        })
         .await,
     )
 }

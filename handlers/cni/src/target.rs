@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use staffetta_cni::error::{CniError, Code};
-use staffetta_cni::message::Request;
+use staffetta_cni::message::CniRequest;
 
 /// The pod and the interface that a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PodTarget {
     /// The namespace of the pod.
     pub(crate) namespace: String,
     /// The name of the pod.
@@ -22,9 +22,9 @@ pub(crate) struct Target {
     pub(crate) interface: String,
 }
 
-impl Target {
+impl PodTarget {
     /// Reads the arguments. Each of them may come from anybody who can reach the socket, so none becomes a part of a path without a check.
-    pub(crate) fn read(request: &Request) -> Result<Self, CniError> {
+    pub(crate) fn read(request: &CniRequest) -> Result<Self, CniError> {
         let argument = |key: &str| {
             let value = request.argument(key).ok_or_else(|| {
                 CniError::new(Code::InvalidEnvironment, "CNI_ARGS names no pod")

@@ -53,12 +53,12 @@ impl Kind for Addresses {
 #[error(
     "the annotation {PRIVATE_IPV4_ADDRESS} is not an IPv4 address with an optional prefix length, such as 10.0.0.5/32"
 )]
-pub struct AnnotationError;
+pub struct AddressAnnotationError;
 
 /// Returns the address in the value of an annotation. The prefix length may be missing, and is not used.
-pub fn parse(value: &str) -> Result<Ipv4Addr, AnnotationError> {
+pub fn parse(value: &str) -> Result<Ipv4Addr, AddressAnnotationError> {
     let network = value.parse::<Ipv4Net>().map(|network| network.addr());
-    network.or_else(|_| value.parse()).map_err(|_| AnnotationError)
+    network.or_else(|_| value.parse()).map_err(|_| AddressAnnotationError)
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
         }
         for value in ["", "192.168.25", "192.168.25.15/33", "192.168.25.15/", "fe80::1/64", "192.168.25.15 "]
         {
-            assert_eq!(parse(value), Err(AnnotationError), "{value}");
+            assert_eq!(parse(value), Err(AddressAnnotationError), "{value}");
         }
     }
 }

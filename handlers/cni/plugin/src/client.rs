@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::message::MAX_MESSAGE;
 
 /// The answer of the daemon.
-pub(crate) struct Answer {
+pub(crate) struct DaemonAnswer {
     /// The status.
     pub(crate) status: u16,
     /// The body.
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
 
 /// Sends a request to the daemon at `address`: the path of a Unix socket, or the address and port of a TCP socket. `limit` is the time
 /// to wait for the answer.
-pub(crate) fn post(address: &str, path: &str, body: &[u8], limit: Duration) -> io::Result<Answer> {
+pub(crate) fn post(address: &str, path: &str, body: &[u8], limit: Duration) -> io::Result<DaemonAnswer> {
     if address.starts_with('/') {
         let stream = UnixStream::connect(address)?;
         stream.set_read_timeout(Some(limit))?;
@@ -31,7 +31,7 @@ pub(crate) fn post(address: &str, path: &str, body: &[u8], limit: Duration) -> i
     }
 }
 
-fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Result<Answer> {
+fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Result<DaemonAnswer> {
     let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: staffetta\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
@@ -43,7 +43,7 @@ fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Resul
 }
 
 /// Reads an answer that ends with the connection. The server states its length, as it knows each body.
-fn read(answer: &[u8]) -> Option<Answer> {
+fn read(answer: &[u8]) -> Option<DaemonAnswer> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -51,7 +51,7 @@ fn read(answer: &[u8]) -> Option<Answer> {
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
     let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let is_complete = length.is_none_or(|(_, length)| length.trim().parse() == Ok(body.len()));
-    is_complete.then_some(Answer { status, body })
+    is_complete.then_some(DaemonAnswer { status, body })
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::{self, Answer};
+use crate::client::{self, DaemonAnswer};
 use crate::error::{CniError, Code};
-use crate::message::{DEFAULT_SOCKET, MAX_MESSAGE, Request, ValidAttachments};
+use crate::message::{CniRequest, DEFAULT_SOCKET, MAX_MESSAGE, ValidAttachments};
 use crate::version::{VERSIONS, Version};
 use crate::{result, vif};
 
@@ -31,7 +31,7 @@ pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Resul
     }
     let configuration = configuration?;
     let version = Version::read(&configuration)?;
-    let call = Call { version, configuration, variable: &variable };
+    let call = Invocation { version, configuration, variable: &variable };
     match command.as_str() {
         "ADD" => call.add(),
         "DEL" => call.delete(),
@@ -65,13 +65,13 @@ fn read(input: impl Read) -> Result<Value, CniError> {
 }
 
 /// A call of the plugin with its configuration.
-struct Call<'a, V> {
+struct Invocation<'a, V> {
     version: Version,
     configuration: Value,
     variable: &'a V,
 }
 
-impl<V: Fn(&str) -> Option<String>> Call<'_, V> {
+impl<V: Fn(&str) -> Option<String>> Invocation<'_, V> {
     fn add(&self) -> Result<String, CniError> {
         let request = self.request("ADD", true)?;
         let answer = self.send("/addNetwork", &request)?;
@@ -121,7 +121,7 @@ impl<V: Fn(&str) -> Option<String>> Call<'_, V> {
     }
 
     /// Reads the variables of a command for one interface.
-    fn request(&self, command: &str, needs_netns: bool) -> Result<Request, CniError> {
+    fn request(&self, command: &str, needs_netns: bool) -> Result<CniRequest, CniError> {
         let value = |name: &str| (self.variable)(name).unwrap_or_default();
         let required = |name: &str| {
             let value = value(name);
@@ -131,7 +131,7 @@ impl<V: Fn(&str) -> Option<String>> Call<'_, V> {
                 Ok(value)
             }
         };
-        Ok(Request {
+        Ok(CniRequest {
             cni_command: command.to_owned(),
             cni_containerid: required("CNI_CONTAINERID")?,
             cni_netns: if needs_netns { required("CNI_NETNS")? } else { value("CNI_NETNS") },
@@ -142,14 +142,14 @@ impl<V: Fn(&str) -> Option<String>> Call<'_, V> {
         })
     }
 
-    fn send(&self, path: &str, request: &Request) -> Result<Answer, CniError> {
+    fn send(&self, path: &str, request: &CniRequest) -> Result<DaemonAnswer, CniError> {
         let body =
             serde_json::to_vec(request).map_err(|error| CniError::new(Code::Failed, error.to_string()))?;
         self.post(path, &body)
     }
 
     /// Sends a request to the daemon, and turns each answer but success into its error.
-    fn post(&self, path: &str, body: &[u8]) -> Result<Answer, CniError> {
+    fn post(&self, path: &str, body: &[u8]) -> Result<DaemonAnswer, CniError> {
         let daemon = match &self.configuration["daemon"] {
             Value::Null => DEFAULT_SOCKET,
             Value::String(address) => address,

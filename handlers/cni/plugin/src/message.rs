@@ -2,9 +2,9 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /addNetwork`, a [`Request`] | 202 and the default VIF in the form of `os_vif`; 400, 410, 504 or 500 and a [`CniError`](crate::error::CniError) |
-//! | `POST /delNetwork`, a [`Request`] | 204; 400 or 500 and an error |
-//! | `POST /checkNetwork`, a [`Request`] | 204; 400, 410 or 500 and an error |
+//! | `POST /addNetwork`, a [`CniRequest`] | 202 and the default VIF in the form of `os_vif`; 400, 410, 504 or 500 and a [`CniError`](crate::error::CniError) |
+//! | `POST /delNetwork`, a [`CniRequest`] | 204; 400 or 500 and an error |
+//! | `POST /checkNetwork`, a [`CniRequest`] | 204; 400, 410 or 500 and an error |
 //! | `POST /status`, an empty object | 204; 503 and an error |
 //! | `POST /gc`, a [`ValidAttachments`] | 204; 500 and an error |
 
@@ -19,7 +19,7 @@ pub const MAX_MESSAGE: usize = 1 << 20;
 /// A command for one interface of one container: the variables that the specification defines, and the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE", default)]
-pub struct Request {
+pub struct CniRequest {
     /// The command.
     pub cni_command: String,
     /// The id of the container (in Kubernetes, of the pod's sandbox).
@@ -37,7 +37,7 @@ pub struct Request {
     pub config: Value,
 }
 
-impl Request {
+impl CniRequest {
     /// Returns the value of the argument `key`; `None` if it is missing or empty.
     pub fn argument(&self, key: &str) -> Option<&str> {
         let mut pairs = self.cni_args.split(';').filter_map(|pair| pair.split_once('='));

@@ -4,18 +4,18 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use staffetta_cni::error::{CniError, Code};
-use staffetta_driver::{Attachment, DriverError, Reason, VifBindingDriver};
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver};
 use staffetta_network::os_vif::PodState;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
 use super::CniDaemon;
 use crate::records::{ClaimError, Record, RecordError};
-use crate::target::Target;
+use crate::target::PodTarget;
 
 /// Returns the VIFs of a pod with their places in it. The default route leads through the default VIF.
-pub(super) fn attachments(target: &Target, state: &PodState) -> Vec<Attachment> {
-    let attachment = |vif: &staffetta_driver::Vif, interface: &str, default_route| Attachment {
+pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttachment> {
+    let attachment = |vif: &staffetta_driver::Vif, interface: &str, default_route| VifAttachment {
         vif: vif.clone(),
         netns: target.netns.clone(),
         interface: interface.to_owned(),
@@ -30,7 +30,7 @@ impl CniDaemon {
     /// Binds the VIFs of the pod `uid`. Repeating it changes nothing; for another sandbox of the pod, the earlier one is unbound first.
     pub(super) async fn bind(
         self: &Arc<Self>,
-        target: &Target,
+        target: &PodTarget,
         uid: &str,
         state: &PodState,
     ) -> Result<(), CniError> {
@@ -109,13 +109,13 @@ impl CniDaemon {
         self.records.remove(&record.uid).map_err(|error| unrecorded(&error))
     }
 
-    pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<Attachment>) -> Result<(), CniError> {
+    pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<VifAttachment>) -> Result<(), CniError> {
         self.each(attachments, |driver, attachment| driver.unplug(attachment)).await
     }
 
     pub(super) async fn check_attachments(
         self: &Arc<Self>,
-        attachments: Vec<Attachment>,
+        attachments: Vec<VifAttachment>,
     ) -> Result<(), CniError> {
         self.each(attachments, |driver, attachment| driver.check(attachment)).await
     }
@@ -124,8 +124,8 @@ impl CniDaemon {
     /// when the caller is gone, so that nothing stops in the middle.
     async fn each(
         self: &Arc<Self>,
-        attachments: Vec<Attachment>,
-        work: impl Fn(&dyn VifBindingDriver, &Attachment) -> Result<(), DriverError> + Send + 'static,
+        attachments: Vec<VifAttachment>,
+        work: impl Fn(&dyn VifBindingDriver, &VifAttachment) -> Result<(), DriverError> + Send + 'static,
     ) -> Result<(), CniError> {
         let drivers = self.drivers(&attachments)?;
         let _permit = self.permits.acquire().await;
@@ -139,8 +139,8 @@ impl CniDaemon {
     }
 
     /// Returns the driver of each VIF.
-    fn drivers(&self, attachments: &[Attachment]) -> Result<Vec<Arc<dyn VifBindingDriver>>, CniError> {
-        let driver = |attachment: &Attachment| {
+    fn drivers(&self, attachments: &[VifAttachment]) -> Result<Vec<Arc<dyn VifBindingDriver>>, CniError> {
+        let driver = |attachment: &VifAttachment| {
             let class = attachment.vif.class.name();
             self.bindings.get(class).cloned().ok_or_else(|| {
                 let known: Vec<_> = self.bindings.keys().map(String::as_str).collect();
@@ -156,7 +156,7 @@ impl CniDaemon {
 }
 
 /// Refuses two VIFs for one interface, or with one port.
-fn check_interfaces(attachments: &[Attachment]) -> Result<(), CniError> {
+fn check_interfaces(attachments: &[VifAttachment]) -> Result<(), CniError> {
     for (index, one) in attachments.iter().enumerate() {
         let mut others = attachments[..index].iter();
         if others.any(|other| other.interface == one.interface || other.vif.id == one.vif.id) {
@@ -168,8 +168,8 @@ fn check_interfaces(attachments: &[Attachment]) -> Result<(), CniError> {
 }
 
 /// Returns `true` if both are the same VIFs at the same places.
-fn same(one: &[Attachment], other: &[Attachment]) -> bool {
-    let place = |attachment: &Attachment| (attachment.netns.clone(), attachment.interface.clone());
+fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
+    let place = |attachment: &VifAttachment| (attachment.netns.clone(), attachment.interface.clone());
     one.len() == other.len()
         && one
             .iter()
@@ -177,7 +177,7 @@ fn same(one: &[Attachment], other: &[Attachment]) -> bool {
             .all(|(one, other)| place(one) == place(other) && one.vif.binding() == other.vif.binding())
 }
 
-fn refused(attachment: &Attachment, error: &DriverError) -> CniError {
+fn refused(attachment: &VifAttachment, error: &DriverError) -> CniError {
     let code = if matches!(error.reason(), Reason::Conflict | Reason::Unavailable | Reason::Awaited) {
         Code::TryAgainLater
     } else {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use staffetta_cni::error::CniError;
-use staffetta_cni::message::Request;
+use staffetta_cni::message::CniRequest;
 use staffetta_driver::{
-    Attachment, DriverError, Network, Reason, SubnetAddresses, Vif, VifBindingDriver, VifClass,
+    DriverError, Network, Reason, SubnetAddresses, Vif, VifAttachment, VifBindingDriver, VifClass,
 };
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 
@@ -42,24 +42,24 @@ impl Kernel {
     }
 }
 
-fn place(attachment: &Attachment) -> (String, String) {
+fn place(attachment: &VifAttachment) -> (String, String) {
     (attachment.vif.id.to_string(), attachment.netns.display().to_string())
 }
 
 impl VifBindingDriver for Kernel {
-    fn plug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
         self.plugged.lock().unwrap().insert(place(attachment));
         self.change()
     }
 
-    fn unplug(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
         self.plugged.lock().unwrap().remove(&place(attachment));
         Ok(())
     }
 
-    fn check(&self, attachment: &Attachment) -> Result<(), DriverError> {
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         let is_plugged = self.plugged.lock().unwrap().contains(&place(attachment));
         if is_plugged { Ok(()) } else { Err(DriverError::new(Reason::NotFound, "check")) }
     }
@@ -109,13 +109,13 @@ pub(super) fn from(pod: Value) -> Pod {
 }
 
 /// A command for the pod `name` with that UID, and a sandbox whose namespace is named after it.
-pub(super) fn request(name: &str, uid: &str, container: &str) -> Request {
-    Request {
+pub(super) fn request(name: &str, uid: &str, container: &str) -> CniRequest {
+    CniRequest {
         cni_containerid: container.to_owned(),
         cni_netns: format!("/run/netns/{container}"),
         cni_ifname: "eth0".to_owned(),
         cni_args: format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name};K8S_POD_UID={uid}"),
-        ..Request::default()
+        ..CniRequest::default()
     }
 }
 
