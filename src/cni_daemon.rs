@@ -24,7 +24,7 @@ use crate::run::{self, RunError, block_on, start};
 
 /// The reason why the daemon cannot start or stopped.
 #[derive(Debug, thiserror::Error)]
-pub enum CniDaemonError {
+pub(crate) enum CniDaemonError {
     /// The program cannot start, or the controller failed.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -111,6 +111,7 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
         }
         let of_notes = [
             "src/pipeline/report.rs",
+            "cni/src/daemon.rs",
             "policy/mod.rs",
             "lb/mod.rs",
             "lbaasspec/mod.rs",

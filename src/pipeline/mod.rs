@@ -90,7 +90,7 @@ impl Pipeline {
                 None => self.kinds.push(kind.clone()),
                 // One watch of all objects serves handlers that need different ones.
                 Some(watched) if watched.field_selector != kind.field_selector => {
-                    watched.field_selector = None
+                    watched.field_selector = None;
                 }
                 Some(_) => {}
             }

@@ -21,6 +21,10 @@ use crate::pods::{Found, PodEntry, PodTable};
 use crate::records::{Record, Records};
 use crate::target::PodTarget;
 
+/// The reason of the Event of a pod that waits for its VIF.
+pub(crate) const WAITING_FOR_VIF: &str = "WaitingForVif";
+/// The reason of the Event of a pod whose VIF cannot be bound.
+pub(crate) const BINDING_FAILED: &str = "BindingFailed";
 /// The name of the handler.
 pub const HANDLER: &str = "cni";
 
@@ -240,7 +244,7 @@ impl CniDaemon {
             "a pod cannot be bound"
         );
         let (Some(recorder), Some(pod)) = (self.recorder.get(), self.pods.get(target)) else { return };
-        let reason = if error.code == Code::TryAgainLater as u32 { "WaitingForVif" } else { "BindingFailed" };
+        let reason = if error.code == Code::TryAgainLater as u32 { WAITING_FOR_VIF } else { BINDING_FAILED };
         recorder.record(EventNote {
             handler: HANDLER,
             regarding: Identity::of::<Pod>(Some(namespace.clone()), name.clone(), pod.uid),
