@@ -38,8 +38,11 @@ impl NodePort {
         let name = interface_name("tap", port_id);
         let old = self.ovsdb.interface(&name)?;
         if !old.as_ref().is_some_and(|row| row.ours && row.port_id == *port_id && row.number.is_some()) {
+            if let Some(old) = old.filter(|row| row.ours) {
+                self.ovsdb.remove(&old)?;
+            }
             let port = PortRow { bridge, name: &name, port_id, mac: &mac.to_string(), internal: true };
-            self.ovsdb.add(port, old.as_ref().filter(|row| row.ours))?;
+            self.ovsdb.add(port)?;
         }
         let host = RouteSocket::open().map_err(failed("set up the port of the node"))?;
         let index = host_interface::index(&host, &name, "set up the port of the node")?;

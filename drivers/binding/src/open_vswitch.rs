@@ -44,7 +44,10 @@ impl VifBindingDriver for OpenVSwitchBinding {
         let bridge = bridge(attachment)?;
         let datapath = self.ovsdb.datapath(bridge)?;
         let (name, mac) = (attachment.host_interface(), attachment.vif.address.to_string());
-        let old = self.own(attachment, &name)?;
+        // Before the interface: Open vSwitch would keep the socket of an earlier one with the same name, and hear nothing of the pod.
+        if let Some(old) = self.own(attachment, &name)? {
+            self.ovsdb.remove(&old)?;
+        }
         within(&attachment.netns, |namespaces| {
             create_pair(attachment, namespaces, None)?;
             if datapath == "netdev" {
@@ -54,7 +57,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
             }
             let port_id = attachment.vif.id.as_str();
             let port = PortRow { bridge, name: &name, port_id, mac: &mac, internal: false };
-            self.ovsdb.add(port, old.as_ref())?;
+            self.ovsdb.add(port)?;
             pod_interface::configure(attachment, namespaces)
         })
     }

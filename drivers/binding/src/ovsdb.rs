@@ -90,8 +90,8 @@ impl Ovsdb {
         }))
     }
 
-    /// Adds a port, in place of `old`, and waits until Open vSwitch has created its interface.
-    pub(crate) fn add(&self, port: PortRow<'_>, old: Option<&InterfaceRow>) -> Result<(), DriverError> {
+    /// Adds a port, and waits until Open vSwitch has created its interface.
+    pub(crate) fn add(&self, port: PortRow<'_>) -> Result<(), DriverError> {
         let step = "add the port to Open vSwitch";
         let ids = [
             ("iface-id", port.port_id),
@@ -105,9 +105,6 @@ impl Ovsdb {
             interface["mac"] = port.mac.into();
         }
         let bridge = json!([["name", "==", port.bridge]]);
-        if let Some(old) = old {
-            self.remove_and_wait(old)?;
-        }
         let ops = [
             json!({ "op": "insert", "table": "Interface", "uuid-name": "interface", "row": interface }),
             json!({ "op": "insert", "table": "Port", "uuid-name": "port",
@@ -140,20 +137,18 @@ impl Ovsdb {
             .detail(row["error"].as_str().unwrap_or(name).to_owned()))
     }
 
-    /// Removes the port of an interface.
-    pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
-        self.transact("remove the port from Open vSwitch", &[remove(row)]).map(drop)
-    }
-
     /// Removes the port of an interface, and waits until Open vSwitch has done so. It would otherwise take a new port of the same name
     /// for the old one, and keep the interface that does not exist any more.
     #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
-    fn remove_and_wait(&self, row: &InterfaceRow) -> Result<(), DriverError> {
-        let step = "remove the earlier port from Open vSwitch";
+    pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
+        let step = "remove the port from Open vSwitch";
         let select =
             |column| json!({ "op": "select", "table": "Open_vSwitch", "where": [], "columns": [column] });
         let count = json!({ "op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]] });
-        let answer = self.transact(step, &[remove(row), count, select("next_cfg")])?;
+        // The database deletes the rows of a port, which nothing refers to then.
+        let remove = json!({ "op": "mutate", "table": "Bridge", "where": [["ports", "includes", row.port]],
+            "mutations": [["ports", "delete", row.port]] });
+        let answer = self.transact(step, &[remove, count, select("next_cfg")])?;
         let requested = answer[2]["rows"][0]["next_cfg"].as_i64().unwrap_or_default();
         let deadline = Instant::now() + APPLY_TIMEOUT;
         loop {
@@ -205,10 +200,4 @@ impl Ovsdb {
         }
         Err(io::ErrorKind::UnexpectedEof.into())
     }
-}
-
-/// Returns the operation that removes the port from its bridge. The database then deletes its rows, which nothing refers to.
-fn remove(row: &InterfaceRow) -> Value {
-    json!({ "op": "mutate", "table": "Bridge", "where": [["ports", "includes", row.port]],
-        "mutations": [["ports", "delete", row.port]] })
 }
