@@ -5,9 +5,14 @@
 
 mod disruptions;
 mod killing;
+#[path = "../support/kubectl.rs"]
+mod kubectl;
 mod late;
+mod node;
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/node.rs"]
+mod real_node;
 #[path = "../support/disruptions.rs"]
 mod support;
 

@@ -276,9 +276,12 @@ impl OpenVSwitch {
 
 impl Drop for OpenVSwitch {
     fn drop(&mut self) {
-        for program in ["ovs-vswitchd", "ovsdb-server"] {
-            let _ = succeeds(&format!("kill $(cat {}/{program}.pid)", self.0.path().display()));
-        }
+        let path = self.0.path().display();
+        // With its interfaces, of which a failed test leaves some.
+        let _ = succeeds(&format!(
+            "ovs-appctl --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
+        ));
+        let _ = succeeds(&format!("kill $(cat {path}/ovsdb-server.pid)"));
     }
 }
 
