@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
 use staffetta_apiserver::testing::RealServer;
 use tokio::process::Command;
 
@@ -48,6 +49,7 @@ impl RealNode {
             port.id, port.mac, port.address
         );
         let kubectl = Kubectl::find(&kubeconfig, "default");
+        let kubeconfig = account(&kubeconfig, &folder).await;
         let mut node = Self { state, folder, kubeconfig, configuration, daemon: None, kubectl };
         node.install_plugin().await;
         node.start_daemon().await;
@@ -129,6 +131,22 @@ impl Drop for RealNode {
             .env("STAFFETTA_REAL_STATE", &self.state)
             .status();
     }
+}
+
+/// Creates the daemon's service account with the rights of its manifest, and returns a kubeconfig with its token.
+async fn account(admin: &Path, folder: &Path) -> PathBuf {
+    let kubectl = Kubectl::find(admin, "");
+    for manifest in ["namespace", "rbac"] {
+        let path = format!("{}/etc/deploy/cni/{manifest}.yaml", env!("CARGO_MANIFEST_DIR"));
+        kubectl.run(&["apply", "-f", &path]).await;
+    }
+    let arguments = ["create", "token", "staffetta-cni", "--namespace", "staffetta-cni"];
+    let token = kubectl.run(&arguments).await;
+    let mut own = json!(Kubeconfig::read_from(admin).unwrap());
+    own["users"][0]["user"] = json!({ "token": token.trim() });
+    let path = folder.join("daemon.kubeconfig");
+    std::fs::write(&path, own.to_string()).unwrap();
+    path
 }
 
 /// Runs a command of the script, and returns what it printed.
