@@ -95,8 +95,19 @@ impl Process {
         configuration: &str,
         kubeconfig: &Path,
     ) -> Self {
+        Self::start_cni_daemon_in(&[], program, folder, configuration, kubeconfig).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn start_cni_daemon_in(
+        environment: &[(&str, &Path)],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &Path,
+    ) -> Self {
         let mut command = Command::new(program);
-        command.arg("cni-daemon").arg("--kubeconfig").arg(kubeconfig);
+        command.arg("cni-daemon").arg("--kubeconfig").arg(kubeconfig).envs(environment.iter().copied());
         Self::spawn(command, folder, configuration).await
     }
 
