@@ -92,15 +92,16 @@ pub trait Tunnel: Send + Sync + 'static {
     /// Called after the last request to a node. The default implementation does nothing.
     async fn on_node_stop(&self, _node: &NodeId) {}
 
-    /// Asks a node for its health. Returns once the request is sent; the answer comes as
-    /// [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus).
+    /// Asks a node for its health. The answer comes as [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus). The call
+    /// ends when the request is sent or, if the machine answers on the same connection, when it has answered.
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError>;
 
-    /// Asks a node for the status of all its containers. Returns once the request is sent; the answer comes as
-    /// [`TunnelEvent::AllContainerStatuses`](super::TunnelEvent::AllContainerStatuses).
+    /// Asks a node for the status of all its containers. The answer comes as
+    /// [`TunnelEvent::AllContainerStatuses`](super::TunnelEvent::AllContainerStatuses). The call ends when that of
+    /// [`fetch_health_data`](Self::fetch_health_data) does.
     async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError>;
 
-    /// Asks a node to start a container. Returns once the request is sent; the answer comes as
+    /// Asks a node to start a container. Does not wait for it; the answer comes as
     /// [`TunnelEvent::StartContainerResponse`](super::TunnelEvent::StartContainerResponse).
     async fn start_container(
         &self,
@@ -109,7 +110,7 @@ pub trait Tunnel: Send + Sync + 'static {
         container: &Container,
     ) -> Result<(), DriverError>;
 
-    /// Asks a node to stop a container. Returns once the request is sent; the answer comes as
+    /// Asks a node to stop a container. Does not wait for it; the answer comes as
     /// [`TunnelEvent::ShutdownContainerResponse`](super::TunnelEvent::ShutdownContainerResponse). The answer is a success if the
     /// machine does not have the container.
     async fn shutdown_container(

@@ -1,5 +1,6 @@
 //! The description of a machine that was discovered.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ pub struct NodeDescription {
     /// The addresses of the machine.
     #[serde(default)]
     pub network_info: NetworkInfo,
+    /// Further labels of the node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub custom_labels: BTreeMap<String, String>,
 }
 
 /// The name, version and state of a machine. Name and version become labels of the node.
@@ -65,6 +69,7 @@ mod tests {
         let sample = json!({
             "metadata": { "name": "shop", "version": "1.1.1", "status": "ACTIVATED" },
             "networkInfo": { "nodeIP": "192.0.2.7", "hostName": "shop-0" },
+            "customLabels": { "base.koupleless.io/cluster-name": "shop" },
         });
         let node: NodeDescription = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!(node.metadata.status, NodeActivation::Activated);

@@ -129,7 +129,8 @@ mod tests {
     fn discovered(version: &str) -> TunnelEvent {
         let metadata =
             NodeMetadata { name: "shop".into(), version: version.into(), status: NodeActivation::Activated };
-        TunnelEvent::NodeDiscovered(NodeDescription { metadata, network_info: NetworkInfo::default() })
+        let network_info = NetworkInfo::default();
+        TunnelEvent::NodeDiscovered(NodeDescription { metadata, network_info, custom_labels: [].into() })
     }
 
     /// Returns the node and the text of the next event.
