@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 /// The maximum number of concurrent connections of all bases. A further connection closes the oldest one.
-const CONNECTIONS: usize = 512;
+const CONNECTIONS: usize = 256;
 
 /// The maximum number of concurrent connections from one address. A further connection closes the oldest one from there.
 const CONNECTIONS_PER_ADDRESS: usize = 8;
@@ -75,5 +75,61 @@ async fn connection(stream: TcpStream, router: Router) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection of a base ended early"),
         Err(_) => debug!("a connection of a base timed out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn connect(from: &str, to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(from.parse().unwrap()).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_of_one_base_close_their_oldest_and_never_those_of_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = |Extension(Peer(peer)): Extension<Peer>| async move { peer.to_string() };
+        let _serving =
+            AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new().route("/", get(peer)))));
+        let started = Instant::now();
+        let mut other = connect("127.0.0.2:0", address).await;
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS + CONNECTIONS_PER_ADDRESS {
+            idle.push(connect("127.0.0.1:0", address).await);
+        }
+        let _ = idle[0].read(&mut [0]).await;
+        other.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("127.0.0.2"), "{answer}");
+        assert!(started.elapsed() < HEAD_TIMEOUT / 2, "the oldest one was closed by its time limit only");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_head_that_is_not_finished_or_too_large_ends_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new())));
+        let mut slow = connect("127.0.0.1:0", address).await;
+        slow.write_all(b"POST /heartbeat HTTP/1.1\r\nHost: here\r\n").await.unwrap();
+        let mut large = connect("127.0.0.1:0", address).await;
+        let head = format!("POST / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
+        large.write_all(head.as_bytes()).await.unwrap();
+        let (mut nothing, mut answer) = (Vec::new(), Vec::new());
+        // The connection may be reset after the response.
+        let _ = large.read_to_end(&mut answer).await;
+        assert!(answer.starts_with(b"HTTP/1.1 431 "));
+        assert_eq!(slow.read_to_end(&mut nothing).await.unwrap(), 0);
     }
 }

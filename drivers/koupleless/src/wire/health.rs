@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    fn status(jvm: Value, state: &str) -> NodeStatusData {
+    fn status(jvm: &Value, state: &str) -> NodeStatusData {
         let data =
             json!({ "jvm": jvm, "cpu": { "total used (%)": 1.5 }, "masterBizInfo": { "bizState": state } });
         node_status(serde_json::from_value(json!({ "healthData": data })).unwrap())
@@ -85,7 +85,7 @@ mod tests {
     fn the_metaspace_is_the_memory_of_the_node() {
         let jvm = |max: i64, committed: i64| {
             let jvm = json!({ "java max metaspace": max, "java committed metaspace": committed, "java used metaspace": 9 });
-            let resources = status(jvm, "").resources;
+            let resources = status(&jvm, "").resources;
             let text = |memory: &NodeResource| format!("{} {}", memory.capacity.0, memory.allocatable.0);
             resources.get("memory").map(text).unwrap_or_default()
         };
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_state_of_the_base_is_a_condition() {
         let condition = |state| {
-            let conditions = status(json!({}), state).custom_conditions;
+            let conditions = status(&json!({}), state).custom_conditions;
             conditions.into_iter().map(|one| (one.status, one.reason.unwrap_or_default())).next()
         };
         assert_eq!(condition("ACTIVATED"), Some(("True".to_owned(), "ACTIVATED".to_owned())));

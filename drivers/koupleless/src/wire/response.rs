@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    fn operation(command: Command, outer: &str, inner: Value) -> ContainerOperationResponseData {
+    fn operation(command: Command, outer: &str, inner: &Value) -> ContainerOperationResponseData {
         let response = json!({
             "code": outer, "data": inner, "message": "outer", "errorStackTrace": "at secret.Place", "baseIdentity": "b",
         });
@@ -99,15 +99,15 @@ mod tests {
         let absent =
             |outer| json!({ "code": NOT_FOUND_BIZ, "message": outer, "bizInfos": [], "elapsedSpace": 0 });
         for outer in ["SUCCESS", "FAILED"] {
-            assert_eq!(operation(Command::UninstallBiz, outer, absent(outer)).result, Success);
-            let load = operation(Command::InstallBiz, outer, absent(outer));
+            assert_eq!(operation(Command::UninstallBiz, outer, &absent(outer)).result, Success);
+            let load = operation(Command::InstallBiz, outer, &absent(outer));
             assert_eq!((load.result, load.reason.as_str()), (Fail, NOT_FOUND_BIZ));
         }
     }
 
     #[test]
     fn both_codes_must_be_success_and_a_failure_says_why_without_its_stack_trace() {
-        let load = |outer, inner| operation(Command::InstallBiz, outer, inner);
+        let load = |outer, inner| operation(Command::InstallBiz, outer, &inner);
         assert_eq!(load("SUCCESS", json!({ "code": "SUCCESS" })).result, Success);
         assert_eq!(load("SUCCESS", json!(null)).result, Success);
         for (outer, inner, reason, message) in [

@@ -2,8 +2,6 @@
 
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeActivation, TunnelEvent};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 
 use crate::base::Base;
 use crate::world::{World, cart, options};
@@ -112,22 +110,4 @@ async fn a_baseline_that_nobody_tells_is_an_error_and_never_an_empty_list() {
         .send();
     let (answer, ()) = tokio::join!(asking, async { drop(world.receiver.recv().await) });
     assert_eq!(answer.unwrap().status(), 503);
-}
-
-#[tokio::test]
-async fn idle_connections_of_one_base_close_their_oldest_and_keep_no_other_from_reporting() {
-    let world = World::start(options()).await;
-    let address = world.tunnel.address().unwrap();
-    let mut idle = Vec::new();
-    for _ in 0..20 {
-        idle.push(TcpStream::connect(address).await.unwrap());
-    }
-    let base = Base::start("base-1").await;
-    let mut heartbeat = base.heartbeat();
-    heartbeat["localIP"] = "127.0.0.2".into();
-    assert_eq!(world.post_from("127.0.0.2", "heartbeat", heartbeat.to_string()).await.0, 200);
-    let mut bytes = Vec::new();
-    assert_eq!(idle[0].read_to_end(&mut bytes).await.unwrap_or_default(), 0);
-    let other = Base::start("base-2").await;
-    assert_eq!(world.post("heartbeat", &other.heartbeat()).await.0, 200);
 }
