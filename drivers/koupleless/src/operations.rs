@@ -10,7 +10,7 @@ const CHANGES_PER_BASE: usize = 16;
 
 /// A command of Arklet that this crate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Command {
+pub(crate) enum ArkletCommand {
     /// Reports the health of the base.
     Health,
     /// Reports all modules of the base.
@@ -21,7 +21,7 @@ pub(crate) enum Command {
     UninstallBiz,
 }
 
-impl Command {
+impl ArkletCommand {
     /// Returns the name on the wire: the last part of a URL or topic, and the value of `command`.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -51,8 +51,8 @@ pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 /// The requests to one base that are under way.
 #[derive(Debug, Default)]
 struct BaseOperations {
-    queries: Vec<Command>,
-    changes: HashMap<ContainerKey, Command>,
+    queries: Vec<ArkletCommand>,
+    changes: HashMap<ContainerKey, ArkletCommand>,
 }
 
 impl Operations {
@@ -60,7 +60,7 @@ impl Operations {
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
-        command: Command,
+        command: ArkletCommand,
         module: Option<&ContainerKey>,
     ) -> Result<(), DriverError> {
         let operations = self.0.entry(base.clone()).or_default();
@@ -70,7 +70,12 @@ impl Operations {
     }
 
     /// Ends a request. Returns `false` if it was not under way: its answer comes late, or for the second time.
-    pub(crate) fn end(&mut self, base: &NodeId, command: Command, module: Option<&ContainerKey>) -> bool {
+    pub(crate) fn end(
+        &mut self,
+        base: &NodeId,
+        command: ArkletCommand,
+        module: Option<&ContainerKey>,
+    ) -> bool {
         let Some(operations) = self.0.get_mut(base) else { return false };
         let ended = match module {
             Some(module) if operations.changes.get(module) == Some(&command) => {
@@ -95,7 +100,7 @@ impl Operations {
 }
 
 impl BaseOperations {
-    fn begin(&mut self, command: Command, module: Option<&ContainerKey>) -> Result<(), DriverError> {
+    fn begin(&mut self, command: ArkletCommand, module: Option<&ContainerKey>) -> Result<(), DriverError> {
         let conflict =
             |detail: String| Err(DriverError::new(Reason::Conflict, command.step()).detail(detail));
         let Some(module) = module else {
@@ -119,7 +124,7 @@ impl BaseOperations {
 
 #[cfg(test)]
 mod tests {
-    use super::Command::{Health, InstallBiz, QueryAllBiz, UninstallBiz};
+    use super::ArkletCommand::{Health, InstallBiz, QueryAllBiz, UninstallBiz};
     use super::*;
 
     #[test]

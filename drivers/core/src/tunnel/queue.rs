@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any order of calls: the number of nodes and of their events is bounded, an accepted answer is delivered once and in
+        /// Law for any order of calls: the number of nodes and of their events is bounded, an accepted answer is delivered once and in
         /// order, and between two events of one node every other node with events has its turn.
         #[test]
         fn queues_are_bounded_fair_and_in_order(calls in prop::collection::vec((0_usize..5, 0_u8..6), 0..200)) {

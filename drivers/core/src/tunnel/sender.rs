@@ -142,7 +142,7 @@ pub enum SendError {
     },
 }
 
-/// What sender and receiver share.
+/// The state that sender and receiver share.
 #[derive(Debug)]
 pub(super) struct Channel {
     state: Mutex<ChannelState>,

@@ -30,7 +30,7 @@ struct Base {
 
 /// The error of a report that is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ClaimError {
+pub(super) enum AddressClaimError {
     #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
     Taken,
     #[error("there are already {0} bases, which is the limit (max_bases)")]
@@ -43,9 +43,9 @@ impl Bases {
     }
 
     /// Checks that `ip` may speak for a base.
-    pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), ClaimError> {
+    pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
         let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
-        if foreign { Err(ClaimError::Taken) } else { Ok(()) }
+        if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
     }
 
     /// Records a report of a base at `address`. A base that had this address before is no longer there.
@@ -54,14 +54,14 @@ impl Bases {
         id: &NodeId,
         address: SocketAddr,
         now: Instant,
-    ) -> Result<(), ClaimError> {
+    ) -> Result<(), AddressClaimError> {
         self.check(id, address.ip(), now)?;
         if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
             self.by_id.retain(|_, base| base.started || base.is_alive(now));
             let Self { by_id, by_address, .. } = self;
             by_address.retain(|_, id| by_id.contains_key(id));
             if self.by_id.len() >= self.limit {
-                return Err(ClaimError::TooMany(self.limit));
+                return Err(AddressClaimError::TooMany(self.limit));
             }
         }
         let started = self.by_id.get(id).is_some_and(|base| base.started);
@@ -130,8 +130,8 @@ mod tests {
         bases.record(&id("a"), ours, now).unwrap();
         bases.record(&id("a"), ours, now + CLAIM / 2).unwrap();
         let before = now + CLAIM * 3 / 2 - Duration::from_millis(1);
-        assert_eq!(bases.record(&id("a"), theirs, before), Err(ClaimError::Taken));
-        assert_eq!(bases.check(&id("a"), theirs.ip(), before), Err(ClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), theirs, before), Err(AddressClaimError::Taken));
+        assert_eq!(bases.check(&id("a"), theirs.ip(), before), Err(AddressClaimError::Taken));
         assert_eq!(bases.address(&id("a")), Some(ours));
         bases.record(&id("a"), theirs, now + CLAIM * 3 / 2).unwrap();
         assert_eq!(bases.address(&id("a")), Some(theirs));
@@ -173,9 +173,9 @@ mod tests {
         bases.record(&id("a"), base(1), now).unwrap();
         bases.start(&id("a"), None);
         bases.record(&id("b"), base(2), now).unwrap();
-        assert_eq!(bases.record(&id("c"), base(3), now), Err(ClaimError::TooMany(2)));
+        assert_eq!(bases.record(&id("c"), base(3), now), Err(AddressClaimError::TooMany(2)));
         bases.record(&id("c"), base(3), now + CLAIM).unwrap();
-        assert_eq!(bases.record(&id("d"), base(4), now + CLAIM), Err(ClaimError::TooMany(2)));
+        assert_eq!(bases.record(&id("d"), base(4), now + CLAIM), Err(AddressClaimError::TooMany(2)));
         assert_eq!((bases.address(&id("a")), bases.by_address.len()), (Some(base(1)), 2));
     }
 }

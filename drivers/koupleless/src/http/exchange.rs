@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{DriverError, Reason};
 
-use crate::operations::Command;
+use crate::operations::ArkletCommand;
 use crate::options::{HttpTunnelOptions, milliseconds};
 use crate::wire::ArkResponse;
 
@@ -45,10 +45,10 @@ impl BaseClient {
         &self,
         base: &NodeId,
         address: SocketAddr,
-        command: Command,
+        command: ArkletCommand,
         body: &impl Serialize,
     ) -> Result<ArkResponse<T>, DriverError> {
-        let changes = matches!(command, Command::InstallBiz | Command::UninstallBiz);
+        let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
             let (status, body) = self.exchange(address, command, body).await?;
@@ -68,7 +68,7 @@ impl BaseClient {
     async fn exchange(
         &self,
         address: SocketAddr,
-        command: Command,
+        command: ArkletCommand,
         body: &impl Serialize,
     ) -> Result<(StatusCode, Vec<u8>), CallError> {
         let request = self.http.post(format!("http://{address}/{}", command.name())).json(body);

@@ -14,8 +14,8 @@ use staffetta_driver::tunnel::{BaselineError, NodeActivation, SendError, TunnelS
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::bases::ClaimError;
-use super::{Shared, serve::Peer};
+use super::bases::AddressClaimError;
+use super::{TunnelState, serve::Peer};
 use crate::module::Module;
 use crate::wire::{BaseMetadata, BaseReport};
 
@@ -25,12 +25,12 @@ const MAX_REPORT: usize = 64 * 1024;
 /// The state of the endpoints.
 #[derive(Clone)]
 struct Endpoints {
-    shared: Arc<Shared>,
+    shared: Arc<TunnelState>,
     sender: TunnelSender,
 }
 
 /// Returns the endpoints `/heartbeat` and `/queryBaseline`.
-pub(super) fn router(shared: Arc<Shared>, sender: TunnelSender) -> Router {
+pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
     Router::new()
         .route("/heartbeat", post(heartbeat))
         .route("/queryBaseline", post(query_baseline))
@@ -42,15 +42,15 @@ async fn heartbeat(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,
     body: Bytes,
-) -> Result<&'static str, Rejection> {
+) -> Result<&'static str, ReportRejection> {
     let (id, mut node) = parse::<BaseReport>(&body)?.read().map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        Rejection(StatusCode::BAD_REQUEST, format!("{error}{}", cause.unwrap_or_default()))
+        ReportRejection(StatusCode::BAD_REQUEST, format!("{error}{}", cause.unwrap_or_default()))
     })?;
     let ip = node.network_info.node_ip.unwrap_or(peer);
     if ip != peer && !endpoints.shared.options.base_networks.iter().any(|network| network.contains(&ip)) {
         let text = format!("localIP: the report comes from {peer}, not from {ip} (see base_networks)");
-        return Err(Rejection(StatusCode::FORBIDDEN, text));
+        return Err(ReportRejection(StatusCode::FORBIDDEN, text));
     }
     node.network_info.node_ip = Some(ip);
     let address = SocketAddr::new(ip, node.network_info.port.unwrap_or_default());
@@ -65,10 +65,11 @@ async fn query_baseline(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,
     body: Bytes,
-) -> Result<Json<Vec<Module>>, Rejection> {
+) -> Result<Json<Vec<Module>>, ReportRejection> {
     let metadata = parse::<BaseMetadata>(&body)?;
-    let id =
-        metadata.id().map_err(|error| Rejection(StatusCode::BAD_REQUEST, format!("identity: {error}")))?;
+    let id = metadata
+        .id()
+        .map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, format!("identity: {error}")))?;
     endpoints.shared.bases().check(&id, peer, Instant::now())?;
     let containers = endpoints.sender.query_baseline(&id, metadata.baseline_request()).await?;
     let modules = containers.iter().filter_map(|container| {
@@ -78,24 +79,24 @@ async fn query_baseline(
     Ok(Json(modules.collect()))
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Rejection> {
-    serde_json::from_slice(body).map_err(|error| Rejection(StatusCode::BAD_REQUEST, error.to_string()))
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReportRejection> {
+    serde_json::from_slice(body).map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
 /// A report that is not accepted: the status and the reason, for the log of the base.
-struct Rejection(StatusCode, String);
+struct ReportRejection(StatusCode, String);
 
-impl From<ClaimError> for Rejection {
-    fn from(error: ClaimError) -> Self {
+impl From<AddressClaimError> for ReportRejection {
+    fn from(error: AddressClaimError) -> Self {
         let status = match error {
-            ClaimError::Taken => StatusCode::CONFLICT,
-            ClaimError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
+            AddressClaimError::Taken => StatusCode::CONFLICT,
+            AddressClaimError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())
     }
 }
 
-impl From<SendError> for Rejection {
+impl From<SendError> for ReportRejection {
     fn from(error: SendError) -> Self {
         let status = match error {
             SendError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -106,7 +107,7 @@ impl From<SendError> for Rejection {
     }
 }
 
-impl From<BaselineError> for Rejection {
+impl From<BaselineError> for ReportRejection {
     fn from(error: BaselineError) -> Self {
         match error {
             BaselineError::Send(error) => error.into(),
@@ -115,7 +116,7 @@ impl From<BaselineError> for Rejection {
     }
 }
 
-impl IntoResponse for Rejection {
+impl IntoResponse for ReportRejection {
     fn into_response(self) -> Response {
         let Self(status, text) = self;
         debug!(%status, error = text, "a report of a base is rejected");

@@ -23,7 +23,7 @@ use tracing::{debug, info};
 use self::bases::Bases;
 use self::exchange::BaseClient;
 use crate::module::{self, Module};
-use crate::operations::{Command, Operations};
+use crate::operations::{ArkletCommand, Operations};
 use crate::options::HttpTunnelOptions;
 use crate::wire::{BizInfo, HealthInfo, OperationData, failed, node_status, statuses};
 
@@ -35,12 +35,12 @@ const KEY: &str = "koupleless-http";
 /// `/queryAllBiz`, `/installBiz` and `/uninstallBiz`. The protocol has no credentials: see [`HttpTunnelOptions`].
 #[derive(Debug)]
 pub struct HttpTunnel {
-    shared: Arc<Shared>,
+    shared: Arc<TunnelState>,
 }
 
 /// The state of the tunnel, which its tasks share.
 #[derive(Debug)]
-struct Shared {
+struct TunnelState {
     options: HttpTunnelOptions,
     client: BaseClient,
     bases: Mutex<Bases>,
@@ -54,17 +54,17 @@ struct Running {
     address: SocketAddr,
     sender: TunnelSender,
     /// Passes changes of modules to the task of the tunnel. It is bounded by [`Operations`].
-    changes: mpsc::UnboundedSender<Change>,
+    changes: mpsc::UnboundedSender<ModuleChange>,
 }
 
 /// A module to be loaded or unloaded.
 #[derive(Debug)]
-struct Change {
-    command: Command,
+struct ModuleChange {
+    command: ArkletCommand,
     module: Module,
     address: SocketAddr,
     /// Ends the operation when it is dropped.
-    under_way: UnderWay,
+    under_way: RequestUnderWay,
 }
 
 impl HttpTunnel {
@@ -73,7 +73,7 @@ impl HttpTunnel {
         let client = BaseClient::new(&options)?;
         let bases = Mutex::new(Bases::new(options.max_bases.get()));
         let (operations, running) = (Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { options, client, bases, operations, running }) })
+        Ok(Self { shared: Arc::new(TunnelState { options, client, bases, operations, running }) })
     }
 
     /// Returns the address of the listener; `None` while the tunnel does not run.
@@ -81,24 +81,29 @@ impl HttpTunnel {
         lock(&self.shared.running).as_ref().map(|running| running.address)
     }
 
-    fn change(&self, command: Command, node: &NodeId, container: &Container) -> Result<(), DriverError> {
+    fn change(
+        &self,
+        command: ArkletCommand,
+        node: &NodeId,
+        container: &Container,
+    ) -> Result<(), DriverError> {
         let module = Module::of(container, command.step())?;
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
-        let under_way = UnderWay::begin(&self.shared, node, command, Some(module.key()))?;
-        let change = Change { command, module, address, under_way };
+        let under_way = RequestUnderWay::begin(&self.shared, node, command, Some(module.key()))?;
+        let change = ModuleChange { command, module, address, under_way };
         running.changes.send(change).map_err(|_| not_running(command))
     }
 
     /// Sends a query and returns the data of its answer.
     async fn query<T: DeserializeOwned>(
         &self,
-        command: Command,
+        command: ArkletCommand,
         node: &NodeId,
     ) -> Result<(T, TunnelSender), DriverError> {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
-        let _under_way = UnderWay::begin(&self.shared, node, command, None)?;
+        let _under_way = RequestUnderWay::begin(&self.shared, node, command, None)?;
         let response = self.shared.client.call(node, address, command, &json!({})).await?;
         let data = response.data().map_err(|why| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
@@ -153,14 +158,16 @@ impl Tunnel for HttpTunnel {
     }
 
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
-        let (health, sender) = self.query::<HealthInfo>(Command::Health, node).await?;
-        sender.node_status(node, node_status(health)).map_err(|error| unsent(Command::Health, error))
+        let (health, sender) = self.query::<HealthInfo>(ArkletCommand::Health, node).await?;
+        sender.node_status(node, node_status(health)).map_err(|error| unsent(ArkletCommand::Health, error))
     }
 
     async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError> {
-        let (modules, sender) = self.query::<Vec<BizInfo>>(Command::QueryAllBiz, node).await?;
+        let (modules, sender) = self.query::<Vec<BizInfo>>(ArkletCommand::QueryAllBiz, node).await?;
         let statuses = statuses(modules, Timestamp::now());
-        sender.all_container_statuses(node, statuses).map_err(|error| unsent(Command::QueryAllBiz, error))
+        sender
+            .all_container_statuses(node, statuses)
+            .map_err(|error| unsent(ArkletCommand::QueryAllBiz, error))
     }
 
     async fn start_container(
@@ -169,7 +176,7 @@ impl Tunnel for HttpTunnel {
         _: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError> {
-        self.change(Command::InstallBiz, node, container)
+        self.change(ArkletCommand::InstallBiz, node, container)
     }
 
     async fn shutdown_container(
@@ -178,7 +185,7 @@ impl Tunnel for HttpTunnel {
         _: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError> {
-        self.change(Command::UninstallBiz, node, container)
+        self.change(ArkletCommand::UninstallBiz, node, container)
     }
 
     fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
@@ -188,8 +195,8 @@ impl Tunnel for HttpTunnel {
 
 /// Loads and unloads modules, each in its own task, until the returned future is dropped, which cancels them.
 async fn run_changes(
-    mut arriving: mpsc::UnboundedReceiver<Change>,
-    shared: &Arc<Shared>,
+    mut arriving: mpsc::UnboundedReceiver<ModuleChange>,
+    shared: &Arc<TunnelState>,
     sender: &TunnelSender,
 ) -> std::convert::Infallible {
     let mut changes = JoinSet::new();
@@ -204,8 +211,8 @@ async fn run_changes(
 }
 
 /// Loads or unloads one module and reports the answer, or that there is none.
-async fn run_change(change: Change, shared: Arc<Shared>, sender: TunnelSender) {
-    let Change { command, module, address, under_way } = change;
+async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: TunnelSender) {
+    let ModuleChange { command, module, address, under_way } = change;
     let (node, key) = (under_way.node.clone(), module.key());
     let answer = match shared.client.call::<OperationData>(&node, address, command, &module).await {
         Ok(response) => response.operation(command, key),
@@ -214,7 +221,7 @@ async fn run_change(change: Change, shared: Arc<Shared>, sender: TunnelSender) {
     debug!(base = %node, module = %answer.container_key, command = command.name(), result = ?answer.result, "a base was changed");
     drop(under_way); // whoever gets the answer may repeat the request at once
     let sent = match command {
-        Command::InstallBiz => sender.start_container_response(&node, answer),
+        ArkletCommand::InstallBiz => sender.start_container_response(&node, answer),
         _ => sender.shutdown_container_response(&node, answer),
     };
     if let Err(error) = sent {
@@ -222,16 +229,16 @@ async fn run_change(change: Change, shared: Arc<Shared>, sender: TunnelSender) {
     }
 }
 
-impl Shared {
+impl TunnelState {
     fn bases(&self) -> MutexGuard<'_, Bases> {
         lock(&self.bases)
     }
 
-    fn running(&self, command: Command) -> Result<Running, DriverError> {
+    fn running(&self, command: ArkletCommand) -> Result<Running, DriverError> {
         lock(&self.running).clone().ok_or_else(|| not_running(command))
     }
 
-    fn address(&self, command: Command, node: &NodeId) -> Result<SocketAddr, DriverError> {
+    fn address(&self, command: ArkletCommand, node: &NodeId) -> Result<SocketAddr, DriverError> {
         self.bases().address(node).ok_or_else(|| {
             let error = DriverError::new(Reason::Awaited, command.step());
             error.detail(format!("base {node} has not reported its address yet"))
@@ -241,18 +248,18 @@ impl Shared {
 
 /// A request under way. It ends when this is dropped.
 #[derive(Debug)]
-struct UnderWay {
-    shared: Arc<Shared>,
+struct RequestUnderWay {
+    shared: Arc<TunnelState>,
     node: NodeId,
-    command: Command,
+    command: ArkletCommand,
     module: Option<ContainerKey>,
 }
 
-impl UnderWay {
+impl RequestUnderWay {
     fn begin(
-        shared: &Arc<Shared>,
+        shared: &Arc<TunnelState>,
         node: &NodeId,
-        command: Command,
+        command: ArkletCommand,
         module: Option<ContainerKey>,
     ) -> Result<Self, DriverError> {
         lock(&shared.operations).begin(node, command, module.as_ref())?;
@@ -260,14 +267,14 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestUnderWay {
     fn drop(&mut self) {
         lock(&self.shared.operations).end(&self.node, self.command, self.module.as_ref());
     }
 }
 
 /// Makes the tunnel unready when it is dropped.
-struct StopOnDrop<'a>(&'a Shared);
+struct StopOnDrop<'a>(&'a TunnelState);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
@@ -280,10 +287,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn not_running(command: Command) -> DriverError {
+fn not_running(command: ArkletCommand) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the tunnel does not run")
 }
 
-fn unsent(command: Command, error: SendError) -> DriverError {
+fn unsent(command: ArkletCommand, error: SendError) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the report is dropped").because(error)
 }

@@ -5,7 +5,7 @@ use staffetta_driver::tunnel::{ContainerOperationResponseData, OperationResponse
 use staffetta_driver::{ContainerKey, DriverError};
 
 use super::{message, reason};
-use crate::operations::Command;
+use crate::operations::ArkletCommand;
 
 const SUCCESS: &str = "SUCCESS";
 
@@ -52,10 +52,14 @@ impl<T> ArkResponse<T> {
 impl ArkResponse<OperationData> {
     /// Returns the answer to a command that loads or unloads the module `key`. A module that the base does not have counts as
     /// unloaded, but never as loaded. The stack trace of a failure is left out, since it may contain secrets.
-    pub(crate) fn operation(self, command: Command, key: ContainerKey) -> ContainerOperationResponseData {
+    pub(crate) fn operation(
+        self,
+        command: ArkletCommand,
+        key: ContainerKey,
+    ) -> ContainerOperationResponseData {
         let OperationData { code: inner, message: detail } = self.data.unwrap_or_default();
         let inner = inner.unwrap_or_else(|| self.code.clone());
-        let absent = command == Command::UninstallBiz && inner == NOT_FOUND_BIZ;
+        let absent = command == ArkletCommand::UninstallBiz && inner == NOT_FOUND_BIZ;
         let done = absent || (self.code == SUCCESS && inner == SUCCESS);
         let code = if inner == SUCCESS { &self.code } else { &inner };
         let said = [detail, self.message].into_iter().flatten().find(|text| !text.is_empty());
@@ -85,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn operation(command: Command, outer: &str, inner: &Value) -> ContainerOperationResponseData {
+    fn operation(command: ArkletCommand, outer: &str, inner: &Value) -> ContainerOperationResponseData {
         let response = json!({
             "code": outer, "data": inner, "message": "outer", "errorStackTrace": "at secret.Place", "baseIdentity": "b",
         });
@@ -99,15 +103,15 @@ mod tests {
         let absent =
             |outer| json!({ "code": NOT_FOUND_BIZ, "message": outer, "bizInfos": [], "elapsedSpace": 0 });
         for outer in ["SUCCESS", "FAILED"] {
-            assert_eq!(operation(Command::UninstallBiz, outer, &absent(outer)).result, Success);
-            let load = operation(Command::InstallBiz, outer, &absent(outer));
+            assert_eq!(operation(ArkletCommand::UninstallBiz, outer, &absent(outer)).result, Success);
+            let load = operation(ArkletCommand::InstallBiz, outer, &absent(outer));
             assert_eq!((load.result, load.reason.as_str()), (Fail, NOT_FOUND_BIZ));
         }
     }
 
     #[test]
     fn both_codes_must_be_success_and_a_failure_says_why_without_its_stack_trace() {
-        let load = |outer, inner| operation(Command::InstallBiz, outer, &inner);
+        let load = |outer, inner| operation(ArkletCommand::InstallBiz, outer, &inner);
         assert_eq!(load("SUCCESS", json!({ "code": "SUCCESS" })).result, Success);
         assert_eq!(load("SUCCESS", json!(null)).result, Success);
         for (outer, inner, reason, message) in [
