@@ -21,6 +21,7 @@
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`VifBindingDriver`] | binds VIFs to pods on a node |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
+//! | [`Tunnel`](tunnel::Tunnel) | runs containers on machines that appear by themselves |
 //! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
 pub mod app_hosting;
@@ -41,6 +42,7 @@ pub mod prefix;
 mod quantity;
 mod request_observer;
 mod service;
+pub mod tunnel;
 mod vif;
 mod vif_pool;
 pub mod virtual_node;
