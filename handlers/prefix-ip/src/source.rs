@@ -22,7 +22,18 @@ impl Trigger for NodeRefresh {
     }
 }
 
-/// Runs the worker, and sends a [`NodeRefresh`] for every labelled node when the options change.
+/// A wake-up of a pod that waits for an address.
+#[derive(Clone)]
+pub struct AddressReady(Identity);
+
+impl Trigger for AddressReady {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Runs the worker, sends a [`NodeRefresh`] for every labelled node when the options change, and an [`AddressReady`] for every pod whose
+/// wait may be over.
 pub struct PrefixSource {
     /// The worker.
     pub worker: Worker,
@@ -41,9 +52,19 @@ impl Source for PrefixSource {
                 }
             }
         };
+        let wake = async {
+            loop {
+                for pod in self.worker.nodes.woken().await {
+                    if let Some(pod) = self.cluster.waiting.get(&pod) {
+                        sender.send(AddressReady(Identity::of_object(&*pod)));
+                    }
+                }
+            }
+        };
         tokio::select! {
             never = self.worker.run() => match never {},
             () = refresh => Ok(()),
+            () = wake => Ok(()),
         }
     }
 }
