@@ -6,6 +6,18 @@ use staffetta_driver::DriverError;
 use staffetta_driver::pool::Wait;
 use staffetta_handler::{Failure, Pending, Stale, WriteError};
 
+// The reasons of Events that are no errors of the handler.
+pub(crate) const ADDRESS_DRIFT: &str = "AddressDrift";
+pub(crate) const ADDRESS_FOREIGN: &str = "AddressForeign";
+pub(crate) const ADDRESS_LOST: &str = "AddressLost";
+pub(crate) const ADDRESS_SHARED: &str = "AddressShared";
+pub(crate) const ADDRESSES_UNCHANGED: &str = "AddressesUnchanged";
+pub(crate) const INTERFACE_FULL: &str = "InterfaceFull";
+pub(crate) const MACHINE_NOT_FOUND: &str = "MachineNotFound";
+pub(crate) const NO_ADDRESS: &str = "NoAddress";
+pub(crate) const OPTION_NOT_USED: &str = "OptionNotUsed";
+pub(crate) const SUBNET_EXHAUSTED: &str = "SubnetExhausted";
+
 /// The delay before a machine is searched for again that does not exist.
 const LATER: Duration = Duration::from_secs(20);
 
@@ -96,8 +108,8 @@ impl Failure for PrefixIpError {
         match self {
             Self::AwaitOwnWrite(error) => error.reason(),
             Self::ReadInterface(_) => "InterfaceUnreadable",
-            Self::NoMachine(_) => "MachineNotFound",
-            Self::Wait(_) => "NoAddress",
+            Self::NoMachine(_) => MACHINE_NOT_FOUND,
+            Self::Wait(_) => NO_ADDRESS,
             Self::ForeignAddress => "ForeignAddress",
             Self::Write(error) => error.reason(),
         }

@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::HANDLER;
 use crate::address::PRIVATE_IPV4_ADDRESS;
 use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options, node_of, requests_address};
-use crate::error::{NoAddress, PrefixIpError};
+use crate::error::{ADDRESS_FOREIGN, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED, PrefixIpError};
 use crate::nodes::{NodeTable, Recovery};
 use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
@@ -83,7 +83,7 @@ impl PrefixIpHandler {
             .index::<Node>(Arc::clone(&cluster))
             .index::<Pod>(Arc::clone(&cluster))
             .index::<ConfigMap>(cluster)
-            .field_selector::<ConfigMap>(format!(
+            .field_selector::<ConfigMap>(&format!(
                 "metadata.namespace={},metadata.name={}",
                 CONFIG_MAP.0, CONFIG_MAP.1
             ))
@@ -112,14 +112,14 @@ impl PrefixIpHandler {
                 "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
                 pod.uid, pod.address
             );
-            self.warn(node, "AddressShared", text);
+            self.warn(node, ADDRESS_SHARED, text);
         }
         for pod in &foreign {
             let text = format!(
                 "the pod {} uses or claims {}, which is in no block of the node; delete the pod if it runs",
                 pod.uid, pod.address
             );
-            self.warn(node, "AddressForeign", text);
+            self.warn(node, ADDRESS_FOREIGN, text);
         }
         Ok(())
     }
@@ -186,20 +186,14 @@ impl PrefixIpHandler {
     }
 
     /// Leaves a pod to the pool of its node, which wakes it. An Event reports a wait that may be long, once for each reason.
-    fn wait(
-        &self,
-        pod: &Pod,
-        uid: &Uid,
-        node: &str,
-        wait: Option<Wait>,
-    ) -> Result<(), PrefixIpError> {
+    fn wait(&self, pod: &Pod, uid: &Uid, node: &str, wait: Option<Wait>) -> Result<(), PrefixIpError> {
         let wait = NoAddress { node: node.to_owned(), wait };
         if self.dry_run {
             return Err(wait.into());
         }
         if !wait.is_short() && self.cluster.waiting.is_new(uid, wait.remedy()) {
             warn!(namespace = pod.namespace(), name = pod.name_any(), node, "{wait}");
-            self.warn(pod, "NoAddress", wait.to_string());
+            self.warn(pod, NO_ADDRESS, wait.to_string());
         }
         Ok(())
     }
@@ -214,10 +208,11 @@ impl ResourceEventHandler<Node> for PrefixIpHandler {
         if self.serves(&name) {
             self.nodes.fresh(node)?;
             self.learn(node).await?;
+            self.table.wake(self.cluster.waiting.of_node(&name));
         }
         self.table.manage(&name, managed, self.cluster.settings());
-        self.table.wake(self.cluster.waiting.of_node(&name));
-        let shown = node.status.as_ref().and_then(|status| status.capacity.as_ref()?.get(PRIVATE_IPV4_ADDRESS));
+        let shown =
+            node.status.as_ref().and_then(|status| status.capacity.as_ref()?.get(PRIVATE_IPV4_ADDRESS));
         // After a restart, the table lacks the nodes of a function that is switched off. They advertise nothing.
         let withdrawn = (managed && shown.is_some()).then_some(0);
         let Some(capacity) = self.table.capacity(&name).or(withdrawn) else { return Ok(()) };
@@ -257,7 +252,7 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
 
     async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
         for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new())).1 {
-            self.warn(&**map, "OptionNotUsed", mistake.to_string());
+            self.warn(&**map, OPTION_NOT_USED, mistake.to_string());
         }
         Ok(())
     }

@@ -274,7 +274,11 @@ impl NodeTable {
         }
         if is_exhausted || relieved {
             for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
-                if is_exhausted { node.pool.block(now + EXHAUSTED) } else { node.pool.relieve() }
+                if is_exhausted {
+                    node.pool.block(now + EXHAUSTED);
+                } else {
+                    node.pool.relieve();
+                }
                 state.changed.insert(name.clone());
             }
         }
