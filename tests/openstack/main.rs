@@ -9,6 +9,9 @@ mod clusters;
 mod disruptions;
 mod faults;
 mod killing;
+#[path = "../support/kuryr.rs"]
+mod kuryr;
+mod migration;
 mod multi_pool;
 mod namespaces;
 mod nested;
