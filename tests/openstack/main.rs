@@ -11,6 +11,9 @@ mod faults;
 mod killing;
 #[path = "../support/kubectl.rs"]
 mod kubectl;
+#[path = "../support/kuryr.rs"]
+mod kuryr;
+mod migration;
 mod multi_pool;
 mod namespaces;
 mod nested;
