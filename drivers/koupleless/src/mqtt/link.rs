@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use super::message::MAX_REPORT;
 use super::options::{MqttTunnelOptions, MqttVersion};
 
 /// The maximum number of requests that wait to be sent.
@@ -19,8 +18,8 @@ const WAITING_REQUESTS: usize = 1024;
 /// report, which is checked afterwards. Over MQTT 5, the broker is told the limit and drops larger packets.
 const MAX_PACKET_V3: usize = 16 << 20;
 
-/// The size of the largest accepted packet over MQTT 5: a report with its topic.
-const MAX_PACKET_V5: u32 = MAX_REPORT as u32 + 1024;
+/// The maximum size of a packet over MQTT 5, in bytes: a report of the maximum size with its topic.
+const MAX_PACKET_V5: u32 = (1 << 20) + 1024;
 
 pub(super) type LinkError = Box<dyn Error + Send + Sync>;
 

@@ -34,7 +34,8 @@ pub struct MqttTunnelOptions {
     pub max_report_age_ms: NonZeroU64,
     /// The time limit of loading or unloading a module, in milliseconds.
     pub operation_timeout_ms: NonZeroU64,
-    /// The time over which the queries of all bases after a reconnect are spread, in milliseconds.
+    /// The time over which the queries of all bases after a reconnect are spread, in milliseconds. Fewer than ten bases a second
+    /// are not delayed further.
     pub resync_ms: NonZeroU64,
 }
 

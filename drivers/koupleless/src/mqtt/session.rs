@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use rustls::ClientConfig;
 use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest, TunnelSender};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::link::{self, LinkClient, LinkError, LinkEvent, LinkEvents};
@@ -24,6 +25,9 @@ use crate::options::milliseconds;
 
 /// The maximum number of baseline queries that wait for their answer at the same time.
 const BASELINE_QUERIES: usize = 64;
+
+/// The maximum time between two queries after a reconnect.
+const MAX_PACE: Duration = Duration::from_millis(100);
 
 /// Connects to the broker and serves the connection. Returns how it ended: an error, and `true` if it had been established.
 pub(super) async fn run(
@@ -158,13 +162,10 @@ async fn answer_baseline(
     client.publish(topic, payload, expiry)
 }
 
-/// Keeps the subscriptions up to date, and after the connection asks each base for its modules, spread over a period.
+/// Keeps the subscriptions up to date, and asks each base for its modules once it is subscribed.
 async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> Result<Infallible, LinkError> {
     client.subscribe(topics.of_all_bases()).await?;
-    let queries = u32::try_from(lock(&state.subscriptions).queries()).unwrap_or(u32::MAX);
-    let pace = milliseconds(state.options.resync_ms) / queries.max(1);
-    let mut pause = tokio::time::interval(pace.max(Duration::from_millis(1)));
-    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut asked = Instant::now();
     loop {
         let change = lock(&state.subscriptions).next_change();
         let filters = |bases: Vec<NodeId>| bases.iter().flat_map(|base| topics.of_base(base)).collect();
@@ -172,10 +173,14 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
             Some(SubscriptionChange::Subscribe(bases)) => client.subscribe(filters(bases)).await?,
             Some(SubscriptionChange::Unsubscribe(bases)) => client.unsubscribe(filters(bases)).await?,
             None => {
-                let waiting = lock(&state.subscriptions).queries() > 0;
+                let (waiting, bases) = {
+                    let subscriptions = lock(&state.subscriptions);
+                    (subscriptions.queries() > 0, subscriptions.bases())
+                };
                 tokio::select! {
                     () = state.changed.notified() => {}
-                    _ = pause.tick(), if waiting => {
+                    () = tokio::time::sleep_until(asked + pace(state, bases)), if waiting => {
+                        asked = Instant::now();
                         let base = lock(&state.subscriptions).next_query();
                         if let Some(base) = base
                             && let Err(error) = state.publish(&base, ArkletCommand::QueryAllBiz, b"{}".to_vec())
@@ -187,6 +192,12 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
             }
         }
     }
+}
+
+/// Returns the time between two queries: all of them are spread over a period, and few of them take less.
+fn pace(state: &MqttState, bases: usize) -> Duration {
+    let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);
+    (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)
 }
 
 /// Forgets the connection when it is dropped.

@@ -9,8 +9,8 @@ const BASES_PER_REQUEST: usize = 50;
 
 /// The bases whose topics are to be subscribed, and what the broker has not been told yet.
 ///
-/// A connection begins without subscriptions. After each one, everything is subscribed again, and then each base is asked once
-/// for its modules, because reports may have been missed.
+/// A connection begins without subscriptions, so everything is subscribed again. Once a base is subscribed, it is asked for its
+/// modules, because reports may have been missed.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     bases: BTreeSet<NodeId>,
@@ -40,6 +40,7 @@ impl Subscriptions {
     pub(super) fn start(&mut self, base: &NodeId) {
         if self.bases.insert(base.clone()) {
             self.changes.insert(base.clone(), true);
+            self.queries.push_back(base.clone());
         }
     }
 
@@ -68,6 +69,11 @@ impl Subscriptions {
     /// Returns the number of bases that are to be asked.
     pub(super) fn queries(&self) -> usize {
         self.queries.len()
+    }
+
+    /// Returns the number of bases.
+    pub(super) fn bases(&self) -> usize {
+        self.bases.len()
     }
 
     /// Removes and returns the next base that is to be asked for its modules.
@@ -103,7 +109,8 @@ mod tests {
             subscriptions.start(&id(number));
         }
         drain(&mut subscriptions, &mut broker);
-        assert_eq!((subscriptions.queries(), subscriptions.next_change()), (0, None));
+        assert_eq!((subscriptions.queries(), subscriptions.next_change()), (120, None));
+        while subscriptions.next_query().is_some() {}
         subscriptions.connected();
         let requests = std::iter::from_fn(|| subscriptions.next_change()).count();
         assert_eq!((requests, subscriptions.queries()), (3, 120));

@@ -16,6 +16,8 @@ use crate::world::{World, cart, options};
 async fn live(options: MqttTunnelOptions) {
     let broker = Broker::shared();
     let (mut world, mut base, id) = World::with_base(&broker, options).await;
+    world.tunnel.fetch_health_data(&id).await.unwrap();
+    assert_eq!(base.command().await, ("health".to_owned(), json!({})));
     let jvm = json!({ "java max metaspace": 10240, "java committed metaspace": 1024 });
     base.report("health", &json!({ "code": "SUCCESS", "data": { "healthData": { "jvm": jvm } } })).await;
     let TunnelEvent::NodeStatus(status) = world.event().await else { panic!("no status") };

@@ -3,6 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
@@ -17,6 +18,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::base::Base;
 use crate::broker::Broker;
+
+/// The time between two attempts of what a test waits for.
+const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct World {
     pub(crate) environment: String,
@@ -62,27 +66,53 @@ impl World {
         let mut base = Base::connect(broker, &world.environment, "base-1").await;
         let (id, node) = world.discover(&base).await;
         world.tunnel.on_node_start(&id, &node).await;
-        // The broker handles the requests of a client in order: the subscription was there before this command.
-        world.connected().await;
-        world.tunnel.fetch_health_data(&id).await.unwrap();
-        assert_eq!(base.command().await.0, "health");
+        assert_eq!(base.command().await.0, "queryAllBiz", "it is subscribed and asked for its modules");
         (world, base, id)
     }
 
     /// Waits until the tunnel is connected.
     pub(crate) async fn connected(&self) {
         while !self.tunnel.is_connected() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Sends heartbeats of a base until the tunnel is subscribed and reports it.
+    /// Waits for the error of a connection.
+    pub(crate) async fn error(&self) -> String {
+        loop {
+            if let Some(error) = self.tunnel.connection_error() {
+                return error;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Sends heartbeats of a base until the tunnel is subscribed and reports it. No other kind of event may arrive.
     pub(crate) async fn discover(&mut self, base: &Base) -> (NodeId, NodeDescription) {
-        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
+        let mut ticks = tokio::time::interval(POLL);
         loop {
             tokio::select! {
                 _ = ticks.tick() => base.heart().await,
-                Some((id, TunnelEvent::NodeDiscovered(node))) = self.receiver.recv() => return (id, node),
+                next = self.receiver.recv() => match next.unwrap() {
+                    (id, TunnelEvent::NodeDiscovered(node)) if id.as_str() == base.id => return (id, node),
+                    (_, TunnelEvent::NodeDiscovered(_)) => {}
+                    (id, other) => panic!("{id}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// Sends the modules of a base, which has none, until the tunnel is subscribed and reports them.
+    pub(crate) async fn report_modules(&mut self, base: &Base) {
+        let mut ticks = tokio::time::interval(POLL);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => base.report("simpleBiz", &json!([])).await,
+                next = self.receiver.recv() => match next.unwrap() {
+                    (id, TunnelEvent::AllContainerStatuses(_)) if id.as_str() == base.id => return,
+                    (_, TunnelEvent::NodeDiscovered(_)) => {}
+                    (id, other) => panic!("{id}: {other:?}"),
+                }
             }
         }
     }
