@@ -56,11 +56,9 @@ pub(super) fn register(registry: &mut Registry) {
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
     }
     // The command `migrate` shows its plan itself.
-    let _ = registry
-        .driver_trait::<dyn AdoptionDriver>(
-            "adoption",
-            real("openstack"),
-            "Adopts what another controller created (`staffetta migrate`).",
-        )
-        .all_in_use();
+    registry.driver_trait::<dyn AdoptionDriver>(
+        "adoption",
+        real("openstack"),
+        "Adopts what another controller created (`staffetta migrate`).",
+    );
 }
