@@ -61,11 +61,9 @@ pub(super) fn register(registry: &mut Registry) {
         "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
     // The command `migrate` shows its plan itself.
-    let _ = registry
-        .driver_trait::<dyn AdoptionDriver>(
-            "adoption",
-            real("openstack"),
-            "Adopts what another controller created (`staffetta migrate`).",
-        )
-        .all_in_use();
+    registry.driver_trait::<dyn AdoptionDriver>(
+        "adoption",
+        real("openstack"),
+        "Adopts what another controller created (`staffetta migrate`).",
+    );
 }

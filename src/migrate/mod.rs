@@ -16,7 +16,7 @@ mod write;
 use std::sync::Arc;
 
 use kube::Client;
-use staffetta_driver::{AdoptionDriver, DriverError, PodVifDriver};
+use staffetta_driver::{AdoptionDriver, DriverError};
 use staffetta_handler::{Registry, SetupError};
 
 use crate::cluster::ClusterInfo;
@@ -116,10 +116,7 @@ async fn read(
 ) -> Result<(Arc<dyn AdoptionDriver>, ClusterState), MigrateError> {
     let cluster = ClusterInfo::read(configuration, &client).await.map_err(MigrateError::api)?;
     let setup = cluster.clone().setup(&Arc::new(registry), configuration, client);
-    let cloud = match setup.driver_name::<dyn PodVifDriver>()?.as_str() {
-        "memory" => setup.driver_named::<dyn AdoptionDriver>("memory")?,
-        _ => setup.driver::<dyn AdoptionDriver>()?,
-    };
+    let cloud = setup.driver::<dyn AdoptionDriver>()?;
     let state = ClusterState::read(&setup, configuration, &cluster, &*cloud).await?;
     Ok((cloud, state))
 }

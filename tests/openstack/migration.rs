@@ -1,8 +1,9 @@
 //! `staffetta migrate kuryr`: what Kuryr left in a real Neutron and Octavia is ours, and nothing of it came, went or moved.
 
 use http::Method;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use staffetta::migrate::{MigrationOptions, migrate};
 use staffetta_real_openstack::{Match, Port};
@@ -146,6 +147,10 @@ async fn a_cluster_of_kuryr_is_taken_over_without_a_port_or_load_balancer_that_c
         assert_eq!(pod.finalizers(), ["staffetta.dev/vif"]);
         assert_eq!(crate::world::vifs_of(&pod)[0].id, before.id);
     }
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
+    let warnings = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+    let warnings: Vec<_> = warnings.filter(|event| event.type_.as_deref() == Some("Warning")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(world.ports().await.len(), ports.len());
     let after = shop.balancer("shop").await.unwrap();
     assert_eq!((&after.id, &after.port), (&theirs.id, &theirs.port));
@@ -168,7 +173,7 @@ async fn a_cluster_of_kuryr_is_taken_over_without_a_port_or_load_balancer_that_c
     world.until_ports(0).await;
     shop.until_empty().await;
     for kind in ["KuryrPort", "KuryrLoadBalancer"] {
-        let left = resources(&world.client, kind).list(&Default::default()).await.unwrap();
+        let left = resources(&world.client, kind).list(&ListParams::default()).await.unwrap();
         assert_eq!(left.items.len(), 0, "{kind}");
     }
     controller.stop().await.unwrap();
