@@ -14,6 +14,7 @@ use staffetta_driver::tunnel::{
     TunnelReceiver, channel,
 };
 use staffetta_koupleless::{BrokerTls, MqttTunnel, MqttTunnelOptions, MqttVersion};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::base::Base;
@@ -21,6 +22,9 @@ use crate::broker::Broker;
 
 /// The time between two attempts of what a test waits for.
 const POLL: Duration = Duration::from_millis(20);
+
+/// The time after which a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) environment: String,
@@ -72,26 +76,34 @@ impl World {
 
     /// Waits until the tunnel is connected.
     pub(crate) async fn connected(&self) {
-        while !self.tunnel.is_connected() {
-            tokio::time::sleep(POLL).await;
-        }
+        let connected = async {
+            while !self.tunnel.is_connected() {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, connected).await.expect("the tunnel connects");
     }
 
     /// Waits for the error of a connection.
     pub(crate) async fn error(&self) -> String {
-        loop {
-            if let Some(error) = self.tunnel.connection_error() {
-                return error;
+        let failed = async {
+            loop {
+                if let Some(error) = self.tunnel.connection_error() {
+                    return error;
+                }
+                tokio::time::sleep(POLL).await;
             }
-            tokio::time::sleep(POLL).await;
-        }
+        };
+        tokio::time::timeout(PATIENCE, failed).await.expect("the connection fails")
     }
 
     /// Sends heartbeats of a base until the tunnel is subscribed and reports it. No other kind of event may arrive.
     pub(crate) async fn discover(&mut self, base: &Base) -> (NodeId, NodeDescription) {
         let mut ticks = tokio::time::interval(POLL);
+        let give_up = Instant::now() + PATIENCE;
         loop {
             tokio::select! {
+                () = tokio::time::sleep_until(give_up) => panic!("{} is not discovered", base.id),
                 _ = ticks.tick() => base.heart().await,
                 next = self.receiver.recv() => match next.unwrap() {
                     (id, TunnelEvent::NodeDiscovered(node)) if id.as_str() == base.id => return (id, node),
@@ -105,8 +117,10 @@ impl World {
     /// Sends the modules of a base, which has none, until the tunnel is subscribed and reports them.
     pub(crate) async fn report_modules(&mut self, base: &Base) {
         let mut ticks = tokio::time::interval(POLL);
+        let give_up = Instant::now() + PATIENCE;
         loop {
             tokio::select! {
+                () = tokio::time::sleep_until(give_up) => panic!("the modules of {} do not arrive", base.id),
                 _ = ticks.tick() => base.report("simpleBiz", &json!([])).await,
                 next = self.receiver.recv() => match next.unwrap() {
                     (id, TunnelEvent::AllContainerStatuses(_)) if id.as_str() == base.id => return,
