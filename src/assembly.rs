@@ -18,6 +18,7 @@ mod network;
 #[cfg(feature = "openstack")]
 mod openstack;
 mod policy;
+mod prefix_ip;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod unreachable;
@@ -33,6 +34,7 @@ use crate::config::{self, KubernetesOptions};
 use crate::term::Term;
 
 pub use memory::world;
+pub use prefix_ip::interfaces;
 pub(crate) use vif_pool::pool_of;
 
 /// Returns a registry with all handlers, drivers and configuration sections of staffetta.
@@ -43,6 +45,7 @@ pub fn registry() -> Registry {
     network::handlers(&mut registry);
     policy::register(&mut registry);
     cni::register(&mut registry);
+    prefix_ip::register(&mut registry);
     vif_pool::drivers(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]

@@ -113,6 +113,7 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
             "src/pipeline/report.rs",
             "cni/src/daemon.rs",
             "policy/mod.rs",
+            "prefix-ip/src/error.rs",
             "lb/mod.rs",
             "lbaasspec/mod.rs",
             "virtual-node/src/error.rs",

@@ -6,6 +6,8 @@
 
 #[path = "support/kubectl.rs"]
 mod kubectl;
+#[path = "end_to_end/prefixes.rs"]
+mod prefixes;
 #[path = "support/stack.rs"]
 mod stack;
 

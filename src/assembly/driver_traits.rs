@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_driver::app_hosting::AppHostingDrivers;
+use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{
     AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
     PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver,
@@ -54,6 +55,7 @@ pub(super) fn register(registry: &mut Registry) {
         "network_policy" = DEFAULT, dyn NetworkPolicyDriver, "Implements network policies by security groups.", recorded for "NetworkPolicy";
         "multi_vif" = "noop", dyn MultiVif, "Chooses whether pods may have additional networks.";
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
+        "prefix_provider" = "memory", dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
     // The command `migrate` shows its plan itself.
     registry.driver_trait::<dyn AdoptionDriver>(

@@ -118,6 +118,7 @@ impl<'r> LeadershipSession<'r> {
         setup.share(Arc::clone(&metrics.cni_requests));
         setup.share(Arc::new(metrics.virtual_nodes.clone()));
         setup.share(Arc::new(metrics.pools.clone()));
+        setup.share(Arc::new(metrics.prefixes.clone()));
         let pipeline = self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics));
         let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
         let running = LeaderTasks::new(context, client.clone(), Arc::new(pipeline), recording);

@@ -6,6 +6,7 @@
 mod family;
 pub(crate) mod names;
 mod pools;
+mod prefixes;
 mod process;
 mod requests;
 mod workqueue;
@@ -23,6 +24,7 @@ use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 pub(crate) use family::MetricsPage;
 use family::{MetricFamily, UnitGauge, histogram};
 pub(crate) use pools::PoolMetrics;
+pub(crate) use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
 pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics};
 pub use workqueue::WorkqueueMetrics;
@@ -38,6 +40,8 @@ pub(crate) struct Metrics {
     pub(crate) cni_requests: Arc<CniRequestMetrics>,
     /// The sources of the metrics of VIF pools.
     pub(crate) pools: PoolMetrics,
+    /// The sources of the metrics of addresses on the interfaces of nodes.
+    pub(crate) prefixes: PrefixMetrics,
     /// The sources of the metrics of virtual nodes.
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
     process: ProcessMetrics,
@@ -76,6 +80,7 @@ impl Metrics {
             cloud_requests: Arc::default(),
             cni_requests: Arc::default(),
             pools: PoolMetrics::default(),
+            prefixes: PrefixMetrics::default(),
             virtual_nodes: VirtualNodeMetricsRegistry::default(),
             process: ProcessMetrics::default(),
             kubernetes_events: MetricFamily::new(&names::KUBERNETES_EVENTS, Counter::default),
@@ -165,6 +170,7 @@ impl Metrics {
         self.cloud_requests.show(&mut page);
         self.cni_requests.show(&mut page);
         self.pools.show(&mut page);
+        self.prefixes.show(&mut page);
         self.show_virtual_nodes(&mut page);
         self.process.show(&mut page);
         page.encode()

@@ -79,6 +79,14 @@ descriptions! {
         "Attempts of a pool to create VIFs, by whether they created all that were requested";
     VIF_POOL_CONFLICTS = Counter "staffetta_vif_pool_conflicts_total" [POOL]
         "VIFs that the annotations of two pods name, or that an annotation names and that do not exist";
+    PREFIX_NODES = Gauge "staffetta_prefix_nodes" []
+        "Nodes whose pods get addresses from blocks on the node's network interface";
+    PREFIX_BLOCKS = Gauge "staffetta_prefix_blocks" ["block"]
+        "Prefixes and single addresses on the network interfaces of these nodes";
+    PREFIX_ADDRESSES = Gauge "staffetta_prefix_addresses" ["state"]
+        "Addresses in these blocks, by state";
+    PREFIX_WAITING = Gauge "staffetta_prefix_waiting" []
+        "Pods that wait for an address of their node";
     VIRTUAL_NODES = Gauge "staffetta_virtual_nodes" [HANDLER, "state"]
         "Virtual nodes, by the state of the machine behind them";
     VIRTUAL_NODE_PODS = Gauge "staffetta_virtual_node_pods" [HANDLER, "phase"]

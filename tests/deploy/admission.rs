@@ -129,6 +129,7 @@ async fn everything_reserved_is_denied(tenant: &Tenant) {
         }
     }
     tenant.is_denied(&["annotate", "pod/web", "openstack.org/kuryr-vif-"]).await;
+    tenant.is_denied(&["annotate", "pod/plain", "vpc.amazonaws.com/PrivateIPv4Address=10.0.0.16/32"]).await;
     for object in ["pod/web", "service/web"] {
         let none = r#"{"metadata":{"finalizers":null}}"#;
         tenant.is_denied(&["patch", object, "--type=merge", "--patch", none]).await;

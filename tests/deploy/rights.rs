@@ -43,6 +43,16 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "list nodes",
                 "watch nodes",
             ],
+            "prefix_ip" => &[
+                "list nodes",
+                "watch nodes",
+                "patch nodes/status",
+                "list pods",
+                "watch pods",
+                "patch pods",
+                "list configmaps amazon-vpc-cni",
+                "watch configmaps amazon-vpc-cni",
+            ],
             "app_hosting" => &[
                 "list nodes",
                 "watch nodes",

@@ -9,6 +9,8 @@ mod clusters;
 mod disruptions;
 mod faults;
 mod killing;
+#[path = "../support/kubectl.rs"]
+mod kubectl;
 #[path = "../support/kuryr.rs"]
 mod kuryr;
 mod migration;
@@ -16,6 +18,7 @@ mod multi_pool;
 mod namespaces;
 mod nested;
 mod networks;
+mod node;
 mod outages;
 mod pods;
 mod policies;
@@ -24,6 +27,8 @@ mod pools;
 mod process;
 mod projects;
 mod ready;
+#[path = "../support/node.rs"]
+mod real_node;
 mod service_killing;
 mod services;
 #[path = "../support/disruptions.rs"]

@@ -71,10 +71,15 @@ impl World {
 
     /// A world around a real Kubernetes with all that belongs to it but kubelets.
     pub(crate) async fn on_a_whole_kubernetes() -> Self {
-        let stack = RealOpenStack::shared().await;
-        let world = Self::on(stack, RealServer::start_whole(&[]).await).await;
+        let world = Self::on_a_real_kubelet().await;
         world.nodes_are([&world.node]).await; // pods of a node that is not there are deleted
         world
+    }
+
+    /// The same with a node of its own, whose agent reports what it has: [`RealNode`](crate::real_node::RealNode).
+    pub(crate) async fn on_a_real_kubelet() -> Self {
+        let stack = RealOpenStack::shared().await;
+        Self::on(stack, RealServer::start_whole(&[]).await).await
     }
 
     async fn on(stack: RealOpenStack, server: RealServer) -> Self {

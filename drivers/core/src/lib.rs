@@ -22,6 +22,7 @@
 //! | [`AdoptionDriver`] | adopts the resources of another controller, for a migration |
 //! | [`VifBindingDriver`] | binds VIFs to pods on a node |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
+//! | [`Tunnel`](tunnel::Tunnel) | runs containers on machines that appear by themselves |
 //! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
 mod adoption;
@@ -43,6 +44,7 @@ pub mod prefix;
 mod quantity;
 mod request_observer;
 mod service;
+pub mod tunnel;
 mod vif;
 mod vif_pool;
 pub mod virtual_node;

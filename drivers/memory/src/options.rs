@@ -1,9 +1,10 @@
 //! The section `[memory]`.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,10 @@ pub struct MemoryOptions {
     /// The subnet of the public addresses that services of type `LoadBalancer` get. Its network address, its first host address and its
     /// broadcast address are not used.
     pub public_ips: IpNet,
+    /// The subnet from which the interfaces of nodes get prefixes. Every machine that a node names exists.
+    pub prefix_subnet: Ipv4Net,
+    /// The number of IPv4 addresses that the interface of a node may have, its primary one included. Each prefix counts as one.
+    pub addresses_per_interface: NonZeroUsize,
 }
 
 impl Default for MemoryOptions {
@@ -66,6 +71,8 @@ impl Default for MemoryOptions {
             load_balancer_quota: None,
             load_balancer_delay_ms: 200,
             public_ips: "203.0.113.0/27".parse().expect("it is a subnet"),
+            prefix_subnet: "10.11.0.0/16".parse().expect("it is a subnet"),
+            addresses_per_interface: NonZeroUsize::new(10).expect("it is not zero"),
         }
     }
 }

@@ -10,6 +10,8 @@ use ipnet::Ipv4Net;
 use staffetta_driver::prefix::{Assigned, BlockKind, PREFIX_LENGTH, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, SubnetId};
 
+use crate::options::MemoryOptions;
+
 const ASSIGN: &str = "assign addresses to a network interface";
 const UNASSIGN: &str = "remove addresses from a network interface";
 
@@ -40,12 +42,19 @@ struct PrefixCloud {
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
     faults: VecDeque<PrefixFault>,
     calls: PrefixCalls,
+    template: Option<MachineTemplate>,
 }
 
-/// A subnet, and its addresses that are in use outside of the blocks of interfaces.
+/// A subnet, and its ranges of addresses that are in use: the first address and the last one of each.
 struct PrefixSubnet {
     range: Ipv4Net,
-    taken: BTreeSet<Ipv4Addr>,
+    used: BTreeSet<(u32, u32)>,
+}
+
+/// The subnet and the number of addresses of an interface, for machines that exist as soon as they are read.
+struct MachineTemplate {
+    subnet: SubnetId,
+    addresses_per_interface: usize,
 }
 
 /// The number of calls so far.
@@ -60,18 +69,26 @@ pub struct PrefixCalls {
 }
 
 impl MemoryPrefixes {
+    /// Creates a cloud with the subnet of `options`, in which every machine exists as soon as it is read.
+    pub fn of_options(options: &MemoryOptions) -> Self {
+        let (cloud, subnet) = (Self::default(), SubnetId::from("subnet-memory"));
+        cloud.add_subnet(&subnet, options.prefix_subnet);
+        let addresses_per_interface = options.addresses_per_interface.get();
+        cloud.cloud().template = Some(MachineTemplate { subnet, addresses_per_interface });
+        cloud
+    }
+
     /// Adds a subnet. Its first four addresses and its last one are reserved.
     pub fn add_subnet(&self, id: &SubnetId, range: Ipv4Net) {
-        let first = range.network();
-        let reserved = (0..RESERVED).map(|offset| Ipv4Addr::from(u32::from(first) + offset));
-        let taken = reserved.chain([range.broadcast()]).collect();
-        self.cloud().subnets.insert(id.clone(), PrefixSubnet { range, taken });
+        let (first, last) = (u32::from(range.network()), u32::from(range.broadcast()));
+        let used = [(first, first + (RESERVED - 1)), (last, last)].into();
+        self.cloud().subnets.insert(id.clone(), PrefixSubnet { range, used });
     }
 
     /// Takes an address of a subnet, as another user of the subnet does. It splits the free prefixes.
     pub fn take_address(&self, subnet: &SubnetId, address: Ipv4Addr) {
         if let Some(subnet) = self.cloud().subnets.get_mut(subnet) {
-            subnet.taken.insert(address);
+            subnet.used.insert((address.into(), address.into()));
         }
     }
 
@@ -83,31 +100,27 @@ impl MemoryPrefixes {
         addresses_per_interface: usize,
         delegates_prefixes: bool,
     ) {
-        let mut cloud = self.cloud();
-        let primary = cloud.free(subnet, 32).next();
-        let Some(known) = cloud.subnets.get_mut(subnet) else { return };
-        known.taken.extend(primary.map(|block| block.network()));
-        let interface = PrimaryInterface {
-            id: format!("eni-{id}").into(),
-            subnet: subnet.clone(),
-            subnet_length: known.range.prefix_len(),
-            addresses_per_interface,
-            delegates_prefixes,
-            blocks: BTreeSet::new(),
-        };
-        cloud.interfaces.insert(id.clone(), interface);
+        self.cloud().add_machine(id, subnet, addresses_per_interface, delegates_prefixes);
     }
 
     /// Removes a machine with its interface.
     pub fn remove_machine(&self, id: &InstanceId) {
-        self.cloud().interfaces.remove(id);
+        let mut cloud = self.cloud();
+        let Some(PrimaryInterface { subnet, blocks, .. }) = cloud.interfaces.remove(id) else { return };
+        if let Some(subnet) = cloud.subnets.get_mut(&subnet) {
+            for block in &blocks {
+                subnet.release(*block);
+            }
+        }
     }
 
     /// Removes a block from an interface, as another user of the cloud does.
     pub fn remove_block(&self, block: Ipv4Net) {
-        for interface in self.cloud().interfaces.values_mut() {
+        let mut cloud = self.cloud();
+        for interface in cloud.interfaces.values_mut() {
             interface.blocks.remove(&block);
         }
+        cloud.subnets.values_mut().for_each(|subnet| subnet.release(block));
     }
 
     /// Makes the next calls fail, each with one of `faults`.
@@ -130,18 +143,70 @@ impl MemoryPrefixes {
     }
 }
 
+impl PrefixSubnet {
+    /// Returns up to `count` free blocks of this length, the lowest first.
+    fn free(&self, length: u8, count: usize) -> Vec<Ipv4Net> {
+        let size = 1_u64 << (32 - length);
+        let (mut next, mut free) = (u64::from(u32::from(self.range.network())), Vec::new());
+        let end = u64::from(u32::from(self.range.broadcast())) + 1;
+        for (first, last) in self
+            .used
+            .iter()
+            .copied()
+            .map(|(first, last)| (u64::from(first), u64::from(last)))
+            .chain([(end, end)])
+        {
+            while next + size <= first && free.len() < count {
+                let block = u32::try_from(next).ok().and_then(|next| Ipv4Net::new(next.into(), length).ok());
+                free.extend(block);
+                next += size;
+            }
+            next = next.max((last + 1).next_multiple_of(size));
+        }
+        free
+    }
+
+    fn take(&mut self, block: Ipv4Net) {
+        self.used.insert((block.network().into(), block.broadcast().into()));
+    }
+
+    fn release(&mut self, block: Ipv4Net) {
+        self.used.remove(&(block.network().into(), block.broadcast().into()));
+    }
+}
+
 impl PrefixCloud {
-    /// Returns the free blocks of this length in a subnet, the lowest first.
-    fn free(&self, subnet: &SubnetId, length: u8) -> impl Iterator<Item = Ipv4Net> + use<> {
-        let blocks = self.interfaces.values().filter(|interface| interface.subnet == *subnet);
-        let assigned: Vec<_> = blocks.flat_map(|interface| interface.blocks.clone()).collect();
-        let taken = self.subnets.get(subnet).map(|subnet| (subnet.range, subnet.taken.clone()));
-        let all = taken.into_iter().filter_map(move |(range, taken)| {
-            let blocks = range.subnets(length.max(range.prefix_len())).ok()?;
-            Some(blocks.filter(move |block| !taken.iter().any(|address| block.contains(address))))
-        });
-        all.flatten()
-            .filter(move |block| !assigned.iter().any(|other| other.contains(block) || block.contains(other)))
+    fn add_machine(
+        &mut self,
+        id: &InstanceId,
+        subnet: &SubnetId,
+        addresses_per_interface: usize,
+        delegates_prefixes: bool,
+    ) {
+        let Some(known) = self.subnets.get_mut(subnet) else { return };
+        for primary in known.free(32, 1) {
+            known.take(primary);
+        }
+        let interface = PrimaryInterface {
+            id: format!("eni-{id}").into(),
+            subnet: subnet.clone(),
+            subnet_length: known.range.prefix_len(),
+            addresses_per_interface,
+            delegates_prefixes,
+            blocks: BTreeSet::new(),
+        };
+        self.interfaces.insert(id.clone(), interface);
+    }
+
+    /// Adds the machines that exist because they are read.
+    fn add_read(&mut self, instances: &[InstanceId]) {
+        let Some(MachineTemplate { subnet, addresses_per_interface }) = &self.template else { return };
+        let (subnet, addresses) = (subnet.clone(), *addresses_per_interface);
+        for id in instances {
+            if !self.interfaces.contains_key(id) {
+                self.add_machine(id, &subnet, addresses, true);
+            }
+        }
     }
 
     /// Returns the next failure, unless it changes only the result of a call.
@@ -161,7 +226,7 @@ impl PrefixCloud {
             Ok(fault) => fault,
             Err(error) => return refused(error),
         };
-        let Some(interface) = self.interfaces.values().find(|interface| interface.id == *id) else {
+        let Some(interface) = self.interfaces.values_mut().find(|interface| interface.id == *id) else {
             return refused(DriverError::new(Reason::NotFound, ASSIGN));
         };
         if interface.slots().saturating_sub(interface.blocks.len()) < count {
@@ -169,14 +234,17 @@ impl PrefixCloud {
         }
         let length = if kind == BlockKind::Prefix { PREFIX_LENGTH } else { 32 };
         let granted = if let Some(PrefixFault::Partial(most)) = fault { count.min(most) } else { count };
-        let blocks: Vec<_> = self.free(&interface.subnet.clone(), length).take(granted).collect();
+        let mut subnet = self.subnets.get_mut(&interface.subnet);
+        let blocks = subnet.as_ref().map(|subnet| subnet.free(length, granted)).unwrap_or_default();
         // EC2 assigns all requested blocks or none.
         if blocks.len() < granted {
             return refused(DriverError::new(Reason::NoAddress, ASSIGN));
         }
-        let interface = self.interfaces.values_mut().find(|interface| interface.id == *id);
-        if let Some(interface) = interface {
-            interface.blocks.extend(&blocks);
+        interface.blocks.extend(&blocks);
+        if let Some(subnet) = &mut subnet {
+            for block in &blocks {
+                subnet.take(*block);
+            }
         }
         match fault {
             Some(PrefixFault::Lost) => refused(lost(ASSIGN)),
@@ -189,7 +257,12 @@ impl PrefixCloud {
         let fault = self.failure(UNASSIGN)?;
         let interface = self.interfaces.values_mut().find(|interface| interface.id == *id);
         let Some(interface) = interface else { return Ok(()) };
-        interface.blocks.retain(|block| !blocks.contains(block));
+        let mut subnet = self.subnets.get_mut(&interface.subnet);
+        for block in blocks.iter().filter(|block| interface.blocks.remove(block)) {
+            if let Some(subnet) = &mut subnet {
+                subnet.release(*block);
+            }
+        }
         if fault == Some(PrefixFault::Lost) { Err(lost(UNASSIGN)) } else { Ok(()) }
     }
 }
@@ -208,6 +281,7 @@ impl PrefixProvider for MemoryPrefixes {
         let mut cloud = self.cloud();
         cloud.calls.interfaces += 1;
         cloud.failure("read the network interfaces of machines")?;
+        cloud.add_read(instances);
         let known = instances.iter().filter_map(|id| Some((id.clone(), cloud.interfaces.get(id)?.clone())));
         Ok(known.collect())
     }

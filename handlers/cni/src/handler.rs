@@ -14,7 +14,10 @@ struct CniHandler(Arc<CniDaemon>);
 /// Registers the handler for the pods of the node `node_name`; the API server sends no others.
 pub fn registration(daemon: &Arc<CniDaemon>, node_name: &str) -> Registration {
     let handler = CniHandler(Arc::clone(daemon));
-    Registration::new(handler).on::<Pod>().field_selector::<Pod>(format!("spec.nodeName={node_name}")).erase()
+    Registration::new(handler)
+        .on::<Pod>()
+        .field_selector::<Pod>(&format!("spec.nodeName={node_name}"))
+        .erase()
 }
 
 impl ResourceEventHandler<Pod> for CniHandler {

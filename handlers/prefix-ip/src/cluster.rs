@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
 use crate::nodes::{KnownPod, NodeTable};
 use crate::settings::Settings;
+use crate::waiting::WaitingPods;
 
 /// The namespace and name of the `ConfigMap` with the options.
 pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
@@ -20,6 +21,8 @@ pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
 pub struct WatchedCluster {
     label: (String, String),
     table: Arc<NodeTable>,
+    /// The pods that wait for an address.
+    pub waiting: WaitingPods,
     changed: Notify,
     state: Mutex<WatchedState>,
 }
@@ -36,7 +39,8 @@ struct WatchedState {
 impl WatchedCluster {
     /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods; changed options go to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
-        Self { label, table, changed: Notify::new(), state: Mutex::default() }
+        let waiting = WaitingPods::default();
+        Self { label, table, waiting, changed: Notify::new(), state: Mutex::default() }
     }
 
     /// Returns the options; the defaults without a `ConfigMap`.
@@ -96,6 +100,7 @@ impl Index<Pod> for WatchedCluster {
         let mut state = self.state();
         let uid = event.uid();
         let (Event::Added(pod) | Event::Modified(pod)) = event else {
+            self.waiting.remove(&uid.into());
             if let Some(node) = event.object().and_then(|pod| node_of(pod)) {
                 if let Some(pods) = state.pods.get_mut(node) {
                     pods.remove(uid);
@@ -105,6 +110,7 @@ impl Index<Pod> for WatchedCluster {
             }
             return;
         };
+        self.waiting.update(uid, pod);
         let Some(node) = node_of(pod) else { return };
         match known(pod) {
             Some(known) => drop(state.pods.entry(node.to_owned()).or_default().insert(uid.to_owned(), known)),

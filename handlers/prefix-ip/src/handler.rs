@@ -2,6 +2,8 @@
 //!
 //! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
 //! table of nodes counts, and an annotation that says something else is replaced.
+//!
+//! A pod without a free address has been handled for now: the pool of its node wakes it by an [`AddressReady`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +13,22 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use staffetta_driver::pool::Wait;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{PodLifecycle, Uid};
 use staffetta_handler::{
     Event, EventNote, Identity, MetadataPatch, Object, Recorder, Registration, ResourceEventHandler,
     Tombstone, Trigger, TriggerHandler, Writer, Written,
 };
+use tracing::warn;
 
 use crate::HANDLER;
 use crate::address::PRIVATE_IPV4_ADDRESS;
-use crate::cluster::{WatchedCluster, instance, is_options, node_of, requests_address};
-use crate::error::PrefixIpError;
+use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options, node_of, requests_address};
+use crate::error::{ADDRESS_FOREIGN, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED, PrefixIpError};
 use crate::nodes::{NodeTable, Recovery};
 use crate::settings::Settings;
-use crate::source::{NodeRefresh, PrefixSource, record_reports};
+use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
 
 /// The handler of nodes and pods.
@@ -35,6 +39,8 @@ pub struct PrefixIpHandler {
     nodes: Writer<Node>,
     pods: Writer<Pod>,
     recorder: Recorder,
+    /// `true` in a dry run, in which nothing wakes a pod.
+    dry_run: bool,
 }
 
 impl PrefixIpHandler {
@@ -47,7 +53,14 @@ impl PrefixIpHandler {
         recorder: Recorder,
     ) -> Self {
         let (nodes, pods) = (Writer::new(client.clone()), Writer::new(client));
-        Self { provider, cluster, table, nodes, pods, recorder }
+        Self { provider, cluster, table, nodes, pods, recorder, dry_run: false }
+    }
+
+    /// Makes the handler fail with the reason if a pod must wait for its address, as a dry run shows it.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
     }
 
     /// Registers the handler for nodes, pods and the options, with their indexes. Interfaces are compared with what is known of them
@@ -65,10 +78,15 @@ impl PrefixIpHandler {
             .on::<Pod>()
             .on::<ConfigMap>()
             .on_trigger::<NodeRefresh>()
+            .on_trigger::<AddressReady>()
             .source(PrefixSource { worker, cluster: Arc::clone(&cluster) })
             .index::<Node>(Arc::clone(&cluster))
             .index::<Pod>(Arc::clone(&cluster))
             .index::<ConfigMap>(cluster)
+            .field_selector::<ConfigMap>(&format!(
+                "metadata.namespace={},metadata.name={}",
+                CONFIG_MAP.0, CONFIG_MAP.1
+            ))
     }
 
     /// Returns `true` if pods of the node get addresses.
@@ -94,14 +112,14 @@ impl PrefixIpHandler {
                 "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
                 pod.uid, pod.address
             );
-            self.warn(node, "AddressShared", text);
+            self.warn(node, ADDRESS_SHARED, text);
         }
         for pod in &foreign {
             let text = format!(
                 "the pod {} uses or claims {}, which is in no block of the node; delete the pod if it runs",
                 pod.uid, pod.address
             );
-            self.warn(node, "AddressForeign", text);
+            self.warn(node, ADDRESS_FOREIGN, text);
         }
         Ok(())
     }
@@ -113,14 +131,37 @@ impl PrefixIpHandler {
 
     /// Returns the address of a pod to the pool of its node, or wherever it is if the node is not known any more.
     fn give_back(&self, node: Option<&str>, uid: &str) {
+        let uid = uid.into();
+        self.cluster.waiting.remove(&uid);
         match node {
-            Some(node) => self.table.give_back(node, &uid.into()),
-            None => self.table.give_back_anywhere(&uid.into()),
+            Some(node) => self.table.give_back(node, &uid),
+            None => self.table.give_back_anywhere(&uid),
+        }
+    }
+
+    /// Gives a pod its address if it needs one, and returns that of a pod that has ended.
+    async fn reconcile(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
+        let Some(node) = node_of(pod) else { return Ok(()) };
+        match PodLifecycle::of(pod) {
+            PodLifecycle::Finished { .. } => {
+                self.give_back(Some(node), &pod.uid().unwrap_or_default());
+                Ok(())
+            }
+            PodLifecycle::Starting | PodLifecycle::Started if requests_address(pod) => {
+                if !self.serves(node) {
+                    // The node may get its label, or the function may be switched on.
+                    self.cluster.waiting.add(&pod.uid().unwrap_or_default().into(), pod);
+                    return Ok(());
+                }
+                self.pods.fresh(pod)?;
+                self.publish(pod, node).await
+            }
+            _ => Ok(()),
         }
     }
 
     /// Writes the address of a pod into its annotation, and takes one for a pod that has none and has not started.
-    async fn publish(&self, pod: &Pod, node: &str) -> Result<(), PrefixIpError> {
+    async fn publish(&self, pod: &Arc<Pod>, node: &str) -> Result<(), PrefixIpError> {
         let uid = Uid::from(pod.uid().unwrap_or_default());
         let life = PodLifecycle::of(pod);
         let published = pod.annotations().get(PRIVATE_IPV4_ADDRESS);
@@ -129,13 +170,30 @@ impl PrefixIpHandler {
             // A started pod has its network already: an address would only be lost on it.
             return if published.is_some() { Err(PrefixIpError::ForeignAddress) } else { Ok(()) };
         }
-        let taken =
-            self.table.take(node, &uid).ok_or_else(|| PrefixIpError::NodeNotReady(node.to_owned()))?;
-        let taken = taken.map_err(|wait| PrefixIpError::NoAddress { node: node.to_owned(), wait })?;
+        self.cluster.waiting.add(&uid, pod);
+        let taken = match self.table.take(node, &uid) {
+            Some(Ok(taken)) => taken,
+            Some(Err(wait)) => return self.wait(pod, &uid, node, Some(wait)),
+            None => return self.wait(pod, &uid, node, None),
+        };
+        self.cluster.waiting.remove(&uid);
         let value = format!("{}/{}", taken.address, taken.length);
-        let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value);
+        let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value).claim();
         if self.pods.metadata(pod, &patch).await? == Written::Gone {
             self.table.give_back(node, &uid);
+        }
+        Ok(())
+    }
+
+    /// Leaves a pod to the pool of its node, which wakes it. An Event reports a wait that may be long, once for each reason.
+    fn wait(&self, pod: &Pod, uid: &Uid, node: &str, wait: Option<Wait>) -> Result<(), PrefixIpError> {
+        let wait = NoAddress { node: node.to_owned(), wait };
+        if self.dry_run {
+            return Err(wait.into());
+        }
+        if !wait.is_short() && self.cluster.waiting.is_new(uid, wait.remedy()) {
+            warn!(namespace = pod.namespace(), name = pod.name_any(), node, "{wait}");
+            self.warn(pod, NO_ADDRESS, wait.to_string());
         }
         Ok(())
     }
@@ -146,15 +204,20 @@ impl ResourceEventHandler<Node> for PrefixIpHandler {
 
     async fn on_present(&self, node: &Arc<Node>) -> Result<(), PrefixIpError> {
         let name = node.name_any();
-        if !self.serves(&name) {
-            return Ok(());
+        let managed = self.cluster.machine(&name).is_some();
+        if self.serves(&name) {
+            self.nodes.fresh(node)?;
+            self.learn(node).await?;
+            self.table.wake(self.cluster.waiting.of_node(&name));
         }
-        self.nodes.fresh(node)?;
-        self.learn(node).await?;
-        let Some(capacity) = self.table.capacity(&name) else { return Ok(()) };
-        let shown = node.status.as_ref().and_then(|status| status.capacity.as_ref());
+        self.table.manage(&name, managed, self.cluster.settings());
+        let shown =
+            node.status.as_ref().and_then(|status| status.capacity.as_ref()?.get(PRIVATE_IPV4_ADDRESS));
+        // After a restart, the table lacks the nodes of a function that is switched off. They advertise nothing.
+        let withdrawn = (managed && shown.is_some()).then_some(0);
+        let Some(capacity) = self.table.capacity(&name).or(withdrawn) else { return Ok(()) };
         let capacity = Quantity(capacity.to_string());
-        if shown.and_then(|shown| shown.get(PRIVATE_IPV4_ADDRESS)) != Some(&capacity) {
+        if shown != Some(&capacity) {
             let status = json!({ "capacity": { PRIVATE_IPV4_ADDRESS: capacity } });
             self.nodes.status(node, status).await?;
         }
@@ -189,7 +252,7 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
 
     async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
         for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new())).1 {
-            self.warn(&**map, "OptionNotUsed", mistake.to_string());
+            self.warn(&**map, OPTION_NOT_USED, mistake.to_string());
         }
         Ok(())
     }
@@ -199,18 +262,7 @@ impl ResourceEventHandler<Pod> for PrefixIpHandler {
     type Error = PrefixIpError;
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
-        let Some(node) = node_of(pod) else { return Ok(()) };
-        match PodLifecycle::of(pod) {
-            PodLifecycle::Finished { .. } => {
-                self.give_back(Some(node), &pod.uid().unwrap_or_default());
-                Ok(())
-            }
-            PodLifecycle::Starting | PodLifecycle::Started if self.serves(node) && requests_address(pod) => {
-                self.pods.fresh(pod)?;
-                self.publish(pod, node).await
-            }
-            _ => Ok(()),
-        }
+        self.reconcile(pod).await
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
@@ -228,5 +280,16 @@ impl ResourceEventHandler<Pod> for PrefixIpHandler {
             Tombstone::Missed(_) => self.give_back(None, object.uid),
         }
         Ok(())
+    }
+}
+
+impl TriggerHandler<AddressReady> for PrefixIpHandler {
+    type Error = PrefixIpError;
+
+    async fn on_trigger(&self, ready: &AddressReady) -> Result<(), PrefixIpError> {
+        match self.cluster.waiting.get(&Uid::from(&*ready.identity().uid)) {
+            Some(pod) => self.reconcile(&pod).await,
+            None => Ok(()),
+        }
     }
 }

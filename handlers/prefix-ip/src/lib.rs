@@ -11,6 +11,7 @@
 //! | [`handler`] | the handler: gives pods their addresses, and nodes their capacity |
 //! | [`nodes`] | the states of all nodes |
 //! | [`source`] | the background work of the handler |
+//! | [`waiting`] | the pods that wait for an address |
 //! | [`worker`] | calls the provider for all nodes: assigns blocks, removes them, and finds drift |
 
 pub mod address;
@@ -22,6 +23,7 @@ pub mod nodes;
 pub mod settings;
 pub mod source;
 pub mod targets;
+pub mod waiting;
 pub mod worker;
 
 /// The name of the handler.

@@ -140,6 +140,8 @@ impl NodePool {
             return Ok(held);
         }
         let (active, length) = (self.active(), self.length(self.active()));
+        // It may have waited for the other kind, before the options changed.
+        KINDS.into_iter().filter(|kind| *kind != active).for_each(|kind| self.pool(kind).leave(pod));
         match self.pool(active).take(pod, &(), now) {
             Take::Got(item) | Take::Adapt(item) => Ok(PodAddress { address: item.address, length }),
             Take::Wait(wait) => Err(wait),
@@ -181,11 +183,9 @@ impl NodePool {
         }
     }
 
-    /// Undoes [`take`](Self::take) for a pod that was never told its address: it is free at once.
-    pub fn put_back(&mut self, pod: &Uid, now: Duration) {
-        for kind in KINDS {
-            self.pool(kind).put_back(pod, now);
-        }
+    /// Returns the number of pods that wait for an address.
+    pub fn waiting(&self) -> usize {
+        KINDS.into_iter().map(|kind| self.pool_ref(kind).waiting().count()).sum()
     }
 
     /// Returns the changes to begin now. At most one of each sort is in progress for each kind.
@@ -222,6 +222,13 @@ impl NodePool {
         }
     }
 
+    /// Assigns blocks again: the subnet has some.
+    pub fn relieve(&mut self) {
+        for kind in KINDS {
+            self.pool(kind).relieve();
+        }
+    }
+
     /// Returns the current state, for a read of the interface that begins now.
     pub fn epoch(&self) -> NodeEpoch {
         NodeEpoch(KINDS.map(|kind| self.pool_ref(kind).epoch()))
@@ -243,10 +250,9 @@ impl NodePool {
         drift
     }
 
-    /// Returns the pods that need not wait any longer.
+    /// Returns the pods that should request an address again: there is one for them, or none is being assigned.
     pub fn wake(&mut self, now: Duration) -> Vec<Uid> {
-        let active = self.active();
-        self.pool(active).tick(now).into_iter().map(|(pod, ())| pod).collect()
+        KINDS.into_iter().flat_map(|kind| self.pool(kind).tick(now)).map(|(pod, ())| pod).collect()
     }
 
     /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.

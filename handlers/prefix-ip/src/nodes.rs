@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::pool::{Adopted, Fault, Grown, Wait};
-use staffetta_driver::prefix::PrimaryInterface;
+use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{InstanceId, InterfaceId, SubnetId, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -51,29 +51,61 @@ pub struct DueRead {
     pub since: NodeEpoch,
 }
 
+/// The numbers of all nodes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTableMetrics {
+    /// The nodes that get addresses.
+    pub nodes: usize,
+    /// The prefixes and single addresses on the interfaces of nodes.
+    pub blocks: [usize; 2],
+    /// The addresses that pods have.
+    pub used: usize,
+    /// The addresses that pods can get at once.
+    pub free: usize,
+    /// The addresses of ended pods in their cool-down.
+    pub cooling: usize,
+}
+
 /// The states of all nodes by name. All methods return at once.
 pub struct NodeTable {
-    nodes: Mutex<BTreeMap<String, KnownNode>>,
+    state: Mutex<TableState>,
     cool_down: Duration,
     start: Instant,
     changed: Notify,
+    woken: Notify,
+}
+
+#[derive(Default)]
+struct TableState {
+    nodes: BTreeMap<String, KnownNode>,
+    /// The nodes to plan next.
+    changed: BTreeSet<String>,
+    /// The subnets without a free block, each with the time of the next attempt. One node makes it for all.
+    exhausted: BTreeMap<SubnetId, Duration>,
+    /// The pods whose wait may be over, or that wait for another reason than before.
+    woken: BTreeSet<Uid>,
 }
 
 struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
+    /// The time at which the node must be planned although nothing changed.
+    due: Option<Duration>,
+    /// `false` for a node that lost its label: its pool is emptied.
+    managed: bool,
 }
 
 impl NodeTable {
     /// Creates an empty table. A returned address is handed out again after `cool_down`.
     pub fn new(cool_down: Duration) -> Self {
-        Self { nodes: Mutex::default(), cool_down, start: Instant::now(), changed: Notify::new() }
+        let (changed, woken) = (Notify::new(), Notify::new());
+        Self { state: Mutex::default(), cool_down, start: Instant::now(), changed, woken }
     }
 
     /// Returns `true` if the table has the node with this machine.
     pub fn contains(&self, node: &str, instance: &InstanceId) -> bool {
-        self.nodes().get(node).is_some_and(|node| node.instance == *instance)
+        self.state().nodes.get(node).is_some_and(|node| node.instance == *instance)
     }
 
     /// Adds a node, and recovers the addresses of its pods from their annotations. Of two pods with one address, the one that uses it
@@ -89,7 +121,7 @@ impl NodeTable {
         settings: Settings,
         pods: impl FnOnce() -> Vec<KnownPod>,
     ) -> Recovery {
-        let mut nodes = self.nodes();
+        let mut state = self.state();
         let mut pods = pods();
         let mut pool = NodePool::new(interface, settings, self.cool_down, self.now());
         pods.sort_by(|a, b| (!a.uses_it, &a.created, &a.uid).cmp(&(!b.uses_it, &b.created, &b.uid)));
@@ -104,63 +136,90 @@ impl NodeTable {
             }
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
-        nodes.insert(node.to_owned(), KnownNode { instance, subnet, pool });
-        self.changed.notify_one();
+        let known = KnownNode { instance, subnet, pool, due: None, managed: true };
+        state.nodes.insert(node.to_owned(), known);
+        self.plan_soon(&mut state, node);
         recovery
     }
 
     /// Forgets a node that was deleted. Its blocks end with its machine.
     pub fn remove(&self, node: &str) {
-        self.nodes().remove(node);
+        self.state().nodes.remove(node);
+    }
+
+    /// Uses the options `settings` for a node. Without its label (`managed` is `false`), the node gets no more addresses, and its blocks
+    /// are removed as soon as no pod uses them. Does nothing for an unknown node.
+    pub fn manage(&self, node: &str, managed: bool, settings: Settings) {
+        let (now, mut state) = (self.now(), self.state());
+        if let Some(known) = state.nodes.get_mut(node).filter(|known| known.managed != managed) {
+            known.managed = managed;
+            known.configure(settings, now);
+            self.plan_soon(&mut state, node);
+        }
     }
 
     /// Uses other options for all nodes.
     pub fn configure(&self, settings: Settings) {
-        let now = self.now();
-        self.nodes().values_mut().for_each(|node| node.pool.configure(settings, now));
-        self.changed.notify_one();
+        let (now, mut state) = (self.now(), self.state());
+        state.nodes.values_mut().for_each(|node| node.configure(settings, now));
+        self.plan_all(&mut state);
     }
 
     /// Returns the number of pods of the node that can have an address; `None` if the node is unknown.
     pub fn capacity(&self, node: &str) -> Option<usize> {
         let now = self.now();
-        self.nodes().get(node).map(|node| node.pool.capacity(now))
+        self.state().nodes.get(node).map(|node| node.pool.capacity(now))
     }
 
-    /// Takes an address for a pod of the node; `None` if the node is unknown.
+    /// Takes an address for a pod of the node; `None` if the node is unknown. A pod that gets none waits until it is
+    /// [woken](Self::woken).
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
-        let now = self.now();
-        let taken = self.nodes().get_mut(node).map(|node| node.pool.take(pod, now));
-        self.changed.notify_one();
-        taken
+        let (now, mut state) = (self.now(), self.state());
+        let known = state.nodes.get_mut(node)?;
+        let waiting = known.pool.waiting();
+        let taken = known.pool.take(pod, now);
+        // A pod that waits as before changes nothing; planning again would wake it again, without an end.
+        if taken.is_ok() || known.pool.waiting() > waiting {
+            self.plan_soon(&mut state, node);
+        }
+        Some(taken)
     }
 
     /// Returns the address of a pod that is finished or deleted.
     pub fn give_back(&self, node: &str, pod: &Uid) {
-        let now = self.now();
-        if let Some(node) = self.nodes().get_mut(node) {
-            node.pool.give_back(pod, now);
+        let (now, mut state) = (self.now(), self.state());
+        if let Some(known) = state.nodes.get_mut(node) {
+            known.pool.give_back(pod, now);
+            self.plan_soon(&mut state, node);
         }
-        self.changed.notify_one();
     }
 
     /// Returns the address of a deleted pod whose node is not known any more.
     pub fn give_back_anywhere(&self, pod: &Uid) {
-        let now = self.now();
-        self.nodes().values_mut().for_each(|node| node.pool.give_back(pod, now));
-        self.changed.notify_one();
+        let (now, mut state) = (self.now(), self.state());
+        state.nodes.values_mut().for_each(|node| node.pool.give_back(pod, now));
+        self.plan_all(&mut state);
     }
 
     /// Returns the address that a pod of the node has.
     pub fn address_of(&self, node: &str, pod: &Uid) -> Option<PodAddress> {
-        self.nodes().get(node)?.pool.address_of(pod)
+        self.state().nodes.get(node)?.pool.address_of(pod)
     }
 
-    /// Undoes [`take`](Self::take) for a pod that was never told its address.
-    pub fn put_back(&self, node: &str, pod: &Uid) {
-        let now = self.now();
-        if let Some(node) = self.nodes().get_mut(node) {
-            node.pool.put_back(pod, now);
+    /// Wakes pods that requested an address before their node was known.
+    pub(crate) fn wake(&self, pods: Vec<Uid>) {
+        self.state().woken.extend(pods);
+        self.woken.notify_one();
+    }
+
+    /// Waits until pods were woken, and returns them.
+    pub(crate) async fn woken(&self) -> BTreeSet<Uid> {
+        loop {
+            let woken = std::mem::take(&mut self.state().woken);
+            if !woken.is_empty() {
+                return woken;
+            }
+            self.woken.notified().await;
         }
     }
 
@@ -169,29 +228,59 @@ impl NodeTable {
         self.changed.notified().await;
     }
 
-    /// Returns the changes of interfaces to begin now, and the time until the next call.
+    /// Returns the changes of interfaces to begin now, and the time until the next call. Wakes the pods whose wait may be over.
     pub(crate) fn plan(&self) -> (Vec<(String, InterfaceId, NodeAction)>, Option<Duration>) {
-        let (now, mut nodes) = (self.now(), self.nodes());
-        let mut actions = Vec::new();
+        let (now, mut guard) = (self.now(), self.state());
+        let TableState { nodes, changed, exhausted, woken } = &mut *guard;
+        let (mut actions, changed) = (Vec::new(), std::mem::take(changed));
         for (name, node) in nodes.iter_mut() {
-            let interface = node.pool.interface().clone();
-            let planned = node.pool.plan(now).into_iter();
-            actions.extend(planned.map(|action| (name.clone(), interface.clone(), action)));
+            if !changed.contains(name) && node.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            let mut exhausted = exhausted.get_mut(&node.subnet);
+            if let Some(until) = exhausted.as_deref().filter(|until| **until > now) {
+                node.pool.block(*until);
+            }
+            for action in node.pool.plan(now) {
+                if let (NodeAction::Assign { .. }, Some(until)) = (&action, exhausted.as_deref_mut()) {
+                    *until = now + EXHAUSTED;
+                }
+                actions.push((name.clone(), node.pool.interface().clone(), action));
+            }
+            woken.extend(node.pool.wake(now));
+            node.due = node.pool.next(now);
         }
-        let next = nodes.values().filter_map(|node| node.pool.next(now)).min();
+        if !woken.is_empty() {
+            self.woken.notify_one();
+        }
+        let next = nodes.values().filter_map(|node| node.due).min();
         (actions, next.map(|next| next.saturating_sub(now)))
     }
 
-    /// Records the result of an assignment. If the subnet is exhausted, no node of it requests blocks for 30 s.
+    /// Records the result of an assignment. If the subnet is exhausted, one of its nodes requests blocks every 30 s, and when it gets
+    /// one, all others may again.
     pub(crate) fn assigned(&self, name: &str, action: &NodeAction, result: Grown<Ipv4Net>) {
         let NodeAction::Assign { op, kind, .. } = action else { return };
-        let (now, mut nodes) = (self.now(), self.nodes());
-        let exhausted = result.fault == Some(Fault::Exhausted);
-        let Some(node) = nodes.get_mut(name) else { return };
+        let (now, mut guard) = (self.now(), self.state());
+        let state = &mut *guard;
+        let (is_exhausted, got) = (result.fault == Some(Fault::Exhausted), !result.got.is_empty());
+        let Some(node) = state.nodes.get_mut(name) else { return };
         node.pool.assigned(*op, *kind, result, now);
-        let subnet = node.subnet.clone();
-        for node in nodes.values_mut().filter(|node| exhausted && node.subnet == subnet) {
-            node.pool.block(now + EXHAUSTED);
+        self.plan_soon(state, name);
+        let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
+        let relieved = got && !is_exhausted && state.exhausted.remove(&subnet).is_some();
+        if is_exhausted {
+            state.exhausted.insert(subnet.clone(), now + EXHAUSTED);
+        }
+        if is_exhausted || relieved {
+            for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
+                if is_exhausted {
+                    node.pool.block(now + EXHAUSTED);
+                } else {
+                    node.pool.relieve();
+                }
+                state.changed.insert(name.clone());
+            }
         }
     }
 
@@ -199,16 +288,17 @@ impl NodeTable {
     pub(crate) fn unassigned(&self, name: &str, action: &NodeAction, succeeded: bool) {
         let NodeAction::Unassign { op, kind, blocks } = action else { return };
         let (now, left) = (self.now(), if succeeded { &[] } else { blocks.as_slice() });
-        let mut nodes = self.nodes();
-        if let Some(node) = nodes.get_mut(name) {
+        let mut state = self.state();
+        if let Some(node) = state.nodes.get_mut(name) {
             node.pool.unassigned(*op, *kind, left, now);
+            self.plan_soon(&mut state, name);
         }
     }
 
     /// Returns all nodes, for a read of their interfaces that begins now.
     pub(crate) fn due_reads(&self) -> Vec<DueRead> {
-        let nodes = self.nodes();
-        let due = nodes.iter().map(|(name, node)| DueRead {
+        let state = self.state();
+        let due = state.nodes.iter().map(|(name, node)| DueRead {
             node: name.clone(),
             instance: node.instance.clone(),
             since: node.pool.epoch(),
@@ -218,16 +308,56 @@ impl NodeTable {
 
     /// Compares a node with the blocks of its interface.
     pub(crate) fn resync(&self, read: &DueRead, blocks: &BTreeSet<Ipv4Net>) -> InterfaceDrift {
-        let (now, mut nodes) = (self.now(), self.nodes());
-        let node = nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
-        node.map_or_else(InterfaceDrift::default, |node| node.pool.resync(read.since, blocks, now))
+        let (now, mut state) = (self.now(), self.state());
+        let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
+        let Some(node) = node else { return InterfaceDrift::default() };
+        let drift = node.pool.resync(read.since, blocks, now);
+        self.plan_soon(&mut state, &read.node);
+        drift
+    }
+
+    /// Returns the current numbers of all nodes together.
+    pub fn metrics(&self) -> NodeTableMetrics {
+        let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
+        for node in state.nodes.values() {
+            sum.nodes += usize::from(node.managed);
+            for (index, kind) in [BlockKind::Prefix, BlockKind::Address].into_iter().enumerate() {
+                let counts = node.pool.counts(kind, now);
+                sum.blocks[index] += counts.groups;
+                sum.used += counts.used;
+                sum.free += counts.warm;
+                sum.cooling += counts.cooling;
+            }
+        }
+        sum
+    }
+
+    /// Plans a node at the next call of [`plan`](Self::plan), which comes at once.
+    fn plan_soon(&self, state: &mut TableState, node: &str) {
+        if !state.changed.contains(node) {
+            state.changed.insert(node.to_owned());
+        }
+        self.changed.notify_one();
+    }
+
+    /// Plans all nodes at the next call of [`plan`](Self::plan), which comes at once.
+    fn plan_all(&self, state: &mut TableState) {
+        state.changed = state.nodes.keys().cloned().collect();
+        self.changed.notify_one();
     }
 
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, KnownNode>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, TableState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownNode {
+    fn configure(&mut self, settings: Settings, now: Duration) {
+        let enabled = settings.enabled && self.managed;
+        self.pool.configure(Settings { enabled, ..settings }, now);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::Reason;
 use staffetta_handler::{
     EventNote, HandlerError, Identity, Recorder, Source, Trigger, TriggerSender, causes,
@@ -10,6 +11,9 @@ use staffetta_handler::{
 
 use crate::HANDLER;
 use crate::cluster::WatchedCluster;
+use crate::error::{
+    ADDRESS_DRIFT, ADDRESS_LOST, ADDRESSES_UNCHANGED, INTERFACE_FULL, MACHINE_NOT_FOUND, SUBNET_EXHAUSTED,
+};
 use crate::worker::{NodeReport, OnNodeReport, Worker};
 
 /// A request to compare a node with the options of the cluster.
@@ -22,7 +26,25 @@ impl Trigger for NodeRefresh {
     }
 }
 
-/// Runs the worker, and sends a [`NodeRefresh`] for every labelled node when the options change.
+/// A wake-up of a pod that waits for an address.
+#[derive(Clone)]
+pub struct AddressReady(Identity);
+
+impl AddressReady {
+    /// Creates the wake-up of a pod.
+    pub fn of(pod: &Pod) -> Self {
+        Self(Identity::of_object(pod))
+    }
+}
+
+impl Trigger for AddressReady {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Runs the worker, sends a [`NodeRefresh`] for every labelled node when the options change, and an [`AddressReady`] for every pod whose
+/// wait may be over.
 pub struct PrefixSource {
     /// The worker.
     pub worker: Worker,
@@ -41,9 +63,19 @@ impl Source for PrefixSource {
                 }
             }
         };
+        let wake = async {
+            loop {
+                for pod in self.worker.nodes.woken().await {
+                    if let Some(pod) = self.cluster.waiting.get(&pod) {
+                        sender.send(AddressReady::of(&pod));
+                    }
+                }
+            }
+        };
         tokio::select! {
             never = self.worker.run() => match never {},
             () = refresh => Ok(()),
+            () = wake => Ok(()),
         }
     }
 }
@@ -63,25 +95,25 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
     match report {
         NodeReport::Failed(error) => match error.reason() {
             Reason::NoAddress => (
-                "SubnetExhausted",
+                SUBNET_EXHAUSTED,
                 format!(
                     "{}: the subnet of the node has no free block of addresses; free addresses, or reserve a range of the subnet for prefixes",
                     causes(error)
                 ),
             ),
             Reason::Quota => (
-                "InterfaceFull",
+                INTERFACE_FULL,
                 format!(
                     "{}: the network interface has no free slot; use more nodes or a larger machine type",
                     causes(error)
                 ),
             ),
-            _ => ("AddressesUnchanged", format!("{}: the call is repeated later", causes(error))),
+            _ => (ADDRESSES_UNCHANGED, format!("{}: the call is repeated later", causes(error))),
         },
         NodeReport::Drift(drift) if drift.lost_in_use.is_empty() => {
             let (found, lost) = (drift.found.len(), drift.lost.len());
             (
-                "AddressDrift",
+                ADDRESS_DRIFT,
                 format!(
                     "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
                 ),
@@ -91,7 +123,7 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
             let pods: Vec<_> =
                 drift.lost_in_use.iter().take(5).map(|(address, pod)| format!("{pod} ({address})")).collect();
             (
-                "AddressLost",
+                ADDRESS_LOST,
                 format!(
                     "somebody else removed the addresses of {} pods from the network interface; delete these pods: {}",
                     drift.lost_in_use.len(),
@@ -100,7 +132,7 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
             )
         }
         NodeReport::Gone => (
-            "MachineNotFound",
+            MACHINE_NOT_FOUND,
             "the provider has no machine for the node; delete the node if its machine was terminated"
                 .to_owned(),
         ),

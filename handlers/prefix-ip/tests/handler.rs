@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, from_value, json, to_vec};
@@ -17,7 +18,7 @@ use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::NodeTable;
-use staffetta_prefix_ip::source::PrefixSource;
+use staffetta_prefix_ip::source::{AddressReady, PrefixSource};
 use staffetta_prefix_ip::worker::Worker;
 use tokio::time::sleep;
 
@@ -27,8 +28,8 @@ struct World {
     table: Arc<NodeTable>,
     feed: Feed,
     sent: Arc<Mutex<Vec<(String, Value)>>>,
-    /// The nodes for which a refresh was requested.
-    refreshed: Arc<Mutex<Vec<String>>>,
+    /// The nodes and pods that were triggered.
+    triggered: Arc<Mutex<Vec<String>>>,
     /// The Events: object, reason and text.
     notes: Arc<Mutex<Vec<String>>>,
 }
@@ -78,18 +79,14 @@ impl World {
             report: Box::new(|_, _| ()),
         };
         let source = PrefixSource { worker, cluster };
-        let refreshed = Arc::<Mutex<Vec<String>>>::default();
-        let log = Arc::clone(&refreshed);
+        let triggered = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&triggered);
         let sender =
             TriggerSender::new(move |trigger| log.lock().unwrap().push(trigger.object_ref().name.to_owned()));
         tokio::spawn(async move { source.run(sender).await.unwrap() });
         let feed = Feed::new(handler.registration(RESYNC));
-        let map: ConfigMap = from_value(json!({
-            "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni", "uid": "map" }, "data": options
-        }))
-        .unwrap();
-        feed.added(map).await.unwrap();
-        Self { cloud: Arc::clone(cloud), table, feed, sent, refreshed, notes }
+        feed.added(self::options(&options)).await.unwrap();
+        Self { cloud: Arc::clone(cloud), table, feed, sent, triggered, notes }
     }
 
     /// Returns the annotations that the handler wrote, or the capacities.
@@ -114,6 +111,13 @@ fn cloud() -> Arc<MemoryPrefixes> {
 
 fn prefixes() -> Value {
     json!({ "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true" })
+}
+
+fn options(data: &Value) -> ConfigMap {
+    from_value(json!({
+        "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni", "uid": "map" }, "data": data
+    }))
+    .unwrap()
 }
 
 fn node(os: &str) -> Node {
@@ -182,22 +186,64 @@ async fn without_prefix_delegation_a_pod_gets_a_single_address_with_the_length_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_while_the_provider_throttles_and_no_longer() {
+async fn a_pod_waits_while_the_provider_throttles_and_is_woken_as_soon_as_there_is_an_address() {
     let world = World::new(&cloud(), prefixes()).await;
     let throttled = PrefixFault::Throttled(Duration::from_secs(20));
     // The first call reads the interface, and assigns nothing.
     world.cloud.fail_next([PrefixFault::Partial(0), throttled]);
     world.feed.added(node("windows")).await.unwrap();
+    let web = pod("web", "Pending", "");
     settle().await;
-    let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the node win has no free address: the provider assigns no more; see the Events of the node"
-    );
-    assert!(error.transient() && error.retry_after().is_some_and(|wait| wait <= Duration::from_secs(20)));
-    sleep(Duration::from_secs(20)).await;
-    world.feed.modified(pod("web", "Pending", "")).await.unwrap();
+    world.feed.added(web.clone()).await.unwrap();
+    world.feed.modified(web.clone()).await.unwrap();
+    let text = "the node win has no free address: the provider assigns no more; see the Events of the node";
+    assert_eq!(*world.notes.lock().unwrap(), [format!("web NoAddress: {text}")], "one Event for one reason");
+    settle().await;
+    world.triggered.lock().unwrap().clear();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(*world.triggered.lock().unwrap(), [""; 0], "nothing is asked again meanwhile");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.triggered.lock().unwrap().last().unwrap(), "web");
+    world.feed.trigger(AddressReady::of(&web)).await.unwrap();
     assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
+    world.feed.trigger(AddressReady::of(&web)).await.unwrap();
+    assert!(world.written().is_empty(), "it waits no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_came_before_its_node_is_woken_with_the_node_and_with_the_switch() {
+    let world = World::new(&cloud(), json!({ "enable-windows-prefix-delegation": "true" })).await;
+    let web = pod("web", "Pending", "");
+    world.feed.added(web.clone()).await.unwrap();
+    world.feed.added(node("windows")).await.unwrap();
+    assert!(world.written().is_empty());
+    world.feed.modified(options(&prefixes())).await.unwrap();
+    settle().await;
+    assert_eq!(std::mem::take(&mut *world.triggered.lock().unwrap()), ["win"]);
+    world.feed.modified(node("windows")).await.unwrap();
+    settle().await;
+    assert!(world.triggered.lock().unwrap().contains(&"web".to_owned()));
+    world.feed.trigger(AddressReady::of(&web)).await.unwrap();
+    assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_loses_its_label_or_the_function_advertises_nothing_and_gives_its_free_blocks_back() {
+    for unlabelled in [true, false] {
+        let world = World::new(&cloud(), prefixes()).await;
+        world.feed.added(node("windows")).await.unwrap();
+        settle().await;
+        let mut shown = node(if unlabelled { "linux" } else { "windows" });
+        let capacity = [(PRIVATE_IPV4_ADDRESS.to_owned(), Quantity("144".to_owned()))];
+        shown.status.get_or_insert_default().capacity = Some(capacity.into());
+        if !unlabelled {
+            world.feed.modified(options(&json!({ "enable-windows-ipam": "false" }))).await.unwrap();
+        }
+        world.feed.modified(shown).await.unwrap();
+        settle().await;
+        assert_eq!(world.written(), ["144", "0"]);
+        assert!(world.cloud.blocks().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +278,7 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
     running.status.as_mut().unwrap().pod_ip = Some("10.0.0.16".to_owned());
     // The indexes are complete before the handler gets the node.
     restarted.feed.added(running.clone()).await.unwrap();
-    let _ = restarted.feed.added(pod("forged", "Pending", "10.0.0.16/32")).await;
+    restarted.feed.added(pod("forged", "Pending", "10.0.0.16/32")).await.unwrap();
     restarted.feed.added(node("windows")).await.unwrap();
     restarted.feed.modified(running).await.unwrap();
     assert_eq!(restarted.written(), ["144"], "the annotation is right");
@@ -262,8 +308,8 @@ async fn a_node_whose_machine_does_not_exist_is_reported_with_its_id() {
     let error = world.feed.added(node("windows")).await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("MachineNotFound", true));
     assert!(error.to_string().contains("i-1"));
-    let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
-    assert_eq!(error.reason(), "NodeNotReady");
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert!(world.written().is_empty() && world.notes.lock().unwrap().is_empty(), "its node says why");
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,15 +318,11 @@ async fn switching_the_mode_changes_the_capacity_and_keeps_the_addresses_of_runn
     world.feed.added(node("windows")).await.unwrap();
     settle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
-    let map: ConfigMap = from_value(json!({
-        "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni", "uid": "map" }, "data": prefixes()
-    }))
-    .unwrap();
     settle().await;
-    world.refreshed.lock().unwrap().clear();
-    world.feed.modified(map).await.unwrap();
+    world.triggered.lock().unwrap().clear();
+    world.feed.modified(options(&prefixes())).await.unwrap();
     settle().await;
-    assert_eq!(*world.refreshed.lock().unwrap(), ["win"]);
+    assert_eq!(*world.triggered.lock().unwrap(), ["win"]);
     world.feed.modified(node("windows")).await.unwrap();
     world.feed.modified(pod("web", "Running", "10.0.0.5/24")).await.unwrap();
     world.feed.added(pod("db", "Pending", "")).await.unwrap();

@@ -8,6 +8,7 @@ mod app_hosting;
 mod load_balancer;
 mod namespace_subnet;
 mod network_policy;
+mod prefix;
 mod public_ip;
 mod vif;
 

@@ -78,12 +78,13 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Watches only the objects of kind `K` that `selector` selects, such as `spec.nodeName=node-1`. All objects are watched if another
-    /// handler needs others. Call it after [`on`](Self::on).
+    /// handler needs others. Call it after [`on`](Self::on) and [`index`](Self::index).
     #[must_use]
-    pub fn field_selector<K: 'static>(mut self, selector: String) -> Self {
-        let mut kinds = self.routes.iter_mut().filter(|route| route.type_id == TypeId::of::<K>());
-        if let Some(kind) = kinds.find_map(|route| route.kind.as_mut()) {
-            kind.field_selector = Some(selector);
+    pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
+        let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
+        let kinds = routes.chain(self.indexes.iter_mut().map(|index| &mut index.kind));
+        for kind in kinds.filter(|kind| kind.type_id == TypeId::of::<K>()) {
+            kind.field_selector = Some(selector.to_owned());
         }
         self
     }

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_format_is_kuryrs_with_sorted_keys() {
-        let envelope = |name: &str, version: &str, data: serde_json::Value| {
+        let envelope = |name: &str, version: &str, data: Value| {
             serde_json::json!({ "versioned_object.name": name, "versioned_object.namespace": "kuryr_kubernetes",
                 "versioned_object.version": version, "versioned_object.data": data })
         };

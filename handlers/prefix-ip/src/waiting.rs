@@ -1,0 +1,66 @@
+//! The pods that wait for an address.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::Uid;
+
+use crate::cluster::node_of;
+
+/// The pods that wait for an address, in their newest state. The pool of their node wakes them.
+#[derive(Default)]
+pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
+
+struct WaitingPod {
+    pod: Arc<Pod>,
+    /// The reason of the wait that was last reported.
+    reported: Option<&'static str>,
+}
+
+impl WaitingPods {
+    /// Adds a pod. Call it before the address is requested, so that no wake-up is missed.
+    pub(crate) fn add(&self, uid: &Uid, pod: &Arc<Pod>) {
+        let new = || WaitingPod { pod: Arc::clone(pod), reported: None };
+        self.pods().entry(uid.clone()).or_insert_with(new).pod = Arc::clone(pod);
+    }
+
+    /// Replaces a pod that waits by its newer state.
+    pub(crate) fn update(&self, uid: &str, pod: &Arc<Pod>) {
+        if let Some(waiting) = self.pods().get_mut(&Uid::from(uid)) {
+            waiting.pod = Arc::clone(pod);
+        }
+    }
+
+    /// Records the reason for which a pod waits. Returns `true` if it was another one before.
+    pub(crate) fn is_new(&self, uid: &Uid, reason: &'static str) -> bool {
+        let mut pods = self.pods();
+        pods.get_mut(uid).is_some_and(|waiting| waiting.reported.replace(reason) != Some(reason))
+    }
+
+    /// Removes a pod that has its address, or needs none any more.
+    pub(crate) fn remove(&self, uid: &Uid) {
+        self.pods().remove(uid);
+    }
+
+    /// Returns a pod that waits; `None` if it does not wait any more.
+    pub(crate) fn get(&self, uid: &Uid) -> Option<Arc<Pod>> {
+        self.pods().get(uid).map(|waiting| Arc::clone(&waiting.pod))
+    }
+
+    /// Returns the pods of a node that wait.
+    pub(crate) fn of_node(&self, node: &str) -> Vec<Uid> {
+        let pods = self.pods();
+        let of_node = pods.iter().filter(|(_, waiting)| node_of(&waiting.pod) == Some(node));
+        of_node.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Returns the number of pods that wait.
+    pub fn count(&self) -> usize {
+        self.pods().len()
+    }
+
+    fn pods(&self) -> MutexGuard<'_, HashMap<Uid, WaitingPod>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

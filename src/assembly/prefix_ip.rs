@@ -1,0 +1,108 @@
+//! Registers the handler `prefix_ip`, and the driver `memory`, which simulates the network interfaces of nodes.
+
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use staffetta_driver::prefix::PrefixProvider;
+use staffetta_handler::{Registration, Registry, Setup, SetupError};
+use staffetta_memory::{MemoryOptions, MemoryPrefixes};
+use staffetta_prefix_ip::HANDLER;
+use staffetta_prefix_ip::cluster::WatchedCluster;
+use staffetta_prefix_ip::handler::PrefixIpHandler;
+use staffetta_prefix_ip::nodes::NodeTable;
+use tracing::warn;
+
+use super::family::DriverFamily;
+use crate::config::TimeSpan;
+use crate::metrics::PrefixMetrics;
+
+/// The handler `prefix_ip`: addresses for pods from prefixes on the network interface of their node.
+///
+/// The targets of the pools are in the `ConfigMap` `amazon-vpc-cni` of the namespace `kube-system`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct PrefixIpOptions {
+    /// The label of the nodes whose pods get addresses, as `key=value`.
+    #[schemars(length(min = 3))]
+    node_label: String,
+    /// The time after which the address of a pod that has ended may be used by another pod. It gives other nodes the time to forget the
+    /// old pod.
+    cool_down: TimeSpan,
+    /// The interval at which the interfaces of all nodes are read and compared with what is known of them.
+    #[schemars(extend("x-minimum" = "10s"))]
+    resync_interval: TimeSpan,
+}
+
+impl Default for PrefixIpOptions {
+    fn default() -> Self {
+        Self {
+            node_label: "kubernetes.io/os=windows".to_owned(),
+            cool_down: TimeSpan::from_secs(30),
+            resync_interval: TimeSpan::from_secs(10 * 60),
+        }
+    }
+}
+
+impl PrefixIpOptions {
+    /// Returns the key and the value of the label.
+    fn label(&self) -> Result<(String, String), SetupError> {
+        let label = self.node_label.split_once('=').filter(|(key, _)| !key.is_empty());
+        let wrong = "`prefix_ip.node_label` has no `=`; write `key=value`, as in `kubernetes.io/os=windows`";
+        let (key, value) = label.ok_or_else(|| SetupError::Invalid(wrong.to_owned()))?;
+        Ok((key.to_owned(), value.to_owned()))
+    }
+}
+
+/// Registers the handler, its section, and the driver `memory`.
+pub(super) fn register(registry: &mut Registry) {
+    registry.section::<PrefixIpOptions>(HANDLER);
+    registry.handler(HANDLER, "Gives pods addresses from prefixes on their node's interface.", prefix_ip);
+    // The simulated interfaces outlive a leadership term, as real ones do.
+    let cloud = OnceLock::new();
+    registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
+        DriverFamily::Simulated.select(setup)?;
+        warn!("simulated interfaces are in use: the addresses in the annotations of pods do not exist");
+        let options: MemoryOptions = setup.section("memory")?;
+        Ok(Arc::clone(cloud.get_or_init(|| Arc::new(MemoryPrefixes::of_options(&options)))) as _)
+    });
+}
+
+/// Registers the driver `memory` on interfaces that the caller can inspect and change, and makes it the default driver.
+pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
+    let cloud = Arc::clone(cloud);
+    registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
+        DriverFamily::Simulated.select(setup)?;
+        Ok(Arc::clone(&cloud) as _)
+    });
+    registry.default_driver::<dyn PrefixProvider>("memory");
+}
+
+fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
+    let options: PrefixIpOptions = setup.section(HANDLER)?;
+    let table = Arc::new(NodeTable::new(options.cool_down.into()));
+    let cluster = Arc::new(WatchedCluster::new(options.label()?, Arc::clone(&table)));
+    setup.shared(|| Ok(PrefixMetrics::default()))?.read(&table, &cluster);
+    let provider = setup.driver::<dyn PrefixProvider>()?;
+    let handler = PrefixIpHandler::new(setup.client(), provider, cluster, table, setup.recorder());
+    let handler = if setup.plan().is_some() { handler.dry_run() } else { handler };
+    Ok(handler.registration(options.resync_interval.into()).erase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_has_a_key_and_a_value_and_only_the_value_may_be_empty() {
+        let label = |text: &str| {
+            let options = PrefixIpOptions { node_label: text.to_owned(), ..PrefixIpOptions::default() };
+            options.label().map_err(|error| error.to_string())
+        };
+        assert_eq!(label("kubernetes.io/os=windows"), Ok(("kubernetes.io/os".into(), "windows".into())));
+        assert_eq!(label("pool="), Ok(("pool".into(), String::new())));
+        for wrong in ["windows", "=windows"] {
+            assert!(label(wrong).is_err_and(|error| error.contains("`prefix_ip.node_label`")), "{wrong}");
+        }
+    }
+}

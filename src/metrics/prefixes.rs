@@ -1,0 +1,34 @@
+//! Metrics of the addresses on the network interfaces of nodes.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use staffetta_prefix_ip::cluster::WatchedCluster;
+use staffetta_prefix_ip::nodes::{NodeTable, NodeTableMetrics};
+
+use super::family::MetricsPage;
+use super::names;
+use crate::lock::lock;
+
+/// The metrics of the handler `prefix_ip`. Clones share them. They are 0 while this process does not lead.
+#[derive(Clone, Default)]
+pub(crate) struct PrefixMetrics(Arc<Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>>);
+
+impl PrefixMetrics {
+    /// Reads the metrics from these nodes and pods, as long as they exist.
+    pub(crate) fn read(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
+        *lock(&self.0) = (Arc::downgrade(table), Arc::downgrade(cluster));
+    }
+
+    /// Adds the metrics to `page`.
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        let (table, cluster) = lock(&self.0).clone();
+        let waiting = cluster.upgrade().map_or(0, |cluster| cluster.waiting.count());
+        let metrics = table.upgrade().map(|table| table.metrics()).unwrap_or_default();
+        let NodeTableMetrics { nodes, blocks: [prefixes, addresses], used, free, cooling } = metrics;
+        page.counts(&names::PREFIX_NODES, [([], nodes)]);
+        page.counts(&names::PREFIX_BLOCKS, [(["prefix"], prefixes), (["address"], addresses)]);
+        let states = [(["used"], used), (["free"], free), (["cooling"], cooling)];
+        page.counts(&names::PREFIX_ADDRESSES, states);
+        page.counts(&names::PREFIX_WAITING, [([], waiting)]);
+    }
+}
