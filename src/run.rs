@@ -41,7 +41,7 @@ pub enum RunError {
     Cleanup(#[from] CleanupError),
     /// The migration cannot be planned or executed.
     #[error(transparent)]
-    Migrate(#[from] MigrateError),
+    Migrate(#[from] Box<MigrateError>),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -93,7 +93,8 @@ pub(crate) fn migrate(
 ) -> Result<Migration, RunError> {
     block_on(start(configuration)?, async {
         let client = connection(configuration, kubeconfig).await?.client;
-        Ok(migrate::migrate(registry, configuration, client, options).await?)
+        let migrated = migrate::migrate(registry, configuration, client, options).await;
+        Ok(migrated.map_err(Box::new)?)
     })
 }
 

@@ -8,7 +8,7 @@ use staffetta_driver::AdoptionDriver;
 use staffetta_handler::{BackoffPolicy, causes};
 use tracing::{info, warn};
 
-use super::plan::{MigrationStep, PlannedObject};
+use super::plan::{MigrationStep, PlannedTakeover};
 use super::{MigrateError, MigratedObject};
 
 /// Transient failures are retried for two minutes: a load balancer that is being changed accepts no mark.
@@ -25,13 +25,17 @@ const CONCURRENCY: usize = 8;
 pub(super) async fn apply(
     client: &Client,
     cloud: &dyn AdoptionDriver,
-    planned: Vec<PlannedObject>,
+    planned: Vec<PlannedTakeover>,
 ) -> Vec<MigratedObject> {
     let objects = planned.into_iter().map(|planned| apply_object(client, cloud, planned));
     stream::iter(objects).buffered(CONCURRENCY).collect().await
 }
 
-async fn apply_object(client: &Client, cloud: &dyn AdoptionDriver, planned: PlannedObject) -> MigratedObject {
+async fn apply_object(
+    client: &Client,
+    cloud: &dyn AdoptionDriver,
+    planned: PlannedTakeover,
+) -> MigratedObject {
     let steps = match &planned.steps {
         Ok(steps) => steps,
         Err(obstacle) => {

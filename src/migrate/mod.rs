@@ -21,7 +21,7 @@ use staffetta_handler::{Registry, SetupError};
 
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
-use plan::{Obstacle, PlannedObject};
+use plan::{Obstacle, PlannedTakeover};
 use read::ClusterState;
 
 /// The options of a migration.
@@ -51,7 +51,7 @@ pub struct MigratedObject {
     pub namespace: String,
     /// The name, or the id of a port.
     pub name: String,
-    /// What is to be done, what was done, or why nothing was.
+    /// The planned steps, the outcome, or the reason of a refusal.
     pub result: String,
     /// `false` if the object cannot be taken over, or a step failed.
     pub is_ok: bool,
@@ -122,7 +122,7 @@ async fn read(
 }
 
 /// Converts a planned object to the result that shows its plan.
-fn show(planned: PlannedObject) -> MigratedObject {
+fn show(planned: PlannedTakeover) -> MigratedObject {
     let result = match &planned.steps {
         Ok(steps) => steps.iter().map(plan::MigrationStep::describe).collect::<Vec<_>>().join(", "),
         Err(obstacle) => obstacle.to_string(),
@@ -130,7 +130,7 @@ fn show(planned: PlannedObject) -> MigratedObject {
     planned.finish(result, true)
 }
 
-impl PlannedObject {
+impl PlannedTakeover {
     /// Returns the result with this text. An object that is refused is not ok in any case.
     fn finish(self, result: String, is_ok: bool) -> MigratedObject {
         let is_ok = is_ok && !matches!(self.steps, Err(Obstacle::Refused(_)));

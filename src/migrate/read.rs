@@ -65,9 +65,10 @@ impl ClusterState {
         cloud: &dyn AdoptionDriver,
     ) -> Result<Self, MigrateError> {
         let client = setup.client();
-        let kuryr = match cluster.serves(API_VERSION) {
-            true => KuryrObjects::read(&client).await.map_err(MigrateError::api)?,
-            false => KuryrObjects::default(),
+        let kuryr = if cluster.serves(API_VERSION) {
+            KuryrObjects::read(&client).await.map_err(MigrateError::api)?
+        } else {
+            KuryrObjects::default()
         };
         let nodes: Vec<Node> = all(&client).await?;
         let mut state = Self {
@@ -174,7 +175,9 @@ async fn specs(
 ) -> Result<BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>, MigrateError> {
     let project = setup.driver::<dyn ServiceProjectDriver>()?;
     if let Some(observer) = project.namespaces() {
-        namespaces.iter().for_each(|namespace| observer.present(namespace));
+        for namespace in namespaces {
+            observer.present(namespace);
+        }
     }
     let placement = LbaasSpecDrivers { project, subnets: setup.driver()?, security_groups: setup.driver()? };
     let mut specs = BTreeMap::new();

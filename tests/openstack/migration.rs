@@ -101,20 +101,19 @@ async fn a_cluster_of_kuryr_is_taken_over_without_a_port_or_load_balancer_that_c
     let annotations = Patch::Merge(json!({ "metadata": { "annotations": { VIF: state } } }));
     world.pods().patch("old", &PatchParams::default(), &annotations).await.unwrap();
     ports.push(("old", old));
-    // A load balancer with a listener and a pool, as Kuryr creates them one by one.
+    // A load balancer with a listener and a pool.
     let endpoints = ["10.128.0.10", "10.128.0.11"];
     shop.service("shop", "ClusterIP", &endpoints).await;
     let finalizers = Patch::Merge(json!({ "metadata": { "finalizers": [SERVICE] } }));
     let service = shop.services.patch("shop", &PatchParams::default(), &finalizers).await.unwrap();
     let ip = service.spec.as_ref().unwrap().cluster_ip.clone().unwrap();
     let project = &world.tenant.id;
+    let pool = json!({ "name": "default/shop:TCP:80", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" });
+    let listener =
+        json!({ "name": "default/shop:TCP:80", "protocol": "TCP", "protocol_port": 80, "default_pool": pool });
     let theirs = json!({ "loadbalancer": { "name": "default/shop", "project_id": project, "vip_address": ip,
-        "vip_subnet_id": shop.subnet.id, "description": "kuryr" } });
+        "vip_subnet_id": shop.subnet.id, "description": "kuryr", "listeners": [listener] } });
     world.tenant.meddle(Method::POST, "loadbalancers", theirs).await;
-    let id = shop.balancer("shop").await.unwrap().id;
-    let listener = json!({ "listener": { "name": "default/shop:TCP:80", "loadbalancer_id": id, "protocol": "TCP",
-        "protocol_port": 80, "default_pool": { "name": "default/shop:TCP:80", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" } } });
-    world.tenant.meddle(Method::POST, "listeners", listener).await;
     world
         .until("the load balancer is ACTIVE", async || {
             shop.balancer("shop").await.unwrap().status == "ACTIVE"

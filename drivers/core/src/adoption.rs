@@ -123,7 +123,7 @@ pub enum Adoption {
     /// The port of a pod.
     Port {
         /// The port, as it was listed. If its pod, addresses or attachment have changed, the adoption fails.
-        port: ExistingPort,
+        port: Box<ExistingPort>,
         /// The address of the pod's node in Kubernetes, which a nested port needs.
         host: Option<IpAddr>,
         /// The pod.

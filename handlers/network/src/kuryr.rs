@@ -5,9 +5,6 @@ use kube::ResourceExt;
 
 use crate::os_vif::KURYR_VIF;
 
-pub use crate::lb::{annotation_of_status, resources_of_annotation};
-pub use crate::os_vif::annotation_of_vifs;
-
 /// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
 /// object, and removes it after that resource is deleted.
 const THEIRS: &str = "kuryr.openstack.org/";

@@ -8,13 +8,13 @@ use staffetta_driver::{ExistingAttachment, ExistingMark, ExistingPort, UnusedRes
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 
 use super::super::read::ClusterState;
-use super::{MigrationStep, Obstacle, PlannedObject};
+use super::{MigrationStep, Obstacle, PlannedTakeover};
 
 /// Plans the deletion of the idle ports if `delete` is set, and lists them otherwise.
-pub(super) fn plan(state: &ClusterState, delete: bool) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState, delete: bool) -> Vec<PlannedTakeover> {
     let named = named(state);
     let idle = state.ports.iter().filter(|port| is_idle(state, port) && !named.contains(&port.id));
-    let planned = idle.map(|port| PlannedObject {
+    let planned = idle.map(|port| PlannedTakeover {
         kind: "Port",
         key: (String::new(), port.id.to_string()),
         steps: if delete {

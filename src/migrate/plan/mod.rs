@@ -21,7 +21,7 @@ pub(super) enum MigrationStep {
     /// Gives a resource of the cloud the ownership mark of its object.
     Adopt(Adoption),
     /// Changes the annotations and finalizers of an object.
-    Write(MetadataWrite),
+    Write(Box<MetadataWrite>),
     /// Deletes a resource that nothing uses.
     Delete(UnusedResource),
 }
@@ -39,14 +39,14 @@ pub(super) enum Obstacle {
 
 /// An object with the steps that take it over.
 #[derive(Debug)]
-pub(super) struct PlannedObject {
+pub(super) struct PlannedTakeover {
     pub(super) kind: &'static str,
     pub(super) key: ObjectKey,
     pub(super) steps: Result<Vec<MigrationStep>, Obstacle>,
 }
 
 /// Returns the objects that are not taken over yet, each with its steps. Namespaces come first, whose networks new pods need.
-pub(super) fn plan(state: &ClusterState, delete_idle_ports: bool) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState, delete_idle_ports: bool) -> Vec<PlannedTakeover> {
     let mut planned = namespaces::plan(state);
     planned.extend(pods::plan(state));
     planned.extend(services::plan(state));
@@ -96,7 +96,7 @@ impl StepList {
 
     fn write(&mut self, write: MetadataWrite) {
         if !write.is_empty() {
-            self.0.push(MigrationStep::Write(write));
+            self.0.push(MigrationStep::Write(Box::new(write)));
         }
     }
 

@@ -10,12 +10,12 @@ use staffetta_network::namespace::FINALIZER;
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, text};
 use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
-use super::{Obstacle, PlannedObject, StepList, refused};
+use super::{Obstacle, PlannedTakeover, StepList, refused};
 
 /// Plans the namespaces with a `KuryrNetwork`.
-pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let networks = state.kuryr.networks.iter().filter(|(_, network)| !finalizers_of(*network).is_empty());
-    let planned = networks.map(|(key, network)| PlannedObject {
+    let planned = networks.map(|(key, network)| PlannedTakeover {
         kind: "Namespace",
         key: (String::new(), key.0.clone()),
         steps: plan_namespace(state, key, network).map(|steps| steps.0),

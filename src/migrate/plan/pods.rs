@@ -8,15 +8,14 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use staffetta_driver::{ExistingMark, Owner, PodLifecycle, VifId};
 use staffetta_handler::causes;
-use staffetta_network::kuryr::annotation_of_vifs;
-use staffetta_network::os_vif::{KURYR_VIF, PodState};
+use staffetta_network::os_vif::{KURYR_VIF, PodState, annotation_of_vifs};
 use staffetta_network::vif::FINALIZER;
 
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, key_of, text};
 use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
-use super::vifs::PodNetwork;
-use super::{Obstacle, PlannedObject, StepList, refused};
+use super::vifs::VifOwner;
+use super::{Obstacle, PlannedTakeover, StepList, refused};
 
 /// The VIFs of a pod, as Kuryr recorded them.
 struct RecordedVifs {
@@ -28,7 +27,7 @@ struct RecordedVifs {
 }
 
 /// Plans the pods, and the `KuryrPort`s without a pod.
-pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let mut claims: BTreeMap<VifId, ObjectKey> = BTreeMap::new();
     let with_network = state.pods.iter().filter(|pod| PodLifecycle::of(pod) != PodLifecycle::HostNetwork);
     // What Kuryr recorded itself comes first: of two pods that name one port, it decides.
@@ -37,14 +36,14 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
     let mut planned = Vec::new();
     for pod in by_kuryr.into_iter().chain(by_annotation) {
         let steps = plan_pod(state, pod, &mut claims).map(|steps| steps.0);
-        planned.push(PlannedObject { kind: "Pod", key: key_of(pod), steps });
+        planned.push(PlannedTakeover { kind: "Pod", key: key_of(pod), steps });
     }
     let has_pod = |key: &ObjectKey, port: &DynamicObject| {
         state.pods.iter().any(|pod| key_of(pod) == *key && is_of(port, pod))
     };
     for (key, port) in state.kuryr.ports.iter().filter(|(key, port)| !has_pod(key, port)) {
         let steps = plan_orphan(state, key, port, &claims).map(|steps| steps.0);
-        planned.push(PlannedObject { kind: KuryrKind::Port.name(), key: key.clone(), steps });
+        planned.push(PlannedTakeover { kind: KuryrKind::Port.name(), key: key.clone(), steps });
     }
     planned
 }
@@ -103,7 +102,7 @@ fn plan_pod(
         return Ok(steps);
     };
     let is_published = is_ours && publishes_own(state, pod, &owner);
-    let network = PodNetwork { pod, owner, is_by_kuryr: recorded.is_by_kuryr, is_published };
+    let network = VifOwner { pod, owner, is_by_kuryr: recorded.is_by_kuryr, is_published };
     for (number, vif) in recorded.vifs.vifs().enumerate() {
         network.adopt(state, vif, number == 0, &mut steps)?;
     }

@@ -7,17 +7,17 @@ use staffetta_driver::{SecurityGroupId, UnusedResource};
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, key_of, text};
 use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
-use super::{MigrationStep, Obstacle, PlannedObject, StepList, refused};
+use super::{MigrationStep, Obstacle, PlannedTakeover, StepList, refused};
 
 /// Plans the policies with a finalizer or a custom resource of Kuryr.
-pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let policy_of = |key: &ObjectKey| state.policies.iter().find(|policy| key_of(*policy) == *key);
     let managed = state.policies.iter().filter(|policy| !finalizers_of(*policy).is_empty()).map(key_of);
     let recorded = state.kuryr.policies.iter().filter(|(_, object)| !finalizers_of(*object).is_empty());
     let mut keys: Vec<ObjectKey> = managed.chain(recorded.map(|(key, _)| key.clone())).collect();
     keys.sort();
     keys.dedup();
-    let planned = keys.into_iter().map(|key| PlannedObject {
+    let planned = keys.into_iter().map(|key| PlannedTakeover {
         kind: "NetworkPolicy",
         steps: plan_policy(state, &key, policy_of(&key)).map(|steps| steps.0),
         key,

@@ -7,20 +7,19 @@ use staffetta_driver::{
     Adoption, Allocation, ExistingLoadBalancer, ExistingMark, LoadBalancer, Owner, PublicIp,
 };
 use staffetta_handler::causes;
-use staffetta_network::kuryr::{annotation_of_status, resources_of_annotation};
-use staffetta_network::lb::{FINALIZER, STATE_ANNOTATION};
+use staffetta_network::lb::{FINALIZER, STATE_ANNOTATION, annotation_of_status, resources_of_annotation};
 use staffetta_network::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
 
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, key_of, owner_uid};
 use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
-use super::{Obstacle, PlannedObject, StepList, refused};
+use super::{Obstacle, PlannedTakeover, StepList, refused};
 
 /// Plans the services, and the `KuryrLoadBalancer`s without a service.
-pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
+pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let services = state.services.iter().filter(|service| state.is_kuryrs(service));
     let mut planned: Vec<_> = services
-        .map(|service| PlannedObject {
+        .map(|service| PlannedTakeover {
             kind: "Service",
             key: key_of(service),
             steps: plan_service(state, service).map(|steps| steps.0),
@@ -29,7 +28,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedObject> {
     let has_service = |key: &ObjectKey| state.services.iter().any(|service| key_of(service) == *key);
     let orphans = state.kuryr.load_balancers.iter().filter(|(key, _)| !has_service(key));
     planned.extend(orphans.filter(|(_, orphan)| !finalizers_of(*orphan).is_empty()).map(|(key, _)| {
-        PlannedObject {
+        PlannedTakeover {
             kind: KuryrKind::LoadBalancer.name(),
             key: key.clone(),
             steps: Err(refused("its service does not exist; delete its load balancer, then its finalizer")),

@@ -12,7 +12,7 @@ use super::super::read::ClusterState;
 use super::{Obstacle, StepList, refused};
 
 /// A pod, with the properties of its status on which the ownership of a port depends.
-pub(super) struct PodNetwork<'a> {
+pub(super) struct VifOwner<'a> {
     pub(super) pod: &'a Pod,
     pub(super) owner: Owner,
     /// `true` if a `KuryrPort` names the VIFs, which only Kuryr writes; `false` if an annotation does, which every user of the pod can
@@ -22,7 +22,7 @@ pub(super) struct PodNetwork<'a> {
     pub(super) is_published: bool,
 }
 
-impl PodNetwork<'_> {
+impl VifOwner<'_> {
     fn node(&self) -> &str {
         self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
     }
@@ -57,7 +57,8 @@ impl PodNetwork<'_> {
             self.check(port, vif, is_default)?;
             check_driver(state, port)?;
         }
-        let adoption = Adoption::Port { port: port.clone(), host: self.host_ip(), owner: self.owner.clone() };
+        let adoption =
+            Adoption::Port { port: Box::new(port.clone()), host: self.host_ip(), owner: self.owner.clone() };
         steps.adopt(&port.mark, &self.owner, format!("port {}", port.id), adoption)
     }
 

@@ -11,7 +11,7 @@ const TAKEN_OVER: &str = "Service web: mark load balancer lb1, mark floating IP 
 
 fn service(metadata: Value) -> Value {
     let mut all = json!({ "namespace": "shop", "name": "web", "uid": "uid-web", "resourceVersion": "1" });
-    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    extend(&mut all, metadata);
     json!({ "metadata": all, "spec": { "type": "LoadBalancer", "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }] } })
 }
 
@@ -85,7 +85,7 @@ fn a_service_with_a_kuryr_load_balancer_keeps_its_load_balancer_and_its_address(
 
 #[test]
 fn the_state_of_the_first_releases_is_on_the_service_or_on_its_endpoints() {
-    let text = staffetta_network::kuryr::annotation_of_status(&status()).unwrap();
+    let text = staffetta_network::lb::annotation_of_status(&status()).unwrap();
     let taken_over =
         "Service web: mark load balancer lb1, mark floating IP f1, write openstack.org/kuryr-lbaas-spec";
     let annotated =
@@ -125,7 +125,8 @@ fn a_finalizer_of_ours_without_a_marked_load_balancer_releases_nothing_of_kuryr(
 
 #[test]
 fn a_load_balancer_that_our_controller_would_replace_is_refused() {
-    let cases: [(&str, fn(&mut ExistingLoadBalancer)); 5] = [
+    type Change = fn(&mut ExistingLoadBalancer);
+    let cases: [(&str, Change); 5] = [
         ("load balancer lb1 has the address 10.96.0.8, the service needs 10.96.0.7", |found| {
             found.vip = Some([10, 96, 0, 8].into());
         }),
@@ -135,7 +136,7 @@ fn a_load_balancer_that_our_controller_would_replace_is_refused() {
         ("load balancer lb1 has the project q, the service needs p", |found| found.project = "q".into()),
         ("load balancer lb1 has the mark of another owner", |found| found.mark = ExistingMark::Foreign),
         ("load balancer lb1 does not exist in the projects of the configuration", |found| {
-            found.id = "lb2".into()
+            found.id = "lb2".into();
         }),
     ];
     for (reason, change) in cases {

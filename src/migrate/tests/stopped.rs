@@ -68,9 +68,10 @@ impl World {
 
     async fn pod(&self, name: &str, ip: &str, is_pooled: bool, has_kuryr_port: bool) {
         let vif = vif(&format!("port-{name}"), ip);
-        let metadata = match has_kuryr_port {
-            true => json!({ "name": name, "finalizers": ["kuryr.openstack.org/pod-finalizer"] }),
-            false => json!({ "name": name, "annotations": { "openstack.org/kuryr-vif": annotation(&vif) } }),
+        let metadata = if has_kuryr_port {
+            json!({ "name": name, "finalizers": ["kuryr.openstack.org/pod-finalizer"] })
+        } else {
+            json!({ "name": name, "annotations": { "openstack.org/kuryr-vif": annotation(&vif) } })
         };
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
             "spec": { "nodeName": NODE, "containers": [{ "name": "c", "image": "i" }] } });

@@ -8,7 +8,7 @@ use crate::migrate::read::ClusterState;
 
 pub(super) const NODE: &str = "node-1";
 
-/// An object of os_vif in its envelope.
+/// An object of `os_vif` in its envelope.
 fn envelope(name: &str, version: &str, data: &Value) -> Value {
     json!({ "versioned_object.name": name, "versioned_object.namespace": "os_vif",
         "versioned_object.version": version, "versioned_object.data": data, "versioned_object.changes": ["id"] })
@@ -31,8 +31,14 @@ pub(super) fn vif_of(class: &str, port: &str, ip: &str, more: Value) -> Value {
         "subnets": list("Subnet", json!([envelope("Subnet", "1.0", &subnet)])) });
     let mut data = json!({ "id": port, "address": mac(port), "active": true, "plugin": "ovs",
         "has_traffic_filtering": true, "preserve_on_delete": false, "network": envelope("Network", "1.1", &network) });
-    data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    extend(&mut data, more);
     envelope(class, "1.0", &data)
+}
+
+/// Adds the fields of another object to an object.
+pub(super) fn extend(object: &mut Value, more: Value) {
+    let Value::Object(more) = more else { panic!("{more} is no object") };
+    object.as_object_mut().unwrap().extend(more);
 }
 
 /// The MAC address of a port.
@@ -49,7 +55,7 @@ pub(super) fn annotation(vif: &Value) -> String {
 pub(super) fn pod(name: &str, ip: &str, metadata: Value) -> Value {
     let mut all =
         json!({ "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" });
-    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    extend(&mut all, metadata);
     json!({ "metadata": all, "spec": { "nodeName": NODE, "containers": [] },
         "status": { "phase": "Running", "podIP": ip, "hostIP": "192.0.2.1" } })
 }
@@ -61,10 +67,12 @@ pub(super) fn theirs() -> Value {
 
 /// The `KuryrPort` of a pod.
 pub(super) fn kuryr_port(name: &str, vifs: Value) -> Value {
-    json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrPort",
+    let mut object = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrPort",
         "metadata": { "namespace": "shop", "name": name, "uid": format!("kp-{name}"), "resourceVersion": "1",
             "finalizers": ["kuryr.openstack.org/kuryrport-finalizer"] },
-        "spec": { "podUid": format!("uid-{name}"), "podNodeName": NODE }, "status": { "vifs": vifs } })
+        "spec": { "podUid": format!("uid-{name}"), "podNodeName": NODE }, "status": {} });
+    object["status"]["vifs"] = vifs;
+    object
 }
 
 /// The status of a `KuryrPort` with one VIF.

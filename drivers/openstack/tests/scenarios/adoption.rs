@@ -42,7 +42,7 @@ async fn listed(driver: &OpenStackAdoption, id: &VifId) -> ExistingPort {
 
 fn adoption(port: &ExistingPort, machine: Option<&Machine>, owner: &Owner) -> Adoption {
     let host = machine.map(|machine| machine.address);
-    Adoption::Port { port: port.clone(), host, owner: owner.clone() }
+    Adoption::Port { port: Box::new(port.clone()), host, owner: owner.clone() }
 }
 
 /// The properties of a port on which its traffic depends.
