@@ -10,6 +10,7 @@ use staffetta_driver::{DriverError, Fence, InstanceId, InterfaceId, Reason, Requ
 use tracing::warn;
 
 use crate::client::{Ec2Action, Ec2Client};
+use crate::combined::{CombinedReads, ReadInterfaces};
 use crate::failure::Ec2Failure;
 use crate::options::Ec2Access;
 use crate::responses::{
@@ -53,6 +54,7 @@ pub struct Ec2Prefixes {
     client: Ec2Client,
     types: Mutex<HashMap<String, InstanceTypeItem>>,
     subnets: Mutex<HashMap<String, Ipv4Net>>,
+    reads: CombinedReads,
 }
 
 impl Ec2Prefixes {
@@ -63,7 +65,12 @@ impl Ec2Prefixes {
         fence: Fence,
     ) -> Result<Self, Ec2ClientError> {
         let client = Ec2Client::new(access, observer, fence)?;
-        Ok(Self { client, types: Mutex::default(), subnets: Mutex::default() })
+        Ok(Self {
+            client,
+            types: Mutex::default(),
+            subnets: Mutex::default(),
+            reads: CombinedReads::default(),
+        })
     }
 
     /// Checks that EC2 answers and accepts the credentials.
@@ -116,6 +123,20 @@ impl Ec2Prefixes {
             }
         }
         Ok(())
+    }
+
+    /// Reads the primary interfaces of instances.
+    async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
+        let mut interfaces = ReadInterfaces::new();
+        for ids in ids.chunks(FILTER_VALUES) {
+            let found = self.instances(ids).await?;
+            self.learn(&found).await?;
+            let primary = |instance: &InstanceItem| {
+                Some((InstanceId::from(instance.id.as_str()), self.primary(instance).transpose()?))
+            };
+            interfaces.extend(found.iter().filter_map(primary));
+        }
+        Ok(interfaces)
     }
 
     /// Returns the primary interface of an instance whose type and subnet were read; `None` if it has none, as while it starts.
@@ -176,17 +197,7 @@ impl PrefixProvider for Ec2Prefixes {
         &self,
         instances: &[InstanceId],
     ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError> {
-        let mut interfaces = BTreeMap::new();
-        for ids in instances.chunks(FILTER_VALUES) {
-            let found = self.instances(ids).await?;
-            self.learn(&found).await?;
-            for instance in &found {
-                if let Some(interface) = self.primary(instance)? {
-                    interfaces.insert(InstanceId::from(instance.id.as_str()), interface);
-                }
-            }
-        }
-        Ok(interfaces)
+        self.reads.read(instances, |ids| self.read(ids)).await
     }
 
     async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
