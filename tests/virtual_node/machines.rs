@@ -13,7 +13,7 @@ use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::HandlerError;
 use staffetta_virtual_node::{
-    MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, NodeStore, PROVIDER_TAINT, Reply,
+    MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, NodeStore, PROVIDER_TAINT, PodRemoval, Reply,
 };
 use tokio::sync::Notify;
 
@@ -265,7 +265,8 @@ impl NodeBackEnd for Machine {
         }
     }
 
-    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
+    async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
+        let owner = &removal.owner;
         let mut state = self.tell().await?;
         let State { pods, ledger, .. } = &mut *state;
         let Some(hosted) = pods.get_mut(owner.uid.as_str()) else { return Ok(PodProgress::Done) };

@@ -1,7 +1,10 @@
 //! The interface to the machine behind a node.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use staffetta_driver::app_hosting::HostedPods;
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
@@ -14,8 +17,20 @@ pub enum Reply<T> {
     /// The result.
     Now(T),
     /// The request was sent. The [`NodeSource`](crate::NodeSource) reports the result to the
-    /// [`NodeStore`](crate::NodeStore) when it arrives.
+    /// [`NodeStore`](crate::NodeStore) when it arrives. Whether the machine can be reached depends on such reports alone.
     Later,
+}
+
+/// A pod whose workload is to be removed, with everything that is known of it. After a restart of this process, nothing else
+/// tells a back end what the workload consists of.
+#[derive(Clone, Debug)]
+pub struct PodRemoval {
+    /// The namespace, name and UID of the pod.
+    pub owner: Owner,
+    /// The pod, as it was last; `None` if it was deleted before this process started.
+    pub pod: Option<Arc<Pod>>,
+    /// The workload, as of the last read of the machine; `None` if that did not contain it.
+    pub workload: Option<Arc<HostedPod>>,
 }
 
 /// A connection to the machine behind a node: reads its state and runs pods on it.
@@ -42,8 +57,8 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         self.apply(request).await
     }
 
-    /// Takes one step towards a machine without any workload of `owner`.
-    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError>;
+    /// Takes one step towards a machine without any workload of the owner.
+    async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError>;
 
     /// Returns the time of the last response of the machine to any request; `None` if the back end does not track it. A
     /// read whose time limit passes is not a failure while this time is recent: the read may be queued behind other

@@ -46,7 +46,7 @@ mod shared;
 mod source;
 mod triggers;
 
-pub use back_end::{NodeBackEnd, Reply};
+pub use back_end::{NodeBackEnd, PodRemoval, Reply};
 pub use error::VirtualNodeError;
 pub use handler::VirtualNodes;
 pub use kubelet::{KubeletError, KubeletOptions, KubeletWords, Kubelets};

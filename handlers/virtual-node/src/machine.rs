@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use staffetta_driver::Uid;
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
-use staffetta_driver::{Owner, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
-use crate::reach::{Reachability, Transition};
+use crate::reach::{Reachability, Silence, Transition};
 use crate::triggers::Notifier;
 
 /// A virtual node and the last known state of the machine behind it. A change of that state triggers a reconciliation
@@ -36,6 +36,10 @@ struct State {
     view: MachineView,
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
+    /// The time of the last report that was not the answer to a read; at first, the time when the node was added.
+    reported: Instant,
+    /// `true` if a report has ended an outage, and no Event says so yet.
+    reached: bool,
 }
 
 impl Machine {
@@ -48,7 +52,8 @@ impl Machine {
         let name = spec.name.as_str().into();
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
-        let state = Mutex::new(State { view, back_end: None, inventory: Inventory::default() });
+        let (inventory, reported) = (Inventory::default(), Instant::now());
+        let state = Mutex::new(State { view, back_end: None, inventory, reported, reached: false });
         Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
@@ -67,11 +72,10 @@ impl Machine {
         lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
 
-    /// Returns the owners of all workloads that carry the ownership mark of this cluster.
-    pub(crate) fn marked_owners(&self) -> Vec<Owner> {
+    /// Returns all workloads that carry the ownership mark of this cluster.
+    pub(crate) fn marked_workloads(&self) -> Vec<Arc<HostedPod>> {
         let state = lock(&self.state);
-        let ours = state.inventory.workloads().filter(|workload| workload.marked);
-        ours.map(|workload| workload.owner.clone()).collect()
+        state.inventory.workloads().filter(|workload| workload.marked).cloned().collect()
     }
 
     /// Returns `true` if the workload of the pod with this UID carries the ownership mark of this cluster and has had
@@ -144,6 +148,44 @@ impl Machine {
         let transition = lock(&self.state).view.reach.succeeded();
         self.notify(transition);
         transition == Transition::Up
+    }
+
+    /// Records that the machine sent a report by itself, or later than it was asked: it can be reached.
+    pub(crate) fn report_arrived(&self) {
+        let transition = {
+            let mut state = lock(&self.state);
+            state.reported = Instant::now();
+            let transition = state.view.reach.succeeded();
+            state.reached |= transition == Transition::Up;
+            transition
+        };
+        self.notify(transition);
+        if transition == Transition::Up {
+            self.reconnect.notify_one();
+        }
+    }
+
+    /// Returns `true` once after a report has ended an outage.
+    pub(crate) fn take_reached(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).reached)
+    }
+
+    /// Judges the machine by the time since its last report.
+    pub(crate) fn silence(&self) -> Silence {
+        let since = lock(&self.state).reported.elapsed();
+        Silence::judge(since, &self.policy)
+    }
+
+    /// Records that the machine sends no reports. Returns `true` if it becomes unreachable with that, or was unreachable
+    /// for another reason before.
+    pub(crate) fn fell_silent(&self) -> bool {
+        let transition = {
+            let mut state = lock(&self.state);
+            let message = format!("no report for {} s", state.reported.elapsed().as_secs());
+            state.view.reach.fell_silent(message)
+        };
+        self.notify(transition);
+        matches!(transition, Transition::Down | Transition::Otherwise)
     }
 
     /// Records a failed read. Returns `true` if the machine becomes unreachable with that read, or was unreachable for

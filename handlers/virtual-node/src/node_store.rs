@@ -95,6 +95,7 @@ impl NodeStore {
     /// later than requested. An unknown node is ignored.
     pub fn health(&self, name: &str, health: NodeHealth) {
         if let Some(machine) = self.get(name) {
+            machine.report_arrived();
             machine.reported_health(health);
         }
     }
@@ -103,7 +104,17 @@ impl NodeStore {
     /// later than requested. An unknown node is ignored.
     pub fn inventory(&self, name: &str, workloads: &HostedPods) {
         if let Some(machine) = self.get(name) {
+            machine.report_arrived();
             machine.reported_inventory(workloads);
+        }
+    }
+
+    /// Reports that a machine is there, for a [`NodeSource`](crate::NodeSource) that receives such data. Together with
+    /// [`health`](Self::health) and [`inventory`](Self::inventory), this decides whether the machine can be reached, if
+    /// its answers come later than requested ([`Policy::silent_after`]). An unknown node is ignored.
+    pub fn heard(&self, name: &str) {
+        if let Some(machine) = self.get(name) {
+            machine.report_arrived();
         }
     }
 

@@ -14,6 +14,12 @@ pub struct Policy {
     /// The time since the last answer of a reachable machine after which its node becomes not ready, if at least two
     /// reads have failed. A machine that refuses the credentials becomes unreachable at once. Default: 15 s.
     pub unreachable_after: Duration,
+    /// The time since the last report of a machine whose answers come later than requested
+    /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. Default: 25 s.
+    pub silent_after: Duration,
+    /// The time since the last report of such a machine after which its node is removed; `None` to keep the node.
+    /// Default: none.
+    pub gone_after: Option<Duration>,
     /// The longest delay between two reads of an unreachable machine; for a machine that refuses the credentials, ten
     /// times as long. Default: 60 s.
     pub max_retry_interval: Duration,
@@ -33,6 +39,8 @@ impl Default for Policy {
             health_interval: Duration::from_secs(60),
             read_timeout: Duration::from_secs(30),
             unreachable_after: Duration::from_secs(15),
+            silent_after: Duration::from_secs(25),
+            gone_after: None,
             max_retry_interval: Duration::from_secs(60),
             orphan_grace: Duration::from_secs(60),
             lease_interval: Duration::from_secs(10),

@@ -36,6 +36,34 @@ pub(crate) struct MachineOutage {
 /// The reason of an outage of a machine whose description cannot be used, so that nothing was sent to it.
 pub(crate) const MISDESCRIBED: &str = "MachineInvalid";
 
+/// The reason of an outage of a machine that sends no reports.
+pub(crate) const SILENT: &str = "MachineSilent";
+
+/// The verdict on a machine whose answers come later than requested, by the time since its last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It reported recently.
+    None,
+    /// It cannot be reached.
+    Unreachable,
+    /// It does not exist any more.
+    Gone,
+}
+
+impl Silence {
+    /// Judges a machine whose last report was `since` ago. A machine that has not reported to this process yet counts as
+    /// heard when its node was added, so that no node is lost by a restart.
+    pub(crate) fn judge(since: Duration, policy: &Policy) -> Self {
+        if policy.gone_after.is_some_and(|limit| since >= limit) {
+            Self::Gone
+        } else if since >= policy.silent_after {
+            Self::Unreachable
+        } else {
+            Self::None
+        }
+    }
+}
+
 impl MachineOutage {
     /// Returns `true` if the description of the machine cannot be used.
     pub(crate) fn is_misdescribed(&self) -> bool {
@@ -108,6 +136,21 @@ impl Reachability {
                 *before = outage(before.was_up);
                 if same { Transition::Nothing } else { Transition::Otherwise }
             }
+        }
+    }
+
+    /// Records that a machine has sent no report for `Policy::silent_after`. Returns the change of the reachability.
+    pub(crate) fn fell_silent(&mut self, message: String) -> Transition {
+        let was_up = match self {
+            Self::Untried => false,
+            Self::Up { .. } => true,
+            Self::Down(before) => before.was_up,
+        };
+        let outage = MachineOutage { reason: SILENT, message, refused: false, was_up };
+        match std::mem::replace(self, Self::Down(outage)) {
+            Self::Down(before) if before.reason == SILENT => Transition::Nothing,
+            Self::Down(_) => Transition::Otherwise,
+            Self::Untried | Self::Up { .. } => Transition::Down,
         }
     }
 
@@ -192,6 +235,29 @@ mod tests {
             matches!(&reach, Reachability::Down(outage) if outage.message == "no answer" && !outage.was_up)
         );
         assert_eq!(reach.succeeded(), Transition::Up);
+    }
+
+    #[test]
+    fn a_machine_is_judged_by_the_time_since_its_last_report() {
+        let policy = Policy { gone_after: Some(Duration::from_secs(60)), ..Policy::default() };
+        let judge = |seconds, policy| Silence::judge(Duration::from_secs(seconds), policy);
+        assert_eq!([0, 24].map(|seconds| judge(seconds, &policy)), [Silence::None; 2]);
+        assert_eq!([25, 59].map(|seconds| judge(seconds, &policy)), [Silence::Unreachable; 2]);
+        assert_eq!(judge(60, &policy), Silence::Gone);
+        assert_eq!(judge(3600, &Policy::default()), Silence::Unreachable, "its node is kept");
+    }
+
+    #[test]
+    fn silence_is_an_outage_at_once_and_no_news_after_it() {
+        let mut reach = Reachability::Up { failing: None };
+        assert_eq!(reach.fell_silent("25 s".into()), Transition::Down);
+        assert_eq!(reach.fell_silent("30 s".into()), Transition::Nothing);
+        assert!(matches!(&reach, Reachability::Down(outage) if outage.message == "30 s" && outage.was_up));
+        assert_eq!(reach.succeeded(), Transition::Up);
+        let mut reach = Reachability::Untried;
+        assert_eq!(reach.fell_silent("25 s".into()), Transition::Down);
+        assert_eq!(fails(&mut reach, false), Transition::Otherwise);
+        assert_eq!(reach.fell_silent("40 s".into()), Transition::Otherwise);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::reach::{MISDESCRIBED, retry_delay};
+use crate::reach::{MISDESCRIBED, MachineOutage, Silence, retry_delay};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
@@ -119,10 +119,11 @@ async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -
     }
     sender.send(NodeDue::new(&machine.name));
     match bounded_read(shared, machine, &mut Instant::now()).await {
-        Ok(()) => {
+        Ok(true) => {
             machine.read_succeeded();
             None
         }
+        Ok(false) => Some(format!("{}: its answer comes later", machine.name)),
         Err(error) => {
             let message = causes(&error);
             machine.read_failed(reason(machine, &error), message.clone(), refuses(&error));
@@ -156,12 +157,17 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
         let wait = match bounded_read(shared, machine, &mut health_due).await {
-            Ok(()) => {
+            Ok(answered) => {
                 failed = 0;
-                shared.counts.read(Read::Success);
-                if machine.read_succeeded() {
+                if answered {
+                    shared.counts.read(Read::Success);
+                }
+                if (answered && machine.read_succeeded()) || machine.take_reached() {
                     let text = "the machine behind this node can be reached";
                     shared.note_node(&machine.name, EventReason::Reached, text);
+                }
+                if !answered {
+                    judge_silence(shared, machine);
                 }
                 shared.config.policy.poll_interval
             }
@@ -174,17 +180,8 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                     machine.drop_connection();
                 }
                 let message = causes(&error);
-                if machine.read_failed(reason, message.clone(), refused)
-                    && let Some(outage) = machine.view().outage()
-                {
-                    let text = format!(
-                        "the machine behind this node {}; its pods are left as they are: {message}",
-                        outage.state()
-                    );
-                    let misdescribed = outage.is_misdescribed();
-                    let reason =
-                        if misdescribed { EventReason::Misdescribed } else { EventReason::Unreachable };
-                    shared.note_node(&machine.name, reason, text);
+                if machine.read_failed(reason, message, refused) {
+                    report_outage(shared, machine);
                 }
                 let wait = retry_delay(failed, refused, &shared.config.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
@@ -202,6 +199,31 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
     }
 }
 
+/// Judges a machine whose answers come later by its last report. A node whose machine is gone is removed.
+fn judge_silence(shared: &Shared, machine: &Machine) {
+    match machine.silence() {
+        Silence::None => shared.counts.read(Read::Success),
+        Silence::Unreachable => {
+            shared.counts.read(Read::Failure);
+            if machine.fell_silent() {
+                report_outage(shared, machine);
+            }
+        }
+        Silence::Gone => shared.node_store.gone(&machine.name),
+    }
+}
+
+/// Publishes an Event about the outage of a machine that begins, or continues for another reason.
+fn report_outage(shared: &Shared, machine: &Machine) {
+    let Some(outage) = machine.view().outage().cloned() else { return };
+    let MachineOutage { message, .. } = &outage;
+    let text =
+        format!("the machine behind this node {}; its pods are left as they are: {message}", outage.state());
+    let misdescribed = outage.is_misdescribed();
+    let reason = if misdescribed { EventReason::Misdescribed } else { EventReason::Unreachable };
+    shared.note_node(&machine.name, reason, text);
+}
+
 /// Returns the reason of the outage that begins or continues with this error.
 fn reason(machine: &Machine, error: &DriverError) -> &'static str {
     // Without a connection, it was not the machine that refused.
@@ -217,7 +239,7 @@ async fn bounded_read(
     shared: &Shared,
     machine: &Machine,
     health_due: &mut Instant,
-) -> Result<(), DriverError> {
+) -> Result<bool, DriverError> {
     let limit = shared.config.policy.read_timeout;
     let answered = || machine.back_end().and_then(|back_end| back_end.last_answer());
     let read = with_extended_limit(limit, answered, read(shared, machine, health_due)).await;
@@ -245,18 +267,22 @@ async fn with_extended_limit<T>(
     }
 }
 
-async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
+/// Reads a machine. Returns `false` if all its answers come later.
+async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<bool, DriverError> {
     let back_end = back_end(shared, machine).await?;
+    let mut answered = false;
     if *health_due <= Instant::now() {
         if let Reply::Now(health) = back_end.health().await? {
             machine.reported_health(health);
+            answered = true;
         }
         *health_due = Instant::now() + shared.config.policy.health_interval;
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);
+        answered = true;
     }
-    Ok(())
+    Ok(answered)
 }
 
 async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
@@ -283,125 +309,4 @@ fn spread(wait: Duration, name: &str, round: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use staffetta_handler::{EventNote, EventRecorder, Recorder};
-    use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
-
-    use super::*;
-    use crate::app_hosting::DeviceBackEnd;
-    use crate::handler::VirtualNodes;
-    use crate::handler::tests::{dependencies, idle};
-    use crate::node::NodeSpec;
-    use crate::node_store::NodeStore;
-    use crate::shared::Dependencies;
-    use crate::source::NodeSource;
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_read_for_a_pod_is_forgotten_with_it_or_when_its_time_is_over() {
-        let shared = idle().shared();
-        shared.environments.keep("gone");
-        shared.environments.keep("stays");
-        shared.forget(&"gone".into());
-        assert_eq!(shared.environments.kept(), 1);
-        let readers = MachineReaders(Arc::clone(&shared));
-        let run = |seconds| {
-            tokio::time::timeout(Duration::from_secs(seconds), readers.run(TriggerSender::new(|_| ())))
-        };
-        assert!(run(50).await.is_err());
-        assert_eq!(shared.environments.kept(), 1);
-        assert!(run(30).await.is_err());
-        assert_eq!(shared.environments.kept(), 0, "it expired");
-    }
-
-    /// A node source with one node, whose machine is a device in memory.
-    struct OneDevice(Arc<MemoryDevice>);
-
-    #[async_trait]
-    impl NodeSource for OneDevice {
-        async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
-            nodes.exists(NodeSpec::bare("r1"));
-            nodes.complete();
-            std::future::pending().await
-        }
-
-        async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-            let driver = MemoryAppHostingDriver::new(Arc::clone(&self.0), "east".into());
-            Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None)))
-        }
-    }
-
-    /// A recorder that keeps the Events.
-    #[derive(Clone, Default)]
-    struct Heard(Arc<Mutex<Vec<EventNote>>>);
-
-    impl EventRecorder for Heard {
-        fn record(&self, note: EventNote) {
-            self.0.lock().unwrap().push(note);
-        }
-    }
-
-    impl Heard {
-        /// Returns the Events of the next minutes, as reasons and texts.
-        async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
-            tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
-            self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_machine_that_refuses_us_after_an_outage_is_reported_anew_and_its_first_answer_is_no_news() {
-        let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
-        let source = Arc::new(OneDevice(Arc::clone(&device)));
-        let dependencies = Dependencies { source, recorder: Recorder::new(heard.clone()), ..dependencies() };
-        let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
-        let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
-        assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
-        device.set_reachable(false);
-        let reported = heard.in_minutes(5).await;
-        assert_eq!(reported.len(), 1, "{reported:?}");
-        assert!(
-            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("switched off"),
-            "{reported:?}"
-        );
-        let refusal = DriverError::new(Reason::Refused, "log in").detail("401");
-        device.faults().inject(AppHostingMethod::Resources, 1000, Fault::Fail(refusal));
-        let reported = heard.in_minutes(60).await;
-        assert_eq!(reported.len(), 1, "{reported:?}");
-        assert!(
-            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("the request was rejected: 401"),
-            "{reported:?}"
-        );
-        device.faults().clear();
-        device.set_reachable(true);
-        let reported = heard.in_minutes(15).await;
-        assert_eq!(reported.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
-        reading.abort();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_behind_others_has_patience_as_long_as_the_machine_answers_them() {
-        const LIMIT: Duration = Duration::from_secs(30);
-        let (began, sleep) = (Instant::now(), |seconds| tokio::time::sleep(Duration::from_secs(seconds)));
-        assert_eq!(with_extended_limit(LIMIT, || None, sleep(29)).await, Some(()));
-        assert_eq!(with_extended_limit(LIMIT, || None, sleep(31)).await, None);
-        assert_eq!(with_extended_limit(LIMIT, || Some(began), sleep(31)).await, None, "that was long ago");
-        assert_eq!(with_extended_limit(LIMIT, || Some(Instant::now()), sleep(300)).await, Some(()));
-        let silent_after = Instant::now() + Duration::from_secs(100);
-        let answered = || Some(Instant::now().min(silent_after));
-        let begun = Instant::now();
-        assert_eq!(with_extended_limit(LIMIT, answered, sleep(1000)).await, None);
-        assert_eq!(begun.elapsed(), Duration::from_secs(130));
-    }
-
-    #[test]
-    fn nodes_that_came_together_do_not_go_on_together() {
-        let wait = Duration::from_secs(10);
-        let mut waits: Vec<_> = (0..1000).map(|node| spread(wait, &format!("n{node}"), 1)).collect();
-        waits.sort_unstable();
-        assert!(waits[0] >= Duration::from_secs(9) && waits[999] <= Duration::from_secs(11));
-        waits.dedup();
-        assert!(waits.len() > 100, "{} different times", waits.len());
-    }
-}
+mod tests;

@@ -84,6 +84,8 @@ pub(crate) struct PodRecord {
     pub(crate) reported: Option<EventReason>,
     /// `true` if the pod is deleted and its workload is being removed.
     pub(crate) clearing: bool,
+    /// The pod, if its object was deleted before its workload was removed.
+    pub(crate) deleted: Option<Arc<Pod>>,
     /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
     /// outstanding.
     pub(crate) finished: bool,

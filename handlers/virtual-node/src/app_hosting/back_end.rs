@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
-use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::causes;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::back_end::{NodeBackEnd, Reply};
+use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::lock::lock;
 use crate::node::{MachineInfo, NodeHealth, Room};
 
@@ -64,8 +64,8 @@ impl NodeBackEnd for DeviceBackEnd {
         self.driver.update_pod(request).await
     }
 
-    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
-        self.driver.delete_pod(owner).await
+    async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
+        self.driver.delete_pod(&removal.owner).await
     }
 
     fn last_answer(&self) -> Option<Instant> {

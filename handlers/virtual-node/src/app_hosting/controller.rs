@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use staffetta_driver::Reason;
 use staffetta_driver::app_hosting::HostedPod;
 use staffetta_driver::virtual_node::PodProgress;
-use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
     HandlerError, Identity, ResourceEventHandler, Source, Trigger, TriggerHandler, TriggerSender,
 };
@@ -20,7 +20,7 @@ use super::cisco_device::CiscoDevice;
 use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
 use super::status::{DevicePhase, phase, status};
-use crate::back_end::Reply;
+use crate::back_end::{PodRemoval, Reply};
 use crate::machine::Machine;
 use crate::node::names_owner;
 use crate::reach::MachineOutage;
@@ -131,18 +131,20 @@ impl Controller {
             DeviceError::Leaving("its workloads have not been read yet")
         };
         let back_end = machine.back_end().filter(|_| view.reach.is_up()).ok_or_else(unread)?;
-        let there: Vec<Owner> = match back_end.inventory().await {
+        let there: Vec<Arc<HostedPod>> = match back_end.inventory().await {
             Ok(Reply::Now(workloads)) => {
                 let ours = workloads.iter().filter(|workload| self.is_ours(workload));
-                ours.map(|workload| workload.owner.clone()).collect()
+                ours.map(|workload| Arc::new(workload.clone())).collect()
             }
-            Ok(Reply::Later) => machine.marked_owners(),
+            Ok(Reply::Later) => machine.marked_workloads(),
             // The reader of the machine decides whether that is an outage.
             Err(_) => return Err(unread()),
         };
         let mut left = false;
-        for owner in there {
-            match back_end.remove(&owner).await {
+        for workload in there {
+            let owner = workload.owner.clone();
+            let pod = self.nodes.cluster.pod(&owner.uid);
+            match back_end.remove(&PodRemoval { owner, pod, workload: Some(workload) }).await {
                 Ok(PodProgress::Done) => {}
                 Ok(_) => left = true,
                 Err(error) if error.reason() == Reason::Unavailable => left = true,
@@ -164,7 +166,7 @@ impl Controller {
     /// Publishes an Event about a device whose object is deleted while it is unreachable, with the number of pods whose
     /// workloads may remain.
     fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &MachineOutage) {
-        let rest = workload_count(machine.marked_owners().len());
+        let rest = workload_count(machine.marked_workloads().len());
         let text =
             format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);

@@ -45,7 +45,7 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
         match tombstone {
-            Tombstone::Last(pod) => self.0.pod_is_gone(&Owner::of(&pod.metadata), node_of(pod)).await,
+            Tombstone::Last(pod) => self.0.pod_is_gone(pod).await,
             // What is left of one that went unseen has no owner: its machine's reader finds that out.
             Tombstone::Missed(identity) => {
                 self.0.forget(&identity.uid.as_str().into());

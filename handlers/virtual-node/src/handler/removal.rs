@@ -1,5 +1,7 @@
 //! Removes the workloads of pods from machines.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -7,7 +9,8 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use staffetta_driver::Owner;
 
 use super::pod::Step;
-use super::{gone, only};
+use super::{gone, node_of, only};
+use crate::back_end::PodRemoval;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
 use crate::pod::over;
@@ -42,11 +45,13 @@ impl Shared {
 
     /// Handles the watch event of a deleted pod: removes its workload, unless this process has completed the deletion
     /// itself.
-    pub(super) async fn pod_is_gone(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+    pub(super) async fn pod_is_gone(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
+        let (owner, node) = (&Owner::of(&pod.metadata), node_of(pod));
         if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
             self.forget(&owner.uid);
             return Ok(());
         }
+        self.records.entry(owner.uid.clone()).or_default().deleted = Some(Arc::clone(pod));
         self.clear_pod(owner, node).await
     }
 
@@ -106,7 +111,11 @@ impl Shared {
             self.wake(owner, machine, self.config.policy.poll_interval);
             return Ok(false);
         };
-        let progress = back_end.remove(owner).await;
+        let record = self.records.get(&owner.uid).and_then(|record| record.deleted.clone());
+        let pod = self.cluster.pod(&owner.uid).or(record);
+        let workload = machine.workload(&owner.uid);
+        let removal = PodRemoval { owner: owner.clone(), pod, workload };
+        let progress = back_end.remove(&removal).await;
         let step = self.step(owner, machine, progress, VirtualNodeError::Remove)?;
         let removed = matches!(step, Step::Complete);
         if removed {

@@ -1,17 +1,23 @@
 //! Tests of the handler without a cluster.
 
+use std::sync::Mutex;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use kube::api::PostParams;
 use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
+use staffetta_driver::app_hosting::HostedPods;
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::{Failure, HandlerError, Recorder, Writer};
 
 use super::*;
-use crate::back_end::NodeBackEnd;
+use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::VirtualNodeError;
+use crate::inventory::tests::workload;
 use crate::metrics::VirtualNodeMetricsRegistry;
-use crate::node::NodeSpec;
+use crate::node::{NodeHealth, NodeObject, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
 use crate::source::NodeSource;
@@ -83,6 +89,58 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
     machine.read_failed("DriverUnavailable", "no answer".into(), false);
     assert!(machine.view().reach.is_up(), "it may be an outage");
     assert_eq!(unanswered(), [true; 4]);
+}
+
+/// A back end that records what it is told of the pods to remove, and is done with the second step.
+#[derive(Default)]
+struct Removals(Mutex<Vec<PodRemoval>>);
+
+#[async_trait]
+impl NodeBackEnd for Removals {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        Ok(Reply::Later)
+    }
+
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
+        Ok(Reply::Later)
+    }
+
+    async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Done)
+    }
+
+    async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
+        let mut removals = self.0.lock().unwrap();
+        removals.push(removal.clone());
+        let working = PodProgress::Working { state: "stopping".into(), poll_after: Duration::from_secs(1) };
+        Ok(if removals.len() < 2 { working } else { PodProgress::Done })
+    }
+}
+
+#[tokio::test]
+async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_step() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = kube::Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
+    let shared = VirtualNodes::new(Dependencies { client, ..dependencies() }).shared();
+    shared.node_store.exists(NodeSpec::bare("r1"));
+    let machine = shared.node_store.get("r1").unwrap();
+    let removals = Arc::new(Removals::default());
+    let back_end: Arc<dyn NodeBackEnd> = removals.clone();
+    assert!(machine.set_connection(0, &back_end));
+    machine.set_object(NodeObject::Ours);
+    shared.node_store.inventory("r1", &[workload("u1", true)].into());
+    let metadata = json!({ "name": "web", "namespace": "default", "uid": "u1" });
+    let pod = json!({ "metadata": metadata, "spec": { "nodeName": "r1", "containers": [] } });
+    let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).unwrap());
+    shared.pod_is_gone(&pod).await.unwrap();
+    shared.clear_unowned(&Owner::of(&pod.metadata), "r1").await.unwrap();
+    let removals = removals.0.lock().unwrap();
+    assert_eq!(removals.len(), 2);
+    for removal in removals.iter() {
+        assert_eq!((&removal.owner, removal.pod.as_ref()), (&Owner::of(&pod.metadata), Some(&pod)));
+        assert!(removal.workload.as_ref().is_some_and(|workload| workload.containers[0].name == "app"));
+    }
+    assert!(shared.records.is_empty(), "nothing is kept of a pod whose workload is removed");
 }
 
 impl NodeSpec {

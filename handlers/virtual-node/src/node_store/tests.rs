@@ -1,10 +1,10 @@
 //! Tests of adding, changing and removing nodes.
 
+use staffetta_driver::DriverError;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
-use staffetta_driver::{DriverError, Owner};
 
 use super::*;
-use crate::back_end::{NodeBackEnd, Reply};
+use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::inventory::tests::workload;
 use crate::node::NodeHealth;
 
@@ -22,7 +22,7 @@ impl NodeBackEnd for Nowhere {
     async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
         Ok(PodProgress::Done)
     }
-    async fn remove(&self, _: &Owner) -> Result<PodProgress, DriverError> {
+    async fn remove(&self, _: &PodRemoval) -> Result<PodProgress, DriverError> {
         Ok(PodProgress::Done)
     }
 }
@@ -56,9 +56,11 @@ fn nothing_is_known_of_a_machine_at_another_place_and_all_of_one_with_another_ac
     assert!(
         node_store
             .get("r1")
-            .is_some_and(|machine| machine.view().reach.is_up() && machine.marked_owners().len() == 1)
+            .is_some_and(|machine| machine.view().reach.is_up() && machine.marked_workloads().len() == 1)
     );
     node_store.exists(spec("two", 2));
     let after = node_store.get("r1").unwrap();
-    assert!(!after.view().reach.is_up() && after.marked_owners().is_empty() && !Arc::ptr_eq(&before, &after));
+    assert!(
+        !after.view().reach.is_up() && after.marked_workloads().is_empty() && !Arc::ptr_eq(&before, &after)
+    );
 }

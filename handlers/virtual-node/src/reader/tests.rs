@@ -1,0 +1,196 @@
+//! Tests of the reads of machines.
+
+use std::sync::Mutex;
+
+use staffetta_driver::app_hosting::HostedPods;
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
+use staffetta_handler::{EventNote, EventRecorder, Recorder};
+use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
+
+use super::*;
+use crate::app_hosting::DeviceBackEnd;
+use crate::back_end::PodRemoval;
+use crate::handler::VirtualNodes;
+use crate::handler::tests::{dependencies, idle};
+use crate::node::{NodeHealth, NodeSpec};
+use crate::node_store::NodeStore;
+use crate::policy::Policy;
+use crate::reach::Reachability;
+use crate::shared::Dependencies;
+use crate::source::NodeSource;
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_for_a_pod_is_forgotten_with_it_or_when_its_time_is_over() {
+    let shared = idle().shared();
+    shared.environments.keep("gone");
+    shared.environments.keep("stays");
+    shared.forget(&"gone".into());
+    assert_eq!(shared.environments.kept(), 1);
+    let readers = MachineReaders(Arc::clone(&shared));
+    let run =
+        |seconds| tokio::time::timeout(Duration::from_secs(seconds), readers.run(TriggerSender::new(|_| ())));
+    assert!(run(50).await.is_err());
+    assert_eq!(shared.environments.kept(), 1);
+    assert!(run(30).await.is_err());
+    assert_eq!(shared.environments.kept(), 0, "it expired");
+}
+
+/// A node source with one node, whose machine is a device in memory.
+struct OneDevice(Arc<MemoryDevice>);
+
+#[async_trait]
+impl NodeSource for OneDevice {
+    async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+        nodes.exists(NodeSpec::bare("r1"));
+        nodes.complete();
+        std::future::pending().await
+    }
+
+    async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        let driver = MemoryAppHostingDriver::new(Arc::clone(&self.0), "east".into());
+        Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None)))
+    }
+}
+
+/// A recorder that keeps the Events.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<EventNote>>>);
+
+impl EventRecorder for Heard {
+    fn record(&self, note: EventNote) {
+        self.0.lock().unwrap().push(note);
+    }
+}
+
+impl Heard {
+    /// Returns the Events of the next minutes, as reasons and texts.
+    async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
+        tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+        self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_refuses_us_after_an_outage_is_reported_anew_and_its_first_answer_is_no_news() {
+    let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
+    let source = Arc::new(OneDevice(Arc::clone(&device)));
+    let dependencies = Dependencies { source, recorder: Recorder::new(heard.clone()), ..dependencies() };
+    let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
+    let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
+    assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
+    device.set_reachable(false);
+    let reported = heard.in_minutes(5).await;
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].0 == "MachineUnreachable" && reported[0].1.contains("switched off"), "{reported:?}");
+    let refusal = DriverError::new(Reason::Refused, "log in").detail("401");
+    device.faults().inject(AppHostingMethod::Resources, 1000, Fault::Fail(refusal));
+    let reported = heard.in_minutes(60).await;
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        reported[0].0 == "MachineUnreachable" && reported[0].1.contains("the request was rejected: 401"),
+        "{reported:?}"
+    );
+    device.faults().clear();
+    device.set_reachable(true);
+    let reported = heard.in_minutes(15).await;
+    assert_eq!(reported.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
+    reading.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_others_has_patience_as_long_as_the_machine_answers_them() {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let (began, sleep) = (Instant::now(), |seconds| tokio::time::sleep(Duration::from_secs(seconds)));
+    assert_eq!(with_extended_limit(LIMIT, || None, sleep(29)).await, Some(()));
+    assert_eq!(with_extended_limit(LIMIT, || None, sleep(31)).await, None);
+    assert_eq!(with_extended_limit(LIMIT, || Some(began), sleep(31)).await, None, "that was long ago");
+    assert_eq!(with_extended_limit(LIMIT, || Some(Instant::now()), sleep(300)).await, Some(()));
+    let silent_after = Instant::now() + Duration::from_secs(100);
+    let answered = || Some(Instant::now().min(silent_after));
+    let begun = Instant::now();
+    assert_eq!(with_extended_limit(LIMIT, answered, sleep(1000)).await, None);
+    assert_eq!(begun.elapsed(), Duration::from_secs(130));
+}
+
+#[test]
+fn nodes_that_came_together_do_not_go_on_together() {
+    let wait = Duration::from_secs(10);
+    let mut waits: Vec<_> = (0..1000).map(|node| spread(wait, &format!("n{node}"), 1)).collect();
+    waits.sort_unstable();
+    assert!(waits[0] >= Duration::from_secs(9) && waits[999] <= Duration::from_secs(11));
+    waits.dedup();
+    assert!(waits.len() > 100, "{} different times", waits.len());
+}
+
+/// A node source with one node, whose machine reports by itself.
+struct OneReporter;
+
+/// The machine of [`OneReporter`]: what it is asked for comes later.
+struct Reporter;
+
+#[async_trait]
+impl NodeSource for OneReporter {
+    async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+        nodes.exists(NodeSpec::bare("b1"));
+        nodes.complete();
+        std::future::pending().await
+    }
+
+    async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        Ok(Arc::new(Reporter))
+    }
+}
+
+#[async_trait]
+impl NodeBackEnd for Reporter {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        Ok(Reply::Later)
+    }
+
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
+        Ok(Reply::Later)
+    }
+
+    async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Done)
+    }
+
+    async fn remove(&self, _: &PodRemoval) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Done)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_answers_come_later_is_judged_by_its_reports_and_not_by_what_was_sent() {
+    let heard = Heard::default();
+    let policy = Policy { gone_after: Some(Duration::from_secs(60)), ..Policy::default() };
+    let recorder = Recorder::new(heard.clone());
+    let dependencies = Dependencies { source: Arc::new(OneReporter), recorder, policy, ..dependencies() };
+    let shared = VirtualNodes::new(dependencies).shared();
+    let readers = MachineReaders(Arc::clone(&shared));
+    let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
+    let state = || shared.node_store.get("b1").map(|machine| machine.view().reach);
+    let reports = async |count: usize| {
+        for _ in 0..count {
+            shared.node_store.inventory("b1", &HostedPods::from([]));
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+    };
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(state(), Some(Reachability::Untried), "a request that was sent is no answer");
+    reports(30).await;
+    assert!(state().unwrap().is_up() && heard.in_minutes(0).await.is_empty());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let reported = heard.in_minutes(0).await;
+    assert!(!state().unwrap().is_up() && reported.len() == 1, "{reported:?}");
+    assert!(reported[0].0 == "MachineUnreachable" && reported[0].1.contains("no report for"), "{reported:?}");
+    reports(1).await;
+    assert!(state().unwrap().is_up());
+    assert_eq!(
+        heard.in_minutes(0).await.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(),
+        ["MachineReached"]
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(state().is_none() && shared.node_store.has_departed("b1"), "its node is removed");
+    reading.abort();
+}
