@@ -10,6 +10,8 @@ macro_rules! drivers {
 
 pub(crate) mod cni;
 mod driver_traits;
+#[cfg(feature = "ec2")]
+mod ec2;
 mod family;
 #[cfg(feature = "iosxe")]
 mod iosxe;
@@ -25,12 +27,12 @@ mod unreachable;
 mod vif_pool;
 mod virtual_node;
 
-#[cfg(any(feature = "openstack", feature = "iosxe"))]
+#[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 use staffetta_driver::Fence;
 use staffetta_handler::{Registry, Setup, SetupError};
 
 use crate::config::{self, KubernetesOptions};
-#[cfg(any(feature = "openstack", feature = "iosxe"))]
+#[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 use crate::term::Term;
 
 pub use memory::world;
@@ -46,6 +48,8 @@ pub fn registry() -> Registry {
     policy::register(&mut registry);
     cni::register(&mut registry);
     prefix_ip::register(&mut registry);
+    #[cfg(feature = "ec2")]
+    ec2::drivers(&mut registry);
     vif_pool::drivers(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
@@ -60,7 +64,7 @@ pub fn registry() -> Registry {
 
 /// Returns the fence of the drivers, which lets requests pass only during the leadership term. Without a term, as in commands that change
 /// nothing without being asked to, it lets all of them pass.
-#[cfg(any(feature = "openstack", feature = "iosxe"))]
+#[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 fn fence(setup: &Setup) -> Result<Fence, SetupError> {
     let term = setup.shared(|| Ok(Term::unlimited()))?;
     Ok(Fence::new(move || term.is_active()))

@@ -4,10 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[cfg(feature = "ec2")]
+#[path = "end_to_end/ec2.rs"]
+mod ec2;
 #[path = "support/kubectl.rs"]
 mod kubectl;
 #[path = "end_to_end/prefixes.rs"]
 mod prefixes;
+#[cfg(feature = "ec2")]
+#[path = "support/process.rs"]
+mod process;
 #[path = "support/stack.rs"]
 mod stack;
 

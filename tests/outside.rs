@@ -170,6 +170,17 @@ async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
     assert!(daemon.terminate().await.success());
 }
 
+#[tokio::test]
+async fn an_outside_tunnel_reports_a_machine_and_runs_a_container_on_it() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap().with_file_name("acme-tunnel");
+    let output = tokio::process::Command::new(program).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected =
+        "press-1 appears: Activated\npress-1 starts print: Success\npress-1 runs print: ACTIVATED\n";
+    assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+}
+
 #[test]
 fn the_readme_shows_the_handler_as_it_is_and_it_is_short() {
     let source = std::fs::read_to_string(Path::new(SOURCE).join("src/main.rs")).unwrap();

@@ -17,6 +17,9 @@ use crate::dry_run::drivers::Recording;
 /// The driver of a device whose configuration names no driver.
 const APP_HOSTING: &str = if cfg!(feature = "iosxe") { "XE" } else { "FAKE" };
 
+/// The driver that assigns addresses to the interfaces of nodes.
+const PREFIX_PROVIDER: &str = if cfg!(feature = "ec2") { "ec2" } else { "memory" };
+
 /// The default drivers are those of OpenStack, under their names in kuryr.conf. A program without them has simulated ones only.
 const fn real(name: &'static str) -> &'static str {
     if cfg!(feature = "openstack") { name } else { "memory" }
@@ -55,7 +58,7 @@ pub(super) fn register(registry: &mut Registry) {
         "network_policy" = DEFAULT, dyn NetworkPolicyDriver, "Implements network policies by security groups.", recorded for "NetworkPolicy";
         "multi_vif" = "noop", dyn MultiVif, "Chooses whether pods may have additional networks.";
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
-        "prefix_provider" = "memory", dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
+        "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
     // The command `migrate` shows its plan itself.
     registry.driver_trait::<dyn AdoptionDriver>(

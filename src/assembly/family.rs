@@ -1,13 +1,13 @@
-//! Drivers of OpenStack and simulated drivers cannot be combined: the ids of one mean nothing to the other.
+//! Real and simulated drivers cannot be combined: the ids of one mean nothing to the other.
 
 use staffetta_handler::{Setup, SetupError};
 
 /// A family of drivers that exchange the ids of projects, networks, subnets and security groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DriverFamily {
-    /// Drivers of OpenStack.
-    #[cfg(feature = "openstack")]
-    OpenStack,
+    /// Drivers of OpenStack and of EC2.
+    #[cfg(any(feature = "openstack", feature = "ec2"))]
+    Real,
     /// Drivers of the simulated cloud: `memory` and `simulated`.
     Simulated,
 }
@@ -22,7 +22,7 @@ impl DriverFamily {
         if *setup.shared(|| Ok(self))? == self {
             return Ok(());
         }
-        let wrong = "simulated drivers (`memory`, `simulated`) cannot be combined with those of OpenStack: name all drivers of pods and \
+        let wrong = "simulated drivers (`memory`, `simulated`) cannot be combined with those of OpenStack and EC2: name all drivers of pods and \
                      services in [kubernetes], or none of the simulated ones";
         Err(SetupError::Invalid(wrong.to_owned()))
     }

@@ -105,7 +105,7 @@ fn annotation_project(setup: &Setup) -> Result<Arc<AnnotationProject>, SetupErro
 
 /// Returns the options of `[neutron_defaults]`.
 pub(super) fn defaults(setup: &Setup) -> Result<NeutronDefaults, SetupError> {
-    DriverFamily::OpenStack.select(setup)?;
+    DriverFamily::Real.select(setup)?;
     setup.section("neutron_defaults")
 }
 
@@ -128,7 +128,7 @@ fn shared_namespaces(setup: &Setup) -> Result<Arc<Namespaces>, SetupError> {
 
 /// Returns the connection to the cloud with its token and limits, which all drivers share.
 pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
-    DriverFamily::OpenStack.select(setup)?;
+    DriverFamily::Real.select(setup)?;
     setup.shared(|| {
         let options: NeutronOptions = setup.section("neutron")?;
         let access = options.access(&Environment::of_the_process());

@@ -115,6 +115,7 @@ impl<'r> LeadershipSession<'r> {
         let metrics = &context.state.metrics;
         setup.share(Arc::new(self.election.term().clone()));
         setup.share(Arc::clone(&metrics.cloud_requests));
+        setup.share(Arc::clone(&metrics.ec2_requests));
         setup.share(Arc::clone(&metrics.cni_requests));
         setup.share(Arc::new(metrics.virtual_nodes.clone()));
         setup.share(Arc::new(metrics.pools.clone()));

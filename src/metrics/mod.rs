@@ -26,7 +26,7 @@ use family::{MetricFamily, UnitGauge, histogram};
 pub(crate) use pools::PoolMetrics;
 pub(crate) use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
-pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics};
+pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
 pub use workqueue::WorkqueueMetrics;
 use workqueue::{FAILURE_OUTCOMES, failure_outcome};
 
@@ -36,6 +36,8 @@ pub(crate) struct Metrics {
     pub(crate) api_requests: Arc<ApiRequestMetrics>,
     /// The metrics of the requests to OpenStack.
     pub(crate) cloud_requests: Arc<CloudRequestMetrics>,
+    /// The metrics of the requests to EC2.
+    pub(crate) ec2_requests: Arc<Ec2RequestMetrics>,
     /// The metrics of the commands of the CNI plugin.
     pub(crate) cni_requests: Arc<CniRequestMetrics>,
     /// The sources of the metrics of VIF pools.
@@ -78,6 +80,7 @@ impl Metrics {
         let metrics = Self {
             api_requests: Arc::new(ApiRequestMetrics::new(host)),
             cloud_requests: Arc::default(),
+            ec2_requests: Arc::default(),
             cni_requests: Arc::default(),
             pools: PoolMetrics::default(),
             prefixes: PrefixMetrics::default(),
@@ -168,6 +171,7 @@ impl Metrics {
         page.family(&self.last_collection);
         self.api_requests.show(&mut page);
         self.cloud_requests.show(&mut page);
+        self.ec2_requests.show(&mut page);
         self.cni_requests.show(&mut page);
         self.pools.show(&mut page);
         self.prefixes.show(&mut page);

@@ -127,6 +127,8 @@ descriptions! {
         "Requests to OpenStack; `throttled` is 429 or 503, `unanswered` means no response";
     OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
         "Time until the response of an OpenStack service was read";
+    EC2_REQUESTS = Counter "staffetta_ec2_requests_total" ["action", "outcome"]
+        "Requests to EC2; `throttled` is 429 or 503, `unanswered` means no response";
     CNI_DURATION = Histogram "staffetta_cni_request_duration_seconds" ["command", "error"]
         "Time of a command of the CNI plugin in the daemon on the node; `error` is `none` for success";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]

@@ -1,4 +1,4 @@
-//! Metrics of the requests to the API server and to OpenStack.
+//! Metrics of the requests to the API server, to OpenStack and to EC2.
 
 use std::time::Duration;
 
@@ -92,6 +92,44 @@ impl Default for CloudRequestMetrics {
             durations.with(&[service, method]);
         }
         Self { requests, durations }
+    }
+}
+
+/// The actions of EC2 that the driver `ec2` calls.
+const EC2_ACTIONS: [&str; 6] = [
+    "AssignPrivateIpAddresses",
+    "DescribeInstanceTypes",
+    "DescribeInstances",
+    "DescribeNetworkInterfaces",
+    "DescribeSubnets",
+    "UnassignPrivateIpAddresses",
+];
+
+/// Counts the requests to EC2 by action and outcome.
+pub(crate) struct Ec2RequestMetrics(MetricFamily<Counter>);
+
+impl Default for Ec2RequestMetrics {
+    fn default() -> Self {
+        let requests = MetricFamily::new(&names::EC2_REQUESTS, Counter::default as _);
+        for action in EC2_ACTIONS {
+            for outcome in RequestOutcome::ALL {
+                requests.with(&[action, outcome.name()]);
+            }
+        }
+        Self(requests)
+    }
+}
+
+impl Ec2RequestMetrics {
+    /// Adds the metrics to `page`.
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        page.family(&self.0);
+    }
+}
+
+impl RequestObserver for Ec2RequestMetrics {
+    fn ended(&self, _: &'static str, action: &'static str, outcome: RequestOutcome, _: Duration) {
+        self.0.with(&[action, outcome.name()]).inc();
     }
 }
 

@@ -16,6 +16,7 @@ mod drivers;
 mod image;
 mod manifests;
 mod openstack;
+mod prefixes;
 mod removal;
 mod rights;
 mod site;

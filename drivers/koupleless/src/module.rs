@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1::Container;
 use serde::{Deserialize, Serialize};
+use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tracing::warn;
 
 /// The environment variable of a container that holds the version of its module.
 const VERSION: &str = "BIZ_VERSION";
@@ -48,6 +50,15 @@ impl Module {
             return refused("image", "it must be the URL of a JAR file, of at most 2048 bytes");
         }
         Ok(Self { name: container.name.clone(), version: version.to_owned(), url })
+    }
+
+    /// Returns the modules of the baseline of a base. A container that is no module is left out, with a log line.
+    pub(crate) fn of_all(containers: &[Container], base: &NodeId) -> Vec<Self> {
+        let module = |container| {
+            let module = Self::of(container, "tell a base its baseline");
+            module.inspect_err(|error| warn!(%base, %error, "a container of the baseline is left out")).ok()
+        };
+        containers.iter().filter_map(module).collect()
     }
 
     /// Returns the key under which a base reports the module.

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use staffetta_driver::tunnel::NodeId;
+use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tokio::time::Instant;
 
 /// The maximum number of modules of one base that are loaded or unloaded at the same time.
 const CHANGES_PER_BASE: usize = 16;
@@ -52,19 +53,22 @@ pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 #[derive(Debug, Default)]
 struct BaseOperations {
     queries: Vec<ArkletCommand>,
-    changes: HashMap<ContainerKey, ArkletCommand>,
+    /// The command that changes each module, and the time when its answer is overdue.
+    changes: HashMap<ContainerKey, (ArkletCommand, Option<Instant>)>,
 }
 
 impl Operations {
-    /// Begins a request. `module` is the key of the module that it changes; `None` for a query.
+    /// Begins a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, it is
+    /// [overdue](Self::overdue).
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
         command: ArkletCommand,
         module: Option<&ContainerKey>,
+        deadline: Option<Instant>,
     ) -> Result<(), DriverError> {
         let operations = self.0.entry(base.clone()).or_default();
-        let begun = operations.begin(command, module);
+        let begun = operations.begin(command, module, deadline);
         self.remove_idle(base);
         begun
     }
@@ -78,7 +82,7 @@ impl Operations {
     ) -> bool {
         let Some(operations) = self.0.get_mut(base) else { return false };
         let ended = match module {
-            Some(module) if operations.changes.get(module) == Some(&command) => {
+            Some(module) if operations.changes.get(module).is_some_and(|(of, _)| *of == command) => {
                 operations.changes.remove(module).is_some()
             }
             Some(_) => false,
@@ -92,6 +96,19 @@ impl Operations {
         ended
     }
 
+    /// Ends and returns all changes of modules whose deadline is over.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<(NodeId, ArkletCommand, ContainerKey)> {
+        let mut overdue = Vec::new();
+        for (base, operations) in &mut self.0 {
+            let late = operations
+                .changes
+                .extract_if(|_, (_, deadline)| deadline.is_some_and(|deadline| deadline <= now));
+            overdue.extend(late.map(|(module, (command, _))| (base.clone(), command, module)));
+        }
+        self.0.retain(|_, all| !all.queries.is_empty() || !all.changes.is_empty());
+        overdue
+    }
+
     fn remove_idle(&mut self, base: &NodeId) {
         if self.0.get(base).is_some_and(|all| all.queries.is_empty() && all.changes.is_empty()) {
             self.0.remove(base);
@@ -100,7 +117,12 @@ impl Operations {
 }
 
 impl BaseOperations {
-    fn begin(&mut self, command: ArkletCommand, module: Option<&ContainerKey>) -> Result<(), DriverError> {
+    fn begin(
+        &mut self,
+        command: ArkletCommand,
+        module: Option<&ContainerKey>,
+        deadline: Option<Instant>,
+    ) -> Result<(), DriverError> {
         let conflict =
             |detail: String| Err(DriverError::new(Reason::Conflict, command.step()).detail(detail));
         let Some(module) = module else {
@@ -110,15 +132,28 @@ impl BaseOperations {
             self.queries.push(command);
             return Ok(());
         };
-        if let Some(earlier) = self.changes.get(module) {
+        if let Some((earlier, _)) = self.changes.get(module) {
             return conflict(format!("{} of {module} is under way", earlier.name()));
         }
         if self.changes.len() >= CHANGES_PER_BASE {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
-        self.changes.insert(module.clone(), command);
+        self.changes.insert(module.clone(), (command, deadline));
         Ok(())
+    }
+}
+
+/// Passes the answer to a command that changes a module on to the receiver of the tunnel.
+pub(crate) fn report(
+    sender: &TunnelSender,
+    base: &NodeId,
+    command: ArkletCommand,
+    answer: ContainerOperationResponseData,
+) -> Result<(), SendError> {
+    match command {
+        ArkletCommand::InstallBiz => sender.start_container_response(base, answer),
+        _ => sender.shutdown_container_response(base, answer),
     }
 }
 
@@ -131,22 +166,25 @@ mod tests {
     fn a_repetition_of_what_is_under_way_is_a_conflict_until_it_ends() {
         let (mut operations, base, cart) = (Operations::default(), "b".parse().unwrap(), "cart:1".into());
         for (command, module) in [(Health, None), (InstallBiz, Some(&cart))] {
-            operations.begin(&base, command, module).unwrap();
-            assert_eq!(operations.begin(&base, command, module).unwrap_err().reason(), Reason::Conflict);
+            operations.begin(&base, command, module, None).unwrap();
+            assert_eq!(
+                operations.begin(&base, command, module, None).unwrap_err().reason(),
+                Reason::Conflict
+            );
         }
-        let unload = operations.begin(&base, UninstallBiz, Some(&cart)).unwrap_err();
+        let unload = operations.begin(&base, UninstallBiz, Some(&cart), None).unwrap_err();
         assert!(unload.to_string().contains("installBiz of cart:1 is under way"), "{unload}");
-        operations.begin(&base, QueryAllBiz, None).unwrap();
-        operations.begin(&base, InstallBiz, Some(&"cart:2".into())).unwrap();
-        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&cart)).unwrap();
+        operations.begin(&base, QueryAllBiz, None, None).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:2".into()), None).unwrap();
+        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&cart), None).unwrap();
         assert!(operations.end(&base, InstallBiz, Some(&cart)));
-        operations.begin(&base, UninstallBiz, Some(&cart)).unwrap();
+        operations.begin(&base, UninstallBiz, Some(&cart), None).unwrap();
     }
 
     #[test]
     fn an_answer_to_another_request_a_late_and_a_second_one_do_not_count() {
         let (mut operations, base, cart) = (Operations::default(), "b".parse().unwrap(), "cart:1".into());
-        operations.begin(&base, InstallBiz, Some(&cart)).unwrap();
+        operations.begin(&base, InstallBiz, Some(&cart), None).unwrap();
         assert!(!operations.end(&base, UninstallBiz, Some(&cart)) && !operations.end(&base, Health, None));
         assert!(!operations.end(&"c".parse().unwrap(), InstallBiz, Some(&cart)));
         assert!(operations.end(&base, InstallBiz, Some(&cart)));
@@ -157,10 +195,25 @@ mod tests {
     fn one_base_has_a_bounded_number_of_changes_and_others_are_not_affected() {
         let (mut operations, base) = (Operations::default(), "b".parse().unwrap());
         for number in 0..CHANGES_PER_BASE {
-            operations.begin(&base, InstallBiz, Some(&number.to_string().into())).unwrap();
+            operations.begin(&base, InstallBiz, Some(&number.to_string().into()), None).unwrap();
         }
-        let error = operations.begin(&base, InstallBiz, Some(&"more".into())).unwrap_err();
+        let error = operations.begin(&base, InstallBiz, Some(&"more".into()), None).unwrap_err();
         assert_eq!(error.reason(), Reason::Queued);
-        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&"more".into())).unwrap();
+        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&"more".into()), None).unwrap();
+    }
+
+    #[test]
+    fn what_is_overdue_ends_once() {
+        let (mut operations, base, cart, now) =
+            (Operations::default(), "b".parse().unwrap(), "cart:1".into(), Instant::now());
+        let after = |seconds| now + std::time::Duration::from_secs(seconds);
+        operations.begin(&base, UninstallBiz, Some(&cart), Some(after(2))).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:2".into()), Some(after(9))).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:3".into()), None).unwrap();
+        assert!(operations.overdue(after(1)).is_empty());
+        assert_eq!(operations.overdue(after(2)), [(base.clone(), UninstallBiz, cart.clone())]);
+        assert!(!operations.end(&base, UninstallBiz, Some(&cart)) && operations.overdue(after(8)).is_empty());
+        operations.begin(&base, InstallBiz, Some(&cart), Some(after(20))).unwrap();
+        assert_eq!(operations.overdue(after(9)).len(), 1);
     }
 }

@@ -1,5 +1,7 @@
 //! The states of all nodes.
 
+mod metrics;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::pool::{Adopted, Fault, Grown, Wait};
-use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
+use staffetta_driver::prefix::PrimaryInterface;
 use staffetta_driver::{InstanceId, InterfaceId, SubnetId, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,8 +17,12 @@ use tokio::time::Instant;
 use crate::node_pool::{InterfaceDrift, NodeAction, NodeEpoch, NodePool, PodAddress};
 use crate::settings::Settings;
 
+pub use metrics::NodeTableMetrics;
+
 /// The delay before blocks are requested in a subnet again that had none.
 const EXHAUSTED: Duration = Duration::from_secs(30);
+/// The time after a change of an interface during which a read may not show it yet.
+const SETTLING: Duration = Duration::from_secs(15);
 
 /// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,27 +57,13 @@ pub struct DueRead {
     pub since: NodeEpoch,
 }
 
-/// The numbers of all nodes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeTableMetrics {
-    /// The nodes that get addresses.
-    pub nodes: usize,
-    /// The prefixes and single addresses on the interfaces of nodes.
-    pub blocks: [usize; 2],
-    /// The addresses that pods have.
-    pub used: usize,
-    /// The addresses that pods can get at once.
-    pub free: usize,
-    /// The addresses of ended pods in their cool-down.
-    pub cooling: usize,
-}
-
 /// The states of all nodes by name. All methods return at once.
 pub struct NodeTable {
     state: Mutex<TableState>,
     cool_down: Duration,
     start: Instant,
     changed: Notify,
+    reads_changed: Notify,
     woken: Notify,
 }
 
@@ -92,6 +84,12 @@ struct KnownNode {
     pool: NodePool,
     /// The time at which the node must be planned although nothing changed.
     due: Option<Duration>,
+    /// The time before which the interface is not read, because a read may not show its last change yet.
+    settled: Duration,
+    /// The time of the last read of the interface.
+    read: Duration,
+    /// `true` if the effect of the last change is not known.
+    is_uncertain: bool,
     /// `false` for a node that lost its label: its pool is emptied.
     managed: bool,
 }
@@ -99,8 +97,8 @@ struct KnownNode {
 impl NodeTable {
     /// Creates an empty table. A returned address is handed out again after `cool_down`.
     pub fn new(cool_down: Duration) -> Self {
-        let (changed, woken) = (Notify::new(), Notify::new());
-        Self { state: Mutex::default(), cool_down, start: Instant::now(), changed, woken }
+        let [changed, reads_changed, woken] = std::array::from_fn(|_| Notify::new());
+        Self { state: Mutex::default(), cool_down, start: Instant::now(), changed, reads_changed, woken }
     }
 
     /// Returns `true` if the table has the node with this machine.
@@ -136,9 +134,20 @@ impl NodeTable {
             }
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
-        let known = KnownNode { instance, subnet, pool, due: None, managed: true };
+        let read = self.now();
+        let known = KnownNode {
+            instance,
+            subnet,
+            pool,
+            due: None,
+            settled: read,
+            read,
+            is_uncertain: false,
+            managed: true,
+        };
         state.nodes.insert(node.to_owned(), known);
         self.plan_soon(&mut state, node);
+        self.reads_changed.notify_one();
         recovery
     }
 
@@ -223,6 +232,11 @@ impl NodeTable {
         }
     }
 
+    /// Waits until another read may be due first than at the last call.
+    pub(crate) async fn reads_changed(&self) {
+        self.reads_changed.notified().await;
+    }
+
     /// Waits until the table has changed since the last call.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
@@ -266,6 +280,7 @@ impl NodeTable {
         let (is_exhausted, got) = (result.fault == Some(Fault::Exhausted), !result.got.is_empty());
         let Some(node) = state.nodes.get_mut(name) else { return };
         node.pool.assigned(*op, *kind, result, now);
+        node.settled = now + SETTLING;
         self.plan_soon(state, name);
         let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
         let relieved = got && !is_exhausted && state.exhausted.remove(&subnet).is_some();
@@ -291,19 +306,36 @@ impl NodeTable {
         let mut state = self.state();
         if let Some(node) = state.nodes.get_mut(name) {
             node.pool.unassigned(*op, *kind, left, now);
+            node.settled = now + SETTLING;
             self.plan_soon(&mut state, name);
         }
     }
 
-    /// Returns all nodes, for a read of their interfaces that begins now.
-    pub(crate) fn due_reads(&self) -> Vec<DueRead> {
-        let state = self.state();
-        let due = state.nodes.iter().map(|(name, node)| DueRead {
-            node: name.clone(),
-            instance: node.instance.clone(),
-            since: node.pool.epoch(),
+    /// Reads the interface of a node soon, because the effect of a call is not known or a read failed.
+    pub(crate) fn read_soon(&self, name: &str) {
+        let (now, mut state) = (self.now(), self.state());
+        if let Some(node) = state.nodes.get_mut(name) {
+            (node.is_uncertain, node.settled) = (true, now + SETTLING);
+            self.reads_changed.notify_one();
+        }
+    }
+
+    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or because the effect of a call is not known.
+    pub(crate) fn due_reads(&self, interval: Duration) -> Vec<DueRead> {
+        let (now, mut state) = (self.now(), self.state());
+        let due = state.nodes.iter_mut().filter(|(_, node)| node.read_due(interval) <= now);
+        let due = due.map(|(name, node)| {
+            (node.read, node.is_uncertain) = (now, false);
+            DueRead { node: name.clone(), instance: node.instance.clone(), since: node.pool.epoch() }
         });
         due.collect()
+    }
+
+    /// Returns the time until the next interface is to be read; `None` without nodes.
+    pub(crate) fn next_read(&self, interval: Duration) -> Option<Duration> {
+        let (now, state) = (self.now(), self.state());
+        let next = state.nodes.values().map(|node| node.read_due(interval)).min();
+        next.map(|next| next.saturating_sub(now))
     }
 
     /// Compares a node with the blocks of its interface.
@@ -314,22 +346,6 @@ impl NodeTable {
         let drift = node.pool.resync(read.since, blocks, now);
         self.plan_soon(&mut state, &read.node);
         drift
-    }
-
-    /// Returns the current numbers of all nodes together.
-    pub fn metrics(&self) -> NodeTableMetrics {
-        let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
-        for node in state.nodes.values() {
-            sum.nodes += usize::from(node.managed);
-            for (index, kind) in [BlockKind::Prefix, BlockKind::Address].into_iter().enumerate() {
-                let counts = node.pool.counts(kind, now);
-                sum.blocks[index] += counts.groups;
-                sum.used += counts.used;
-                sum.free += counts.warm;
-                sum.cooling += counts.cooling;
-            }
-        }
-        sum
     }
 
     /// Plans a node at the next call of [`plan`](Self::plan), which comes at once.
@@ -356,6 +372,11 @@ impl NodeTable {
 }
 
 impl KnownNode {
+    /// Returns the time at which the interface is to be read.
+    fn read_due(&self, interval: Duration) -> Duration {
+        self.settled.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
+    }
+
     fn configure(&mut self, settings: Settings, now: Duration) {
         let enabled = settings.enabled && self.managed;
         self.pool.configure(Settings { enabled, ..settings }, now);

@@ -9,7 +9,7 @@ use staffetta_driver::pool::{Fault, Grown};
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::node_pool::{InterfaceDrift, NodeAction};
@@ -19,8 +19,6 @@ use crate::nodes::NodeTable;
 const BATCH: usize = 100;
 /// The time until planning is repeated although nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The delay before interfaces are read after a call whose effect is unknown.
-const SOON: Duration = Duration::from_secs(5);
 
 /// Something that a person should know of a node.
 #[derive(Clone, Debug)]
@@ -65,8 +63,15 @@ impl Worker {
     /// Works until the future is dropped. Calls for different nodes run concurrently; calls in progress are then interrupted, and the
     /// next process finds their effect by a read.
     pub async fn run(&self) -> Infallible {
+        tokio::select! {
+            never = self.change() => never,
+            never = self.compare() => never,
+        }
+    }
+
+    /// Executes what the pools plan.
+    async fn change(&self) -> Infallible {
         let mut calls = ProviderCalls::default();
-        let mut next_read = Instant::now() + self.resync_interval;
         loop {
             let (actions, next) = self.nodes.plan();
             for (node, interface, action) in actions {
@@ -75,23 +80,26 @@ impl Worker {
             tokio::select! {
                 () = self.nodes.changed() => {}
                 () = sleep(next.unwrap_or(IDLE)) => {}
-                Some(ended) = calls.tasks.join_next_with_id() => {
-                    if self.end(&mut calls, ended) {
-                        next_read = next_read.min(Instant::now() + SOON);
-                    }
-                }
-                () = sleep_until(next_read) => {
-                    self.read().await;
-                    next_read = Instant::now() + self.resync_interval;
-                }
+                Some(ended) = calls.tasks.join_next_with_id() => self.end(&mut calls, ended),
             }
         }
     }
 
-    /// Records the result of a call. Returns `true` if its effect is not known for certain.
-    fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) -> bool {
+    /// Reads the interfaces when they are due.
+    async fn compare(&self) -> Infallible {
+        loop {
+            let next = self.nodes.next_read(self.resync_interval);
+            tokio::select! {
+                () = self.nodes.reads_changed() => {}
+                () = sleep(next.unwrap_or(IDLE)) => self.read().await,
+            }
+        }
+    }
+
+    /// Records the result of a call.
+    fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let Some((node, action)) = calls.actions.remove(&id) else { return false };
+        let Some((node, action)) = calls.actions.remove(&id) else { return };
         let outcome = match ended {
             Ok((_, outcome)) => outcome,
             Err(error) => CallOutcome::Unassigned(Err(panicked(&error))),
@@ -109,22 +117,26 @@ impl Worker {
                 result.err()
             }
         };
-        let Some(error) = error else { return false };
+        let Some(error) = error else { return };
         warn!(node, %error, "the addresses of a node cannot be changed");
-        let uncertain = error.ambiguous();
+        if error.ambiguous() {
+            self.nodes.read_soon(&node);
+        }
         (self.report)(&node, NodeReport::Failed(error));
-        uncertain
     }
 
-    /// Reads the interfaces of all nodes, and repairs what differs.
+    /// Reads the interfaces that are due, and repairs what differs.
     async fn read(&self) {
-        let due = self.nodes.due_reads();
+        let due = self.nodes.due_reads(self.resync_interval);
         for batch in due.chunks(BATCH) {
             let instances: Vec<InstanceId> = batch.iter().map(|read| read.instance.clone()).collect();
             let interfaces = match self.provider.interfaces(&instances).await {
                 Ok(interfaces) => interfaces,
                 Err(error) => {
                     warn!(%error, "the interfaces of nodes cannot be read; they are read again later");
+                    for read in batch {
+                        self.nodes.read_soon(&read.node);
+                    }
                     continue;
                 }
             };
@@ -177,7 +189,9 @@ fn fault(error: &DriverError) -> Fault {
 
 /// Returns the error of a call that panicked: its effect is not known.
 fn panicked(error: &JoinError) -> DriverError {
-    DriverError::new(Reason::Unavailable, "change the addresses of a node").detail(error.to_string())
+    let error =
+        DriverError::new(Reason::Unavailable, "change the addresses of a node").detail(error.to_string());
+    error.maybe_applied()
 }
 
 #[cfg(test)]

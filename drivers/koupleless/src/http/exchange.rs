@@ -26,6 +26,8 @@ pub(super) struct BaseClient {
 
 impl BaseClient {
     pub(super) fn new(options: &HttpTunnelOptions) -> Result<Self, DriverError> {
+        // An error means that a provider is installed already. Without one, a client cannot be made where reqwest has TLS.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder()
             .no_proxy() // bases are near
             .redirect(redirect::Policy::none()) // a base cannot make us call another host

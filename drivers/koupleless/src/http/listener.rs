@@ -12,7 +12,7 @@ use axum::{Extension, Json, Router};
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::{BaselineError, NodeActivation, SendError, TunnelSender};
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::bases::AddressClaimError;
 use super::{TunnelState, serve::Peer};
@@ -72,11 +72,7 @@ async fn query_baseline(
         .map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, format!("identity: {error}")))?;
     endpoints.shared.bases().check(&id, peer, Instant::now())?;
     let containers = endpoints.sender.query_baseline(&id, metadata.baseline_request()).await?;
-    let modules = containers.iter().filter_map(|container| {
-        let module = Module::of(container, "tell a base its baseline");
-        module.inspect_err(|error| warn!(base = %id, %error, "a container of the baseline is left out")).ok()
-    });
-    Ok(Json(modules.collect()))
+    Ok(Json(Module::of_all(&containers, &id)))
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReportRejection> {

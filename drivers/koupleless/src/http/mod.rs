@@ -6,7 +6,7 @@ mod listener;
 mod serve;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -22,8 +22,9 @@ use tracing::{debug, info};
 
 use self::bases::Bases;
 use self::exchange::BaseClient;
+use crate::lock::lock;
 use crate::module::{self, Module};
-use crate::operations::{ArkletCommand, Operations};
+use crate::operations::{ArkletCommand, Operations, report};
 use crate::options::HttpTunnelOptions;
 use crate::wire::{BizInfo, HealthInfo, OperationData, failed, node_status, statuses};
 
@@ -220,10 +221,7 @@ async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: Tunn
     };
     debug!(base = %node, module = %answer.container_key, command = command.name(), result = ?answer.result, "a base was changed");
     drop(under_way); // whoever gets the answer may repeat the request at once
-    let sent = match command {
-        ArkletCommand::InstallBiz => sender.start_container_response(&node, answer),
-        _ => sender.shutdown_container_response(&node, answer),
-    };
+    let sent = report(&sender, &node, command, answer);
     if let Err(error) = sent {
         debug!(base = %node, %error, "an answer is dropped; the next query will show its effect");
     }
@@ -262,7 +260,7 @@ impl RequestUnderWay {
         command: ArkletCommand,
         module: Option<ContainerKey>,
     ) -> Result<Self, DriverError> {
-        lock(&shared.operations).begin(node, command, module.as_ref())?;
+        lock(&shared.operations).begin(node, command, module.as_ref(), None)?;
         Ok(Self { shared: Arc::clone(shared), node: node.clone(), command, module })
     }
 }
@@ -280,11 +278,6 @@ impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         *lock(&self.0.running) = None;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each critical section is a single change.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_running(command: ArkletCommand) -> DriverError {

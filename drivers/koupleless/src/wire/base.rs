@@ -29,6 +29,11 @@ impl BaseMetadata {
         self.identity.parse()
     }
 
+    /// Returns the id of the base as it is written.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
     /// Returns the properties by which the baseline of the base is chosen.
     pub(crate) fn baseline_request(&self) -> QueryBaselineRequest {
         let mut custom_labels = self.labels();

@@ -1,0 +1,115 @@
+//! Combines reads of instances: those that are requested while another read is in progress become one request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use staffetta_driver::prefix::PrimaryInterface;
+use staffetta_driver::{DriverError, InstanceId, Reason};
+use tokio::sync::oneshot;
+
+/// The interfaces of the instances that exist, or the reason why one cannot be used.
+pub(crate) type ReadInterfaces = BTreeMap<InstanceId, Result<PrimaryInterface, DriverError>>;
+
+/// The result of a read that several callers share.
+type SharedRead = Result<Arc<ReadInterfaces>, DriverError>;
+
+/// The reads that wait for the one in progress.
+#[derive(Default)]
+pub(crate) struct CombinedReads {
+    waiting: Mutex<Vec<(Vec<InstanceId>, oneshot::Sender<SharedRead>)>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl CombinedReads {
+    /// Reads the instances `ids` together with those of other callers. One of the callers calls `read`, with the ids of all.
+    pub(crate) async fn read<F>(
+        &self,
+        ids: &[InstanceId],
+        read: impl FnOnce(Vec<InstanceId>) -> F,
+    ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError>
+    where
+        F: Future<Output = Result<ReadInterfaces, DriverError>>,
+    {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((ids.to_vec(), sender));
+        {
+            let _turn = self.turn.lock().await;
+            let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            if !waiting.is_empty() {
+                let all: BTreeSet<_> = waiting.iter().flat_map(|(ids, _)| ids.iter().cloned()).collect();
+                let result = read(all.into_iter().collect()).await.map(Arc::new);
+                for (_, sender) in waiting {
+                    // A caller that was cancelled needs no result.
+                    let _ = sender.send(result.clone());
+                }
+            }
+        }
+        // The caller that read for this one may have been cancelled.
+        let cancelled = || DriverError::new(Reason::Unavailable, "read instances together with others");
+        let all = receiver.await.map_err(|_| cancelled())??;
+        let found = ids.iter().filter_map(|id| Some((id.clone(), all.get(id)?.clone())));
+        found.map(|(id, interface)| Ok((id, interface?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn interface(id: &InstanceId) -> PrimaryInterface {
+        PrimaryInterface {
+            id: format!("eni-{id}").as_str().into(),
+            subnet: "subnet-1".into(),
+            subnet_length: 24,
+            addresses_per_interface: 10,
+            delegates_prefixes: true,
+            blocks: BTreeSet::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_that_arrive_during_another_one_are_one_request_and_each_gets_its_own_part() {
+        let (reads, requests) = (Arc::new(CombinedReads::default()), Arc::new(Mutex::new(Vec::new())));
+        let tasks = (0..20).map(|number| {
+            let (reads, requests) = (Arc::clone(&reads), Arc::clone(&requests));
+            tokio::spawn(async move {
+                let id = InstanceId::from(format!("i-{number}"));
+                let read = |ids: Vec<InstanceId>| async move {
+                    requests.lock().unwrap().push(ids.len());
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    let refused = || Err(DriverError::new(Reason::Unsupported, "read"));
+                    let of =
+                        |id: &InstanceId| if id.as_str() == "i-7" { refused() } else { Ok(interface(id)) };
+                    Ok(ids.iter().map(|id| (id.clone(), of(id))).collect())
+                };
+                let result = reads.read(std::slice::from_ref(&id), read).await;
+                assert_eq!(result.is_err(), number == 7, "the error of one harms no other");
+                result.is_ok_and(|found| found.keys().eq([&id]))
+            })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        for (number, task) in tasks.into_iter().enumerate() {
+            assert_eq!(task.await.unwrap(), number != 7);
+        }
+        assert_eq!(*requests.lock().unwrap(), [1, 19]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_is_cancelled_while_it_reads_for_others_leaves_them_an_error_and_no_wait() {
+        let reads = Arc::new(CombinedReads::default());
+        let ids = [InstanceId::from("i-1")];
+        let hanging = async |_: Vec<InstanceId>| std::future::pending().await;
+        let first = tokio::time::timeout(Duration::from_secs(1), reads.read(&ids, hanging));
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            reads
+                .read(&ids, async |ids| Ok(ids.iter().map(|id| (id.clone(), Ok(interface(id)))).collect()))
+                .await
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert!(first.is_err() && second.is_ok_and(|found| found.len() == 1));
+    }
+}

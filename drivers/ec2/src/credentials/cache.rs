@@ -1,0 +1,60 @@
+//! Keeps the access keys until they expire.
+
+use std::time::{Duration, SystemTime};
+
+use staffetta_driver::DriverError;
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+
+use super::fetch::CredentialFetch;
+use super::{AccessKeys, CredentialSource};
+
+/// The time before their expiry at which keys are replaced.
+const EARLY: Duration = Duration::from_secs(5 * 60);
+
+/// The access keys of the driver.
+pub(crate) struct CredentialCache {
+    source: CredentialSource,
+    fetch: CredentialFetch,
+    keys: Mutex<Option<AccessKeys>>,
+}
+
+impl CredentialCache {
+    /// Creates an empty cache. `region` is the one whose STS is asked.
+    pub(crate) fn new(
+        source: CredentialSource,
+        region: &str,
+        clients: (reqwest::Client, reqwest::Client),
+    ) -> Self {
+        Self { source, fetch: CredentialFetch::new(region, clients), keys: Mutex::default() }
+    }
+
+    /// Returns keys that are valid at the time `now`. They are replaced 5 minutes before they expire; if that fails, the old ones are used
+    /// until then.
+    pub(crate) async fn keys(&self, now: SystemTime) -> Result<AccessKeys, DriverError> {
+        let mut cached = self.keys.lock().await;
+        let expires_in = |keys: &AccessKeys, early| keys.expires.is_some_and(|at| at <= now + early);
+        if let Some(keys) = cached.as_ref().filter(|keys| !expires_in(keys, EARLY)) {
+            return Ok(keys.clone());
+        }
+        match self.fetch.keys(&self.source).await {
+            Ok(keys) => {
+                info!(access_key = keys.id, "the AWS credentials were read");
+                Ok(cached.insert(keys).clone())
+            }
+            Err(error) => match cached.as_ref().filter(|keys| !expires_in(keys, Duration::ZERO)) {
+                Some(keys) => {
+                    warn!(%error, "the AWS credentials cannot be replaced; they are used until they expire");
+                    Ok(keys.clone())
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Forgets keys that were refused. Does nothing if they were replaced meanwhile.
+    pub(crate) async fn refused(&self, keys: &AccessKeys) {
+        let mut cached = self.keys.lock().await;
+        cached.take_if(|cached| cached.id == keys.id);
+    }
+}

@@ -1,0 +1,175 @@
+//! The access keys of AWS, and where they come from.
+
+mod cache;
+mod fetch;
+mod profile;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use reqwest::Url;
+use secrecy::SecretString;
+
+use crate::options::{AwsEnvironment, Ec2OptionsError};
+
+pub(crate) use cache::CredentialCache;
+pub(crate) use profile::ProfileError;
+pub(crate) use profile::{ProfileFiles, read_profile};
+
+/// The place of the metadata service of instances, link-local (EC2 User Guide, "Instance metadata service").
+const METADATA: &str = "http://169.254.169.254";
+
+/// The access keys of a user or a role. `Debug` shows no secret.
+#[derive(Clone)]
+pub(crate) struct AccessKeys {
+    pub(crate) id: String,
+    pub(crate) secret: SecretString,
+    /// The session token of temporary keys.
+    pub(crate) token: Option<SecretString>,
+    /// The time from which on the keys are refused; `None` if there is none.
+    pub(crate) expires: Option<SystemTime>,
+}
+
+impl fmt::Debug for AccessKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessKeys")
+            .field("id", &self.id)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The place from which the access keys come.
+#[derive(Clone, Debug)]
+pub(crate) enum CredentialSource {
+    /// The environment.
+    Fixed(AccessKeys),
+    /// A profile in the files of the AWS configuration.
+    Profile(ProfileFiles),
+    /// STS, which exchanges the token of a service account for the keys of a role.
+    WebIdentity {
+        role: String,
+        token_file: PathBuf,
+        session: String,
+        /// The URL of STS; `None` for that of the region.
+        endpoint: Option<String>,
+    },
+    /// An agent on the node: EKS Pod Identity, or ECS.
+    Container { url: String, token_file: Option<PathBuf> },
+    /// The metadata service of the instance on which the program runs.
+    Instance { endpoint: String },
+}
+
+impl CredentialSource {
+    /// Chooses the source as the AWS SDKs do: a named profile, the environment, a web identity, a container, the default profile, the
+    /// instance.
+    pub(crate) fn choose(
+        profile: Option<&str>,
+        environment: &AwsEnvironment,
+    ) -> Result<Self, Ec2OptionsError> {
+        let files = |name: &str| ProfileFiles::new(name, environment);
+        if let Some(name) = profile.or_else(|| environment.get("AWS_PROFILE")) {
+            return Ok(Self::Profile(files(name)));
+        }
+        if let Some((id, secret)) = environment.both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")? {
+            let token = environment.get("AWS_SESSION_TOKEN").map(SecretString::from);
+            let (id, secret) = (id.to_owned(), SecretString::from(secret));
+            return Ok(Self::Fixed(AccessKeys { id, secret, token, expires: None }));
+        }
+        if let Some((token_file, role)) = environment.both("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")? {
+            return Ok(Self::WebIdentity {
+                role: role.to_owned(),
+                token_file: token_file.into(),
+                session: environment.get("AWS_ROLE_SESSION_NAME").unwrap_or("staffetta").to_owned(),
+                endpoint: environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned),
+            });
+        }
+        if let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
+            if !is_local_or_https(url) {
+                return Err(Ec2OptionsError::ContainerUrl);
+            }
+            let token_file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
+            return Ok(Self::Container { url: url.to_owned(), token_file });
+        }
+        let default = files("default");
+        if read_profile(&default).is_ok_and(|profile| profile.keys.is_some()) {
+            return Ok(Self::Profile(default));
+        }
+        let endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(METADATA);
+        Ok(Self::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() })
+    }
+}
+
+/// Returns `true` for a URL to which the token of a container may be sent: HTTPS, loopback, or the addresses of the agents of ECS and EKS
+/// (AWS SDKs and Tools Reference Guide, "Container credential provider").
+fn is_local_or_https(url: &str) -> bool {
+    const AGENTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
+    let Ok(url) = Url::parse(url) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_agent =
+        |address: IpAddr| address.is_loopback() || AGENTS.iter().any(|agent| agent.parse() == Ok(address));
+    let is_local = host == "localhost" || host.parse().is_ok_and(is_agent);
+    url.scheme() == "https" || (url.scheme() == "http" && is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(profile: Option<&str>, variables: &[(&str, &str)]) -> Result<CredentialSource, String> {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        CredentialSource::choose(profile, &AwsEnvironment(variables.collect()))
+            .map_err(|error| error.to_string())
+    }
+
+    const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "AKIA"), ("AWS_SECRET_ACCESS_KEY", "hunter2")];
+
+    #[test]
+    fn the_source_is_chosen_in_the_order_of_the_sdks() {
+        let identity = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/t"), ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")];
+        let all: Vec<_> = KEYS.into_iter().chain(identity).chain([("AWS_PROFILE", "p")]).collect();
+        assert!(matches!(choose(None, &all), Ok(CredentialSource::Profile(files)) if files.name == "p"));
+        assert!(matches!(choose(Some("q"), &all), Ok(CredentialSource::Profile(files)) if files.name == "q"));
+        assert!(matches!(choose(None, &all[..4]), Ok(CredentialSource::Fixed(keys)) if keys.id == "AKIA"));
+        assert!(matches!(choose(None, &identity), Ok(CredentialSource::WebIdentity { .. })));
+        assert!(
+            matches!(choose(None, &[]), Ok(CredentialSource::Instance { endpoint }) if endpoint == METADATA)
+        );
+    }
+
+    #[test]
+    fn half_of_a_pair_is_an_error_that_names_the_other_half() {
+        let error = choose(None, &KEYS[..1]).unwrap_err();
+        assert_eq!(
+            error,
+            "the variable AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not; set both or none"
+        );
+    }
+
+    #[test]
+    fn a_token_is_sent_to_no_other_host_without_encryption() {
+        const VARIABLE: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        for url in [
+            "http://169.254.170.23/v1",
+            "http://[fd00:ec2::23]/v1",
+            "http://127.0.0.1:1/",
+            "https://example.com/",
+        ] {
+            assert!(
+                matches!(choose(None, &[(VARIABLE, url)]), Ok(CredentialSource::Container { .. })),
+                "{url}"
+            );
+        }
+        for url in ["http://example.com/", "http://127.evil.example/", "ftp://127.0.0.1/", "?"] {
+            assert!(choose(None, &[(VARIABLE, url)]).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let shown = format!("{:?}", choose(None, &KEYS).unwrap());
+        assert!(shown.contains("AKIA") && !shown.contains("hunter2"), "{shown}");
+    }
+}

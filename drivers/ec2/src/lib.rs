@@ -1,0 +1,26 @@
+//! A driver that assigns prefixes and addresses to the network interfaces of EC2 instances.
+//!
+//! | module | content |
+//! |---|---|
+//! | `options` | the section `[ec2]` |
+//! | `credentials` | the access keys, and where they come from |
+//! | `client` | sends signed requests to the Query API of EC2 |
+//! | `combined` | combines concurrent reads into one request |
+//! | `rate` | limits the rate of requests |
+//! | `failure` | the errors of EC2 |
+//! | `responses` | the parts of responses that the driver reads |
+//! | `provider` | the driver |
+//!
+//! Facts are from the Amazon EC2 API Reference, version 2016-11-15, and from the reference of the AWS SDKs and tools.
+
+mod client;
+mod combined;
+mod credentials;
+mod failure;
+mod options;
+mod provider;
+mod rate;
+mod responses;
+
+pub use options::{AwsEnvironment, Ec2Access, Ec2Options, Ec2OptionsError};
+pub use provider::{Ec2ClientError, Ec2Prefixes};

@@ -1,0 +1,184 @@
+//! The section `[ec2]`, and the environment variables that the AWS SDKs read too.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::credentials::{CredentialSource, ProfileError, read_profile};
+
+/// The driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
+///
+/// It finds its credentials as the AWS SDKs do: in the environment variables `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; as a web
+/// identity (`AWS_WEB_IDENTITY_TOKEN_FILE` and `AWS_ROLE_ARN`, which EKS sets for a service account with a role); from a pod identity
+/// (`AWS_CONTAINER_CREDENTIALS_FULL_URI`); in a profile; from the instance on which it runs (version 2 of the metadata service).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ec2Options {
+    /// The region. If not set: `AWS_REGION`, `AWS_DEFAULT_REGION`, or that of the profile.
+    #[schemars(length(min = 1, max = 64), example = &"eu-west-1")]
+    pub region: Option<String>,
+    /// The profile with the access keys, in `~/.aws/credentials` or `~/.aws/config`. If not set: `AWS_PROFILE`, or where other credentials are.
+    #[schemars(length(min = 1), example = &"production")]
+    pub profile: Option<String>,
+    /// The URL of EC2, for private endpoints. If not set: `AWS_ENDPOINT_URL_EC2`, or the public one of the region.
+    #[schemars(length(min = 1), example = &"https://vpce-0abc.ec2.eu-west-1.vpce.amazonaws.com")]
+    pub endpoint: Option<String>,
+    /// The maximum number of read requests per second. Twice as many may be sent at once after a pause.
+    pub reads_per_second: NonZeroU32,
+    /// The maximum number of changes per second: assignments and removals, each of any number of blocks of one interface. Twice as
+    /// many may be sent at once after a pause.
+    pub changes_per_second: NonZeroU32,
+}
+
+impl Default for Ec2Options {
+    fn default() -> Self {
+        let per_second = |number| NonZeroU32::new(number).expect("it is not zero");
+        Self {
+            region: None,
+            profile: None,
+            endpoint: None,
+            reads_per_second: per_second(10),
+            changes_per_second: per_second(5),
+        }
+    }
+}
+
+/// The environment variables of the process, by name.
+#[derive(Clone, Debug, Default)]
+pub struct AwsEnvironment(pub BTreeMap<String, String>);
+
+/// A contradiction or a gap in the options and the environment.
+#[derive(Debug, thiserror::Error)]
+pub enum Ec2OptionsError {
+    /// No region is configured.
+    #[error("`ec2.region` is missing; set it, or the variable AWS_REGION")]
+    NoRegion,
+    /// The region contains other characters than letters, digits and hyphens.
+    #[error("`ec2.region` is not the name of a region, such as `eu-west-1`: {0}")]
+    Region(String),
+    /// Only one of two variables is set.
+    #[error("the variable {set} is set, and {missing} is not; set both or none")]
+    HalfSet {
+        /// The variable that is set.
+        set: &'static str,
+        /// The variable that is missing.
+        missing: &'static str,
+    },
+    /// The URL of the container credentials is neither HTTPS nor local.
+    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host")]
+    ContainerUrl,
+    /// The profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// The resolved access to EC2: where it is, and where the credentials come from.
+#[derive(Clone, Debug)]
+pub struct Ec2Access {
+    pub(crate) region: String,
+    pub(crate) endpoint: String,
+    pub(crate) source: CredentialSource,
+    pub(crate) reads_per_second: u32,
+    pub(crate) changes_per_second: u32,
+}
+
+impl AwsEnvironment {
+    /// Returns the variables of this process.
+    pub fn of_the_process() -> Self {
+        let text = |name: std::ffi::OsString| name.into_string().ok();
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        Self(variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
+    }
+
+    /// Returns a variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the values of two variables that belong together; `None` if neither is set.
+    pub(crate) fn both(
+        &self,
+        first: &'static str,
+        second: &'static str,
+    ) -> Result<Option<(&str, &str)>, Ec2OptionsError> {
+        match (self.get(first), self.get(second)) {
+            (Some(a), Some(b)) => Ok(Some((a, b))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Ec2OptionsError::HalfSet { set: first, missing: second }),
+            (None, Some(_)) => Err(Ec2OptionsError::HalfSet { set: second, missing: first }),
+        }
+    }
+
+    /// Returns the path of a file of the AWS configuration: that in the variable, or the one in the home directory.
+    pub(crate) fn file(&self, variable: &str, name: &str) -> Option<PathBuf> {
+        let home = || self.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
+        self.get(variable).map(PathBuf::from).or_else(home)
+    }
+}
+
+impl Ec2Options {
+    /// Combines the options with the environment, and reads the profile if there is one. Connects to nothing.
+    pub fn access(&self, environment: &AwsEnvironment) -> Result<Ec2Access, Ec2OptionsError> {
+        let source = CredentialSource::choose(self.profile.as_deref(), environment)?;
+        let of_profile = || match &source {
+            CredentialSource::Profile(profile) => Ok(read_profile(profile)?.region),
+            _ => Ok::<_, Ec2OptionsError>(None),
+        };
+        let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| environment.get(name));
+        let region = match self.region.clone().or_else(|| named.map(str::to_owned)) {
+            Some(region) => region,
+            None => of_profile()?.ok_or(Ec2OptionsError::NoRegion)?,
+        };
+        if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Err(Ec2OptionsError::Region(region));
+        }
+        let endpoint = self.endpoint.clone();
+        let endpoint = endpoint.or_else(|| environment.get("AWS_ENDPOINT_URL_EC2").map(str::to_owned));
+        Ok(Ec2Access {
+            endpoint: endpoint.unwrap_or_else(|| url_of("ec2", &region)),
+            region,
+            source,
+            reads_per_second: self.reads_per_second.get(),
+            changes_per_second: self.changes_per_second.get(),
+        })
+    }
+}
+
+/// Returns the public URL of a service in a region (AWS General Reference, "AWS service endpoints").
+pub(crate) fn url_of(service: &str, region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    format!("https://{service}.{region}.{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> AwsEnvironment {
+        AwsEnvironment(
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        )
+    }
+
+    #[test]
+    fn the_region_and_the_endpoint_come_from_the_options_before_the_environment() {
+        let none = Ec2Options::default();
+        let access = none.access(&environment(&[("AWS_REGION", "eu-west-1")])).unwrap();
+        assert_eq!(access.endpoint, "https://ec2.eu-west-1.amazonaws.com");
+        assert_eq!(url_of("ec2", "cn-north-1"), "https://ec2.cn-north-1.amazonaws.com.cn");
+        let options = Ec2Options {
+            region: Some("us-east-1".to_owned()),
+            endpoint: Some("http://127.0.0.1:1".to_owned()),
+            ..none.clone()
+        };
+        let access = options.access(&environment(&[("AWS_REGION", "eu-west-1")])).unwrap();
+        assert_eq!((access.region.as_str(), access.endpoint.as_str()), ("us-east-1", "http://127.0.0.1:1"));
+        let error = none.access(&environment(&[])).unwrap_err().to_string();
+        assert!(error.contains("`ec2.region` is missing"), "{error}");
+        let error = none.access(&environment(&[("AWS_REGION", "a.evil/")])).unwrap_err();
+        assert!(matches!(error, Ec2OptionsError::Region(_)));
+    }
+}

@@ -1,0 +1,284 @@
+//! The driver: prefixes and addresses of the primary interfaces of instances.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use ipnet::Ipv4Net;
+use staffetta_driver::prefix::{Assigned, BlockKind, PrefixProvider, PrimaryInterface};
+use staffetta_driver::{DriverError, Fence, InstanceId, InterfaceId, Reason, RequestObserver, SubnetId};
+use tracing::warn;
+
+use crate::client::{Ec2Action, Ec2Client};
+use crate::combined::{CombinedReads, ReadInterfaces};
+use crate::failure::Ec2Failure;
+use crate::options::Ec2Access;
+use crate::responses::{
+    AssignPrivateIpAddresses, DescribeInstanceTypes, DescribeInstances, DescribeNetworkInterfaces,
+    DescribeSubnets, InstanceItem, InstanceTypeItem, InterfaceItem, NoResult,
+};
+
+const READ: &str = "read the network interfaces of instances";
+const DESCRIBE_INSTANCES: Ec2Action = Ec2Action { name: "DescribeInstances", step: READ, changes: false };
+const DESCRIBE_TYPES: Ec2Action =
+    Ec2Action { name: "DescribeInstanceTypes", step: "read the limits of instance types", changes: false };
+const DESCRIBE_SUBNETS: Ec2Action =
+    Ec2Action { name: "DescribeSubnets", step: "read subnets", changes: false };
+const DESCRIBE_INTERFACES: Ec2Action =
+    Ec2Action { name: "DescribeNetworkInterfaces", step: "read a network interface", changes: false };
+const ASSIGN: Ec2Action = Ec2Action {
+    name: "AssignPrivateIpAddresses",
+    step: "assign addresses to a network interface",
+    changes: true,
+};
+const UNASSIGN: Ec2Action = Ec2Action {
+    name: "UnassignPrivateIpAddresses",
+    step: "remove addresses from a network interface",
+    changes: true,
+};
+
+/// The maximum number of values of a filter (EC2 API Reference, `DescribeInstances`).
+const FILTER_VALUES: usize = 200;
+/// The maximum number of pages of one response. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
+const PAGES: usize = 100;
+
+/// The HTTP client of EC2 cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot build the HTTP client of EC2; does the system have CA certificates?")]
+pub struct Ec2ClientError(#[from] reqwest::Error);
+
+/// Assigns prefixes and addresses to the primary interfaces of EC2 instances.
+///
+/// The limits of instance types and the sizes of subnets do not change, so each is read once.
+pub struct Ec2Prefixes {
+    client: Ec2Client,
+    types: Mutex<HashMap<String, InstanceTypeItem>>,
+    subnets: Mutex<HashMap<String, Ipv4Net>>,
+    reads: CombinedReads,
+}
+
+impl Ec2Prefixes {
+    /// Creates the driver. Sends nothing. `observer` is told of each request with the service `ec2` and the name of the action.
+    pub fn new(
+        access: Ec2Access,
+        observer: Arc<dyn RequestObserver>,
+        fence: Fence,
+    ) -> Result<Self, Ec2ClientError> {
+        let client = Ec2Client::new(access, observer, fence)?;
+        Ok(Self {
+            client,
+            types: Mutex::default(),
+            subnets: Mutex::default(),
+            reads: CombinedReads::default(),
+        })
+    }
+
+    /// Checks that EC2 answers and accepts the credentials.
+    pub async fn check(&self) -> Result<(), DriverError> {
+        let parameters = [("MaxResults".to_owned(), "5".to_owned())];
+        self.client.call::<DescribeSubnets>(DESCRIBE_SUBNETS, &parameters).await?;
+        Ok(())
+    }
+
+    /// Reads the instances that exist among those with these ids.
+    async fn instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceItem>, DriverError> {
+        let mut instances = Vec::new();
+        let mut page = FilteredPages::new("instance-id", ids.iter().map(InstanceId::as_str));
+        while let Some(parameters) = page.next() {
+            let response: DescribeInstances = self.client.call(DESCRIBE_INSTANCES, &parameters).await?;
+            let reservations = response.reservation_set.items.into_iter();
+            instances.extend(reservations.flat_map(|reservation| reservation.instances_set.items));
+            page.continue_at(response.next_token, READ)?;
+        }
+        // A terminated instance is listed for about an hour.
+        instances.retain(|instance| !["terminated", "shutting-down"].contains(&instance.state.name.as_str()));
+        Ok(instances)
+    }
+
+    /// Reads the types and subnets of the instances that are not known yet.
+    async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
+        let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
+        let unknown: Vec<_> =
+            wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();
+        for names in unknown.chunks(FILTER_VALUES) {
+            let mut page = FilteredPages::new("instance-type", names.iter().copied());
+            while let Some(parameters) = page.next() {
+                let response: DescribeInstanceTypes = self.client.call(DESCRIBE_TYPES, &parameters).await?;
+                let types = response.instance_type_set.items.into_iter();
+                lock(&self.types).extend(types.map(|found| (found.name.clone(), found)));
+                page.continue_at(response.next_token, DESCRIBE_TYPES.step)?;
+            }
+        }
+        let interfaces = instances.iter().flat_map(|instance| &instance.network_interface_set.items);
+        let wanted: BTreeSet<_> = interfaces.map(|interface| interface.subnet_id.as_str()).collect();
+        let unknown: Vec<_> =
+            wanted.into_iter().filter(|id| !lock(&self.subnets).contains_key(*id)).collect();
+        for ids in unknown.chunks(FILTER_VALUES) {
+            let mut page = FilteredPages::new("subnet-id", ids.iter().copied());
+            while let Some(parameters) = page.next() {
+                let response: DescribeSubnets = self.client.call(DESCRIBE_SUBNETS, &parameters).await?;
+                let subnets = response.subnet_set.items.into_iter();
+                lock(&self.subnets).extend(subnets.map(|found| (found.subnet_id, found.cidr_block)));
+                page.continue_at(response.next_token, DESCRIBE_SUBNETS.step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the primary interfaces of instances.
+    async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
+        let mut interfaces = ReadInterfaces::new();
+        for ids in ids.chunks(FILTER_VALUES) {
+            let found = self.instances(ids).await?;
+            self.learn(&found).await?;
+            let primary = |instance: &InstanceItem| {
+                Some((InstanceId::from(instance.id.as_str()), self.primary(instance).transpose()?))
+            };
+            interfaces.extend(found.iter().filter_map(primary));
+        }
+        Ok(interfaces)
+    }
+
+    /// Returns the primary interface of an instance whose type and subnet were read; `None` if it has none, as while it starts.
+    fn primary(&self, instance: &InstanceItem) -> Result<Option<PrimaryInterface>, DriverError> {
+        let mut interfaces = instance.network_interface_set.items.iter();
+        let Some(interface) = interfaces.find(|interface| interface.is_primary()) else { return Ok(None) };
+        let missing = |what: &str, id: &str| {
+            DriverError::new(Reason::Unsupported, READ)
+                .detail(format!("EC2 does not describe the {what} {id}"))
+        };
+        let (types, subnets) = (lock(&self.types), lock(&self.subnets));
+        let name = &instance.instance_type;
+        let limits = types.get(name).ok_or_else(|| missing("instance type", name))?;
+        let subnet = &interface.subnet_id;
+        let range = subnets.get(subnet).ok_or_else(|| missing("subnet", subnet))?;
+        Ok(Some(PrimaryInterface {
+            id: interface.id.as_str().into(),
+            subnet: SubnetId::from(subnet.as_str()),
+            subnet_length: range.prefix_len(),
+            addresses_per_interface: limits.network_info.ipv4_addresses_per_interface,
+            delegates_prefixes: limits.hypervisor == "nitro" || limits.bare_metal,
+            blocks: interface.blocks(),
+        }))
+    }
+
+    /// Returns those of `blocks` that the interface has.
+    async fn present(
+        &self,
+        interface: &InterfaceId,
+        blocks: &[Ipv4Net],
+    ) -> Result<Vec<Ipv4Net>, DriverError> {
+        let parameters = [("NetworkInterfaceId.1".to_owned(), interface.to_string())];
+        let response: DescribeNetworkInterfaces = self.client.call(DESCRIBE_INTERFACES, &parameters).await?;
+        let all: BTreeSet<_> =
+            response.network_interface_set.items.iter().flat_map(InterfaceItem::blocks).collect();
+        Ok(blocks.iter().copied().filter(|block| all.contains(block)).collect())
+    }
+
+    async fn remove(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), Ec2Failure> {
+        let mut parameters = vec![("NetworkInterfaceId".to_owned(), interface.to_string())];
+        let (mut prefixes, mut addresses) = (0, 0);
+        for block in blocks {
+            parameters.push(if block.prefix_len() == 32 {
+                addresses += 1;
+                (format!("PrivateIpAddress.{addresses}"), block.addr().to_string())
+            } else {
+                prefixes += 1;
+                (format!("Ipv4Prefix.{prefixes}"), block.to_string())
+            });
+        }
+        self.client.call::<NoResult>(UNASSIGN, &parameters).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl PrefixProvider for Ec2Prefixes {
+    async fn interfaces(
+        &self,
+        instances: &[InstanceId],
+    ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError> {
+        self.reads.read(instances, |ids| self.read(ids)).await
+    }
+
+    async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
+        let name = match kind {
+            BlockKind::Prefix => "Ipv4PrefixCount",
+            BlockKind::Address => "SecondaryPrivateIpAddressCount",
+        };
+        let parameters = [("NetworkInterfaceId", interface.to_string()), (name, count.to_string())];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value));
+        match self.client.call::<AssignPrivateIpAddresses>(ASSIGN, &parameters).await {
+            Ok(response) => {
+                let prefixes = response.assigned_ipv4_prefix_set.items.into_iter();
+                let addresses = response.assigned_private_ip_addresses_set.items.into_iter();
+                let addresses = addresses.map(|address| Ipv4Net::from(address.private_ip_address));
+                let blocks = prefixes.map(|prefix| prefix.ipv4_prefix).chain(addresses).collect();
+                Assigned { blocks, error: None }
+            }
+            Err(failure) => Assigned { blocks: Vec::new(), error: Some(failure.error) },
+        }
+    }
+
+    /// EC2 rejects a request with a block that is not assigned as a whole. The others are then removed by another request.
+    async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
+        let Err(failure) = self.remove(interface, blocks).await else { return Ok(()) };
+        match failure.code.as_str() {
+            "InvalidNetworkInterfaceID.NotFound" => Ok(()),
+            "InvalidParameterValue" | "InvalidNetworkInterface.InUse" => {
+                let present = self.present(interface, blocks).await?;
+                if present.is_empty() {
+                    return Ok(());
+                }
+                if present.len() == blocks.len() {
+                    return Err(failure.error);
+                }
+                warn!(%interface, "some blocks of an interface were removed by somebody else");
+                Ok(self.remove(interface, &present).await?)
+            }
+            _ => Err(failure.error),
+        }
+    }
+}
+
+/// The parameters of a request with a filter, page by page.
+struct FilteredPages {
+    filter: Vec<(String, String)>,
+    token: Option<String>,
+    requested: usize,
+}
+
+impl FilteredPages {
+    fn new<'v>(name: &str, values: impl Iterator<Item = &'v str>) -> Self {
+        let values = values
+            .enumerate()
+            .map(|(index, value)| (format!("Filter.1.Value.{}", index + 1), value.to_owned()));
+        let filter = [("Filter.1.Name".to_owned(), name.to_owned())].into_iter().chain(values).collect();
+        Self { filter, token: Some(String::new()), requested: 0 }
+    }
+
+    /// Returns the parameters of the next page; `None` after the last one.
+    fn next(&mut self) -> Option<Vec<(String, String)>> {
+        let token = self.token.take()?;
+        self.requested += 1;
+        let token = Some(("NextToken".to_owned(), token)).filter(|(_, token)| !token.is_empty());
+        Some(self.filter.iter().cloned().chain(token).collect())
+    }
+
+    /// Continues with the page `token`; an empty one means that there is none.
+    fn continue_at(&mut self, token: String, step: &'static str) -> Result<(), DriverError> {
+        if self.requested >= PAGES && !token.is_empty() {
+            let error = DriverError::new(Reason::Unavailable, step);
+            return Err(error.detail(format!("EC2 answers in more than {PAGES} pages")));
+        }
+        self.token = Some(token).filter(|token| !token.is_empty());
+        Ok(())
+    }
+}
+
+/// Ignores poisoning: every critical section is a single change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Limits the rate of requests, and pauses them when EC2 throttles.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// The longest time for which a request waits for its turn. A longer wait is an error with that delay.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause after the first throttled request. It doubles with each further one.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A token bucket that all requests of one sort share.
+pub(crate) struct RateLimit(Mutex<TokenBucket>);
+
+impl RateLimit {
+    /// Creates a limit of `per_second` requests, and of twice as many at once.
+    pub(crate) fn new(per_second: u32) -> Self {
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        Self(Mutex::new(TokenBucket { interval, burst: per_second.max(1) * 2, last: None, throttled: None }))
+    }
+
+    /// Waits until a request may be sent. Returns the delay after which the caller may ask again if it is too long to wait.
+    pub(crate) async fn turn(&self) -> Result<(), Duration> {
+        let wait = self.bucket().take(Instant::now())?;
+        sleep(wait).await;
+        Ok(())
+    }
+
+    /// Records that EC2 throttled a request. Returns the pause until the next one.
+    pub(crate) fn throttled(&self) -> Duration {
+        self.bucket().throttle(Instant::now())
+    }
+
+    /// Records that EC2 accepted a request.
+    pub(crate) fn accepted(&self) {
+        self.bucket().throttled = None;
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, TokenBucket> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct TokenBucket {
+    /// The time in which one token is added.
+    interval: Duration,
+    /// The number of tokens in a full bucket.
+    burst: u32,
+    /// The time at which the token was due that was taken last; `None` if none was taken yet.
+    last: Option<Instant>,
+    /// The end of the pause, and its length.
+    throttled: Option<(Instant, Duration)>,
+}
+
+impl TokenBucket {
+    /// Takes a token. Returns the delay until it is there; an error without taking one if that is longer than [`PATIENCE`].
+    fn take(&mut self, now: Instant) -> Result<Duration, Duration> {
+        let pause = self.throttled.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
+        if !pause.is_zero() {
+            return Err(pause);
+        }
+        // No more than `burst` tokens collect.
+        let full = now.checked_sub(self.interval * self.burst);
+        let due = self.last.max(full).unwrap_or(now) + self.interval;
+        let wait = due.saturating_duration_since(now);
+        if wait > PATIENCE {
+            return Err(wait);
+        }
+        self.last = Some(due);
+        Ok(wait)
+    }
+
+    fn throttle(&mut self, now: Instant) -> Duration {
+        let pause = match self.throttled {
+            // Requests that were sent together are throttled together.
+            Some((until, pause)) if until > now => return pause,
+            Some((_, pause)) => (pause * 2).min(LONGEST_PAUSE),
+            None => PAUSE,
+        };
+        self.throttled = Some((now + pause, pause));
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_burst_of_twice_the_rate_requests_are_sent_at_the_rate() {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let (limit, start) = (RateLimit::new(5), Instant::now());
+        for _ in 0..10 {
+            limit.turn().await.unwrap();
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        for _ in 0..10 {
+            limit.turn().await.unwrap();
+        }
+        assert!((start.elapsed().as_secs_f64() - 2.0).abs() < 0.1, "{:?}", start.elapsed());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let again = Instant::now();
+        for _ in 0..10 {
+            limit.turn().await.unwrap();
+        }
+        assert_eq!(again.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_would_wait_for_long_takes_no_turn() {
+        let limit = RateLimit::new(1);
+        let waits: Vec<_> = (0..100).map(|_| limit.bucket().take(Instant::now())).collect();
+        let refused = waits.iter().filter(|wait| wait.is_err()).count();
+        assert!((85..=92).contains(&refused), "{refused}");
+        assert!(waits.last().unwrap().is_err_and(|wait| wait <= PATIENCE + Duration::from_secs(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn throttling_pauses_all_requests_for_longer_each_time_until_one_is_accepted() {
+        let limit = RateLimit::new(5);
+        assert_eq!(limit.throttled(), Duration::from_secs(1));
+        assert_eq!(limit.throttled(), Duration::from_secs(1), "it was sent before the pause");
+        assert_eq!(limit.turn().await, Err(Duration::from_secs(1)));
+        for seconds in [2, 4, 8, 16, 30, 30] {
+            tokio::time::advance(LONGEST_PAUSE).await;
+            assert_eq!(limit.throttled(), Duration::from_secs(seconds));
+        }
+        tokio::time::advance(LONGEST_PAUSE).await;
+        limit.turn().await.unwrap();
+        limit.accepted();
+        assert_eq!(limit.throttled(), Duration::from_secs(1));
+    }
+}

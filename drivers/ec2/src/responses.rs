@@ -1,0 +1,287 @@
+//! The parts of the responses of EC2 and STS that the driver reads. Other elements are ignored.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The maximum length of a message of EC2 in an error.
+const MAX_MESSAGE: usize = 500;
+
+/// A list, whose elements are all called `item`.
+#[derive(Debug, Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+pub(crate) struct ItemList<T> {
+    #[serde(rename = "item", default = "Vec::new")]
+    pub(crate) items: Vec<T>,
+}
+
+impl<T> Default for ItemList<T> {
+    fn default() -> Self {
+        Self { items: Vec::new() }
+    }
+}
+
+/// The response of `DescribeInstances`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribeInstances {
+    #[serde(default)]
+    pub(crate) reservation_set: ItemList<ReservationItem>,
+    #[serde(default)]
+    pub(crate) next_token: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReservationItem {
+    #[serde(default)]
+    pub(crate) instances_set: ItemList<InstanceItem>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InstanceItem {
+    #[serde(rename = "instanceId")]
+    pub(crate) id: String,
+    pub(crate) instance_type: String,
+    #[serde(rename = "instanceState")]
+    pub(crate) state: InstanceStateItem,
+    #[serde(default)]
+    pub(crate) network_interface_set: ItemList<InterfaceItem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct InstanceStateItem {
+    pub(crate) name: String,
+}
+
+/// A network interface, in the responses of `DescribeInstances` and `DescribeNetworkInterfaces`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InterfaceItem {
+    #[serde(rename = "networkInterfaceId")]
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) subnet_id: String,
+    #[serde(default)]
+    pub(crate) attachment: Option<AttachmentItem>,
+    #[serde(default)]
+    pub(crate) private_ip_addresses_set: ItemList<AddressItem>,
+    #[serde(default)]
+    pub(crate) ipv4_prefix_set: ItemList<PrefixItem>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AttachmentItem {
+    #[serde(default)]
+    pub(crate) device_index: u32,
+    #[serde(default)]
+    pub(crate) network_card_index: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AddressItem {
+    pub(crate) private_ip_address: Ipv4Addr,
+    #[serde(default)]
+    pub(crate) primary: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PrefixItem {
+    pub(crate) ipv4_prefix: Ipv4Net,
+}
+
+impl InterfaceItem {
+    /// Returns `true` for the primary interface of an instance.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.attachment.as_ref().is_some_and(|at| (at.device_index, at.network_card_index) == (0, 0))
+    }
+
+    /// Returns the prefixes, and the secondary addresses with 32 bits. The primary address is not among them.
+    pub(crate) fn blocks(&self) -> BTreeSet<Ipv4Net> {
+        let secondary = self.private_ip_addresses_set.items.iter().filter(|address| !address.primary);
+        let addresses = secondary.map(|address| Ipv4Net::from(address.private_ip_address));
+        self.ipv4_prefix_set.items.iter().map(|prefix| prefix.ipv4_prefix).chain(addresses).collect()
+    }
+}
+
+/// The response of `DescribeNetworkInterfaces`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribeNetworkInterfaces {
+    #[serde(default)]
+    pub(crate) network_interface_set: ItemList<InterfaceItem>,
+}
+
+/// The response of `DescribeInstanceTypes`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribeInstanceTypes {
+    #[serde(default)]
+    pub(crate) instance_type_set: ItemList<InstanceTypeItem>,
+    #[serde(default)]
+    pub(crate) next_token: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InstanceTypeItem {
+    #[serde(rename = "instanceType")]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) hypervisor: String,
+    #[serde(default)]
+    pub(crate) bare_metal: bool,
+    pub(crate) network_info: NetworkInfoItem,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NetworkInfoItem {
+    #[serde(rename = "ipv4AddressesPerInterface")]
+    pub(crate) ipv4_addresses_per_interface: usize,
+}
+
+/// The response of `DescribeSubnets`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribeSubnets {
+    #[serde(default)]
+    pub(crate) subnet_set: ItemList<SubnetItem>,
+    #[serde(default)]
+    pub(crate) next_token: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SubnetItem {
+    pub(crate) subnet_id: String,
+    pub(crate) cidr_block: Ipv4Net,
+}
+
+/// The response of `AssignPrivateIpAddresses`: the new prefixes and addresses only.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AssignPrivateIpAddresses {
+    #[serde(default)]
+    pub(crate) assigned_private_ip_addresses_set: ItemList<AssignedAddressItem>,
+    #[serde(default)]
+    pub(crate) assigned_ipv4_prefix_set: ItemList<PrefixItem>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AssignedAddressItem {
+    pub(crate) private_ip_address: Ipv4Addr,
+}
+
+/// The response of a request that has no result.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NoResult {}
+
+/// The error of EC2.
+#[derive(Debug, Default)]
+pub(crate) struct Ec2ErrorResponse {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) request_id: String,
+}
+
+impl Ec2ErrorResponse {
+    /// Parses an error. All fields are empty if the body is none, as from a proxy.
+    pub(crate) fn parse(body: &str) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "PascalCase")]
+        struct Body {
+            errors: Errors,
+            /// STS has a single error.
+            error: Detail,
+            #[serde(rename = "RequestID", alias = "RequestId")]
+            request_id: String,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "PascalCase")]
+        struct Errors {
+            error: Vec<Detail>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "PascalCase")]
+        struct Detail {
+            code: String,
+            message: String,
+        }
+        let Body { errors, error, request_id } = quick_xml::de::from_str(body).unwrap_or_default();
+        let Detail { code, message } = errors.error.into_iter().next().unwrap_or(error);
+        let message = message.chars().take(MAX_MESSAGE).collect();
+        Self { code, message, request_id }
+    }
+}
+
+/// The response of `AssumeRoleWithWebIdentity` of STS.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct AssumeRole {
+    pub(crate) assume_role_with_web_identity_result: AssumeRoleResult,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct AssumeRoleResult {
+    pub(crate) credentials: RoleCredentials,
+}
+
+/// Temporary credentials, in the form of STS.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct RoleCredentials {
+    pub(crate) access_key_id: String,
+    pub(crate) secret_access_key: String,
+    pub(crate) session_token: String,
+    pub(crate) expiration: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_sts_and_a_page_of_a_proxy_are_parsed_too() {
+        let sts = "<Ec2ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type>\
+                   <Code>InvalidIdentityToken</Code><Message>no</Message></Error><RequestId>r</RequestId></Ec2ErrorResponse>";
+        let error = Ec2ErrorResponse::parse(sts);
+        assert_eq!((error.code.as_str(), error.request_id.as_str()), ("InvalidIdentityToken", "r"));
+        assert_eq!(Ec2ErrorResponse::parse("<html><body>Bad gateway</body>").code, "");
+        let long = format!(
+            "<Response><Errors><Error><Code>A</Code><Message>{}</Message></Error></Errors></Response>",
+            "x".repeat(9999)
+        );
+        assert_eq!(Ec2ErrorResponse::parse(&long).message.len(), MAX_MESSAGE);
+    }
+
+    #[test]
+    fn the_blocks_of_an_interface_are_its_prefixes_and_secondary_addresses() {
+        let xml = "<DescribeNetworkInterfacesResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>\
+            <networkInterfaceSet><item><networkInterfaceId>eni-1</networkInterfaceId><subnetId>subnet-1</subnetId>\
+            <attachment><attachmentId>a</attachmentId><deviceIndex>0</deviceIndex><networkCardIndex>0</networkCardIndex></attachment>\
+            <privateIpAddressesSet><item><privateIpAddress>10.0.0.4</privateIpAddress><primary>true</primary></item>\
+            <item><privateIpAddress>10.0.0.5</privateIpAddress><primary>false</primary></item></privateIpAddressesSet>\
+            <ipv4PrefixSet><item><ipv4Prefix>10.0.0.16/28</ipv4Prefix></item></ipv4PrefixSet></item></networkInterfaceSet>\
+            </DescribeNetworkInterfacesResponse>";
+        let response: DescribeNetworkInterfaces = quick_xml::de::from_str(xml).unwrap();
+        let interface = &response.network_interface_set.items[0];
+        assert!(interface.is_primary());
+        let blocks: Vec<_> = interface.blocks().iter().map(ToString::to_string).collect();
+        assert_eq!(blocks, ["10.0.0.5/32", "10.0.0.16/28"]);
+        let empty: DescribeNetworkInterfaces = quick_xml::de::from_str(
+            "<DescribeNetworkInterfacesResponse><networkInterfaceSet/></DescribeNetworkInterfacesResponse>",
+        )
+        .unwrap();
+        assert!(empty.network_interface_set.items.is_empty());
+    }
+}

@@ -1,0 +1,46 @@
+//! Registers the driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use staffetta_driver::prefix::PrefixProvider;
+use staffetta_ec2::{AwsEnvironment, Ec2Options, Ec2OptionsError, Ec2Prefixes};
+use staffetta_handler::{Registry, Setup, SetupError, causes};
+
+use super::family::DriverFamily;
+use super::unreachable::Unreachable;
+use crate::metrics::Ec2RequestMetrics;
+
+/// The error message when EC2 does not respond, or rejects the credentials.
+const UNUSABLE: &str = "EC2 cannot be used with the options of the section [ec2]";
+
+/// Registers the driver and its section.
+pub(super) fn drivers(registry: &mut Registry) {
+    registry.section::<Ec2Options>("ec2");
+    registry.driver::<dyn PrefixProvider>(
+        "ec2",
+        "The primary network interfaces of EC2 instances.",
+        |setup| Ok(provider(setup)?),
+    );
+}
+
+fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
+    DriverFamily::Real.select(setup)?;
+    let options: Ec2Options = setup.section("ec2")?;
+    let access = options.access(&AwsEnvironment::of_the_process()).map_err(|error| match error {
+        Ec2OptionsError::NoRegion => {
+            let stand_in = json!({ "ec2": { "region": "eu-west-1" } });
+            SetupError::Missing { message: error.to_string(), stand_in }
+        }
+        error => SetupError::Invalid(causes(&error)),
+    })?;
+    let requests = setup.shared(|| Ok(Ec2RequestMetrics::default()))?;
+    let driver = Ec2Prefixes::new(access, requests, super::fence(setup)?);
+    let driver = Arc::new(driver.map_err(|error| SetupError::Invalid(causes(&error)))?);
+    let checked = Arc::clone(&driver);
+    setup.check("ec2", move || {
+        let driver = Arc::clone(&checked);
+        async move { driver.check().await.map_err(|error| Unreachable::new(UNUSABLE, error).into()) }
+    });
+    Ok(driver)
+}

@@ -1,0 +1,85 @@
+//! The rights of the handler `prefix_ip` on a real cluster.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt};
+
+use crate::cluster::{CLUSTER, may_only};
+use crate::process::eventually;
+use crate::rights::{self, Rights, at_home, of_handlers};
+use crate::site::Site;
+
+const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
+
+/// SITE stands for a name that nobody else has.
+const OBJECTS: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: amazon-vpc-cni, namespace: kube-system}
+data: {enable-windows-ipam: "true", enable-windows-prefix-delegation: "true"}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: SITE, labels: {kubernetes.io/os: windows}}
+spec: {providerID: 'aws:///eu-west-1a/i-SITE'}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  nodeName: SITE
+  tolerations: [{operator: Exists}]
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: web
+    image: 'web:1'
+    resources: {limits: {vpc.amazonaws.com/PrivateIPv4Address: 1}, requests: {vpc.amazonaws.com/PrivateIPv4Address: 1}}
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"#;
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let site = Site::apply("prefixes", "base", &["handlers/prefix_ip"]).await;
+    let account = site.account().await;
+    let token = site.token(&account, "token").await;
+    site.put(&token);
+    let alone = |configuration: String| {
+        let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
+        assert!(configuration.contains(handlers), "{configuration}");
+        let prefixes = "enabled_handlers = [\"prefix_ip\"]\nprefix_provider_driver = \"memory\"";
+        configuration.replace(handlers, prefixes)
+    };
+    let mut process = site.run_changed("only", alone).await;
+    process.ready().await;
+    site.kubectl.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
+    eventually("the node has its capacity", async || {
+        let node = Api::<Node>::all(site.client.clone()).get_status(&site.namespace).await.unwrap();
+        let capacity = node.status.and_then(|status| status.capacity?.remove(ADDRESS));
+        capacity.is_some_and(|capacity| capacity.0 == "144")
+    })
+    .await;
+    eventually("the pod has its address", async || {
+        let pods = Api::<Pod>::namespaced(site.client.clone(), &site.namespace);
+        pods.get("web").await.unwrap().annotations().contains_key(ADDRESS)
+    })
+    .await;
+
+    let (expected, home) = (of_handlers(&["prefix_ip"]), at_home(&[]));
+    let client = site.client_of(&token).await;
+    may_only(&site, &client, "default", &expected, &home).await;
+    site.kubectl.run(&["delete", "pod/web", "--force", "--grace-period=0"]).await;
+    site.kubectl.run(&["delete", "node", &site.namespace]).await;
+    site.kubectl.run(&["delete", "configmap", "amazon-vpc-cni", "--namespace=kube-system"]).await;
+    assert!(process.terminate().await.success());
+    let account = format!("system:serviceaccount:{}:{account}", site.namespace);
+    let all: Rights = expected.union(&home).cloned().collect();
+    let used = rights::used(&site.kubeconfig, &account, &all);
+    site.remove().await;
+    // Nothing failed, so there was no Event; and nobody stood by.
+    let unasked = ["events", "watch leases.coordination.k8s.io staffetta"];
+    let superfluous: Vec<_> =
+        all.difference(&used).filter(|right| !unasked.iter().any(|word| right.contains(word))).collect();
+    assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
+}
