@@ -1,5 +1,6 @@
 //! Lists the ports of pods, whoever created them, and adopts those of Kuryr.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use serde_json::json;
@@ -30,14 +31,15 @@ impl MarkedPorts {
     }
 
     /// Lists the ports of nodes, with their trunks and allowed address pairs.
-    async fn nodes(&self, subnets: &[SubnetId]) -> DriverResult<Vec<PortBody>> {
+    async fn nodes(&self, subnets: &[SubnetId]) -> DriverResult<NodeAttachments> {
         if subnets.is_empty() {
-            return Ok(Vec::new());
+            return Ok(NodeAttachments::default());
         }
         let fields = "id fixed_ips trunk_details allowed_address_pairs";
         let filter: Vec<_> =
             subnets.iter().map(|subnet| ("fixed_ips", format!("subnet_id={subnet}"))).collect();
-        Ok(self.neutron.ports("list the ports of nodes", &filter, fields).await?)
+        let nodes = self.neutron.ports("list the ports of nodes", &filter, fields).await?;
+        Ok(NodeAttachments::of(&nodes))
     }
 
     /// Gives a port of Kuryr the ownership mark of `owner`: first the description, then the tags, that of the cluster last. `host` is the
@@ -60,6 +62,9 @@ impl MarkedPorts {
                 let mut change = json!({ "description": mark.to_string() });
                 if port.device_owner == KURYR_OWNER {
                     change["device_owner"] = DEVICE_OWNER.into();
+                }
+                // Neutron adds no port with a device to a trunk again.
+                if mark.trunk().is_none() {
                     change["device_id"] = owner.uid.as_str().into();
                 }
                 self.neutron.update_port(ADOPT, &port.id, &change, Some(port.revision_number)).await?;
@@ -102,13 +107,13 @@ impl MarkedPorts {
     }
 }
 
-fn existing(port: PortBody, nodes: &[PortBody], cluster: &ClusterId) -> ExistingPort {
+fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> ExistingPort {
     ExistingPort {
         mac_address: port.mac_address.to_lowercase(),
         ips: ips(&port),
         active: port.is_active(),
         pod: is_uid(&port.device_id).then(|| port.device_id.as_str().into()),
-        attachment: attachment(&port, nodes),
+        attachment: nodes.attachment(&port),
         mark: mark_of(&port, cluster),
         security_groups: port.security_groups,
         id: port.id,
@@ -137,35 +142,47 @@ fn is_unchanged(port: &PortBody, listed: &ExistingPort) -> bool {
         && ips(port) == listed.ips
 }
 
-fn attachment(port: &PortBody, nodes: &[PortBody]) -> ExistingAttachment {
-    if port.device_owner == SUBPORT_OWNER {
-        let on_node = nodes.iter().find_map(|node| {
-            let trunk = node.trunk_details.as_ref()?;
-            let subport = trunk.sub_ports.iter().find(|subport| subport.port_id == port.id)?;
-            Some((node, trunk, subport))
-        });
-        return on_node.map_or(ExistingAttachment::Nothing, |(node, trunk, subport)| {
-            ExistingAttachment::Trunk {
-                id: trunk.id.clone(),
-                vlan: subport.segmentation_id,
-                node_ips: ips(node),
+/// The attachments of nested ports to the ports of nodes.
+#[derive(Default)]
+struct NodeAttachments {
+    /// By the id of the subport.
+    subports: HashMap<VifId, ExistingAttachment>,
+    /// By the MAC address, in lower case, and the address of the pair.
+    pairs: HashMap<(String, String), ExistingAttachment>,
+}
+
+impl NodeAttachments {
+    fn of(nodes: &[PortBody]) -> Self {
+        let mut attachments = Self::default();
+        for node in nodes {
+            let node_ips = ips(node);
+            for trunk in &node.trunk_details {
+                attachments.subports.extend(trunk.sub_ports.iter().map(|subport| {
+                    let (id, vlan, node_ips) = (trunk.id.clone(), subport.segmentation_id, node_ips.clone());
+                    (subport.port_id.clone(), ExistingAttachment::Trunk { id, vlan, node_ips })
+                }));
             }
-        });
+            for pair in &node.allowed_address_pairs {
+                let mac = pair.mac_address.as_deref().unwrap_or_default().to_lowercase();
+                let port = node.id.as_str().into();
+                let attachment = ExistingAttachment::AllowedPair { port, node_ips: node_ips.clone() };
+                attachments.pairs.insert((mac, pair.ip_address.clone()), attachment);
+            }
+        }
+        attachments
     }
-    if !port.host.is_empty() {
-        return ExistingAttachment::Host(port.host.clone());
+
+    /// Returns the attachment of a port. Neutron binds a subport, too, and gives it another owner, but not before its agent has seen it.
+    fn attachment(&self, port: &PortBody) -> ExistingAttachment {
+        let mac = port.mac_address.to_lowercase();
+        let pair = || ips(port).into_iter().find_map(|ip| self.pairs.get(&(mac.clone(), ip.to_string())));
+        match self.subports.get(&port.id) {
+            Some(attachment) => attachment.clone(),
+            None if port.device_owner == SUBPORT_OWNER => ExistingAttachment::Nothing,
+            None if !port.host.is_empty() => ExistingAttachment::Host(port.host.clone()),
+            None => pair().cloned().unwrap_or(ExistingAttachment::Nothing),
+        }
     }
-    let is_allowed = |node: &&PortBody| {
-        let mut pairs = node.allowed_address_pairs.iter();
-        pairs.any(|pair| {
-            let is_mac = |mac: &String| mac.eq_ignore_ascii_case(&port.mac_address);
-            pair.mac_address.as_ref().is_some_and(is_mac)
-                && ips(port).iter().any(|ip| ip.to_string() == pair.ip_address)
-        })
-    };
-    nodes.iter().find(is_allowed).map_or(ExistingAttachment::Nothing, |node| {
-        ExistingAttachment::AllowedPair { port: node.id.as_str().into(), node_ips: ips(node) }
-    })
 }
 
 /// Returns the parent of a nested port for its mark, or `None` for a port that is bound on a node.

@@ -123,11 +123,39 @@ pub(crate) async fn a_subport_of_kuryr_stays_on_its_trunk_with_its_vlan(world: &
     assert_eq!((trunk, *vlan, &node_ips[..]), (&machine.trunk, 77, &[machine.address][..]));
     driver.adopt(&adoption(&port, Some(&machine), &web)).await.unwrap();
     assert_eq!(world.subports(&machine).await, [(id.to_string(), 77)]);
+    assert_eq!(
+        text(&world.port(id.as_str()).await["device_id"]),
+        "",
+        "it could not be added to a trunk again"
+    );
     // Our driver knows its trunk by the mark.
     let found = world.vlan("east", &machine).vifs(Some(&web)).await.unwrap();
     assert_eq!(found.len(), 1);
     world.vlan("east", &machine).release_vif(&web, &found[0].thing).await.unwrap();
     assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
+}
+
+pub(crate) async fn a_macvlan_port_of_kuryr_is_found_by_the_pair_that_allows_it_on_its_node(world: &World) {
+    let (machine, subnet) =
+        (world.machine(&world.subnet("10.2.0.0/24").await).await, world.subnet("10.1.0.0/24").await);
+    let (driver, web) = (driver(world, Some(&machine)), world.owner("web"));
+    let id = kuryrs(world, &subnet, None, Some(&web)).await;
+    assert_eq!(listed(&driver, &id).await.attachment, ExistingAttachment::Nothing);
+    let port = world.port(id.as_str()).await;
+    let pair =
+        json!({ "ip_address": port["fixed_ips"][0]["ip_address"], "mac_address": port["mac_address"] });
+    let change = json!({ "port": { "allowed_address_pairs": [pair] } });
+    world.ask(Method::PUT, &format!("ports/{}", machine.port), &change).await;
+    let listed = listed(&driver, &id).await;
+    let node_ips = vec![machine.address];
+    assert_eq!(
+        listed.attachment,
+        ExistingAttachment::AllowedPair { port: machine.port.as_str().into(), node_ips }
+    );
+    driver.adopt(&adoption(&listed, Some(&machine), &web)).await.unwrap();
+    let found = world.macvlan("east", &machine).vifs(Some(&web)).await.unwrap();
+    world.macvlan("east", &machine).release_vif(&web, &found[0].thing).await.unwrap();
+    assert!(world.pairs(&machine.port).await.is_empty() && world.ports(&subnet).await.is_empty());
 }
 
 pub(crate) async fn of_the_ports_of_kuryr_only_one_of_a_pool_that_nothing_uses_is_deleted(world: &World) {

@@ -33,6 +33,7 @@ macro_rules! in_world {
                 a_port_of_kuryr_gets_our_mark_and_keeps_all_that_its_traffic_depends_on,
                 a_port_that_has_changed_since_it_was_listed_is_left_alone,
                 a_subport_of_kuryr_stays_on_its_trunk_with_its_vlan,
+                a_macvlan_port_of_kuryr_is_found_by_the_pair_that_allows_it_on_its_node,
                 of_the_ports_of_kuryr_only_one_of_a_pool_that_nothing_uses_is_deleted,
                 a_load_balancer_and_its_address_get_our_marks,
                 the_network_of_a_namespace_is_marked_with_its_subnet,
