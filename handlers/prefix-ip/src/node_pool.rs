@@ -80,6 +80,9 @@ pub struct NodePool {
     surplus_since: [Option<Duration>; 2],
 }
 
+/// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
+const SURPLUS_COOL_DOWNS: u32 = 4;
+
 /// The two kinds, in the order of [`NodeEpoch`].
 const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
 
@@ -264,7 +267,8 @@ impl NodePool {
 
     /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.
     pub fn next(&self, now: Duration) -> Option<Duration> {
-        let surplus = self.surplus_since.iter().flatten().map(|since| *since + self.cool_down);
+        let surplus =
+            self.surplus_since.iter().flatten().map(|since| *since + self.cool_down * SURPLUS_COOL_DOWNS);
         let pools = KINDS.into_iter().filter_map(|kind| self.pool_ref(kind).next(now));
         pools.chain(surplus.filter(|due| *due > now)).min()
     }
@@ -274,8 +278,8 @@ impl NodePool {
         self.pool_ref(kind).counts(now)
     }
 
-    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a cool-down, so that pods
-    /// that come and go do not cause calls again and again.
+    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that come
+    /// and go do not cause calls again and again.
     fn share_slots(&mut self, now: Duration) {
         let counts = KINDS.map(|kind| {
             self.pool(kind).tick(now);
@@ -289,7 +293,7 @@ impl NodePool {
             let has_surplus = matches!(policy.plan(&counts[index]), Plan::Shrink(_));
             let since = has_surplus.then(|| self.surplus_since[index].unwrap_or(now));
             self.surplus_since[index] = since;
-            let may_shrink = since.is_some_and(|since| now >= since + self.cool_down);
+            let may_shrink = since.is_some_and(|since| now >= since + self.cool_down * SURPLUS_COOL_DOWNS);
             self.pool(kind).set_policy(Arc::new(TargetPolicy { may_shrink, ..policy }));
         }
     }
