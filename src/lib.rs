@@ -10,7 +10,7 @@
 //!
 //! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
 //! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
-//! what another cluster left, and [`metrics`] counts.
+//! what another cluster left, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts.
 
 pub mod assembly;
 pub mod cleanup;
@@ -20,6 +20,7 @@ pub mod connect;
 pub mod controller;
 pub mod dry_run;
 pub mod metrics;
+pub mod migrate;
 pub mod observers;
 pub mod pipeline;
 pub mod term;

@@ -20,6 +20,7 @@ use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
 use crate::dry_run::{self, DryRun};
+use crate::migrate::{self, MigrateError, Migration, MigrationOptions};
 use crate::telemetry;
 
 /// The time that blocking operations get to finish at the end of the program. The limit is needed because a read from a file system
@@ -38,6 +39,9 @@ pub enum RunError {
     /// The resources of another cluster cannot be listed.
     #[error(transparent)]
     Cleanup(#[from] CleanupError),
+    /// The migration cannot be planned or executed.
+    #[error(transparent)]
+    Migrate(#[from] Box<MigrateError>),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -77,6 +81,20 @@ pub(crate) fn cleanup(
     block_on(start(configuration)?, async {
         let client = connection(configuration, kubeconfig).await?.client;
         Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
+    })
+}
+
+/// Plans the migration of the cluster from Kuryr, and executes it with `options.apply`.
+pub(crate) fn migrate(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+    options: MigrationOptions,
+) -> Result<Migration, RunError> {
+    block_on(start(configuration)?, async {
+        let client = connection(configuration, kubeconfig).await?.client;
+        let migrated = migrate::migrate(registry, configuration, client, options).await;
+        Ok(migrated.map_err(Box::new)?)
     })
 }
 

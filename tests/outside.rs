@@ -14,6 +14,11 @@ use kube::{Client, Config};
 use process::{Process, eventually};
 use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
+use staffetta_cni::message::CniRequest;
+use staffetta_driver::{Network, Vif, VifClass};
+use staffetta_network::os_vif::PodState;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/outside");
 
@@ -87,6 +92,93 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     assert!(plan.starts_with(expected), "{plan}{}", String::from_utf8_lossy(&output.stderr));
     let metadata = pods.get("web").await.unwrap().metadata;
     assert_eq!((metadata.annotations, metadata.finalizers), (None, None));
+}
+
+/// Sends a request to the daemon of the CNI plugin, and returns the status code.
+async fn ask(socket: &Path, path: &str, request: &CniRequest) -> u16 {
+    let mut stream = UnixStream::connect(socket).await.unwrap();
+    let body = serde_json::to_string(request).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: daemon\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+    let vif = Vif {
+        id: "acme-00000000".into(),
+        address: "02:ac:00:00:00:01".parse().unwrap(),
+        active: true,
+        plugin: "noop".into(),
+        class: VifClass::Other {
+            name: "VIFAcme".into(),
+            version: "1.0".into(),
+            fields: serde_json::Map::new(),
+        },
+        network: Network::new("n".into()),
+        subnets: Vec::new(),
+        has_traffic_filtering: false,
+        preserve_on_delete: false,
+        port_profile: None,
+    };
+    let annotation = PodState::new(vif).write();
+    let pod = json!({ "metadata": { "name": "web", "annotations": { "openstack.org/kuryr-vif": annotation },
+            "finalizers": ["staffetta.dev/vif"] },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    let pods = Api::<Pod>::namespaced(client, "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+
+    let path = folder.path().display();
+    let configuration = format!(
+        "[kubernetes]\n[cni_daemon]\nnode_name = \"n1\"\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n"
+    );
+    let ports = folder.path().join("ports");
+    std::fs::create_dir(&ports).unwrap();
+    let mut daemon = Process::start_cni_daemon_in(
+        &[("ACME_PORTS", &ports)],
+        &program,
+        folder.path(),
+        &configuration,
+        &kubeconfig,
+    )
+    .await;
+    daemon.ready().await;
+    let request = |command: &str| CniRequest {
+        cni_command: command.to_owned(),
+        cni_containerid: "c1".to_owned(),
+        cni_netns: "/run/netns/c1".to_owned(),
+        cni_ifname: "eth0".to_owned(),
+        cni_args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web".to_owned(),
+        ..CniRequest::default()
+    };
+    let socket = folder.path().join("cni.sock");
+    assert_eq!(ask(&socket, "/addNetwork", &request("ADD")).await, 202);
+    assert_eq!(std::fs::read_to_string(ports.join("acme-00000000")).unwrap(), "/run/netns/c1");
+    assert_eq!(ask(&socket, "/delNetwork", &request("DEL")).await, 204);
+    assert_eq!(std::fs::read_dir(&ports).unwrap().count(), 0);
+    assert!(daemon.terminate().await.success());
+}
+
+#[tokio::test]
+async fn an_outside_tunnel_reports_a_machine_and_runs_a_container_on_it() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap().with_file_name("acme-tunnel");
+    let output = tokio::process::Command::new(program).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected =
+        "press-1 appears: Activated\npress-1 starts print: Success\npress-1 runs print: ACTIVATED\n";
+    assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
 }
 
 #[test]

@@ -59,14 +59,23 @@ impl Program {
         Self::run(Command::new(env!("CARGO_BIN_EXE_staffetta")), kubeconfig, sections)
     }
 
+    /// Starts the daemon of the CNI plugin with these sections of the configuration.
+    pub(crate) fn start_cni_daemon(kubeconfig: &Path, sections: &str) -> Self {
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_staffetta")), "cni-daemon", kubeconfig, sections)
+    }
+
     /// The same by another command, which runs a controller as the program does.
-    pub(crate) fn run(mut command: Command, kubeconfig: &Path, sections: &str) -> Self {
+    pub(crate) fn run(command: Command, kubeconfig: &Path, sections: &str) -> Self {
+        Self::spawn(command, "run", kubeconfig, sections)
+    }
+
+    fn spawn(mut command: Command, verb: &str, kubeconfig: &Path, sections: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let file = folder.path().join("staffetta.toml");
         let text = format!("{sections}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n");
         std::fs::write(&file, text).expect("the folder can be written");
         let mut child = command
-            .args(["run", "--config"])
+            .args([verb, "--config"])
             .arg(&file)
             .arg("--kubeconfig")
             .arg(kubeconfig)

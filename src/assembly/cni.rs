@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_binding::{
-    BindingOptions, LinuxBridgeBinding, NestedBinding, NodePort, NodePortOptions, OpenVSwitchBinding,
+    BindingOptions, BridgeBinding, NestedBinding, NodePort, NodePortOptions, OpenVSwitchBinding,
 };
 use staffetta_cni_daemon::{CniDaemon, CniDaemonOptions, HANDLER, registration};
 use staffetta_driver::VifBindingDriver;
@@ -34,7 +34,8 @@ pub(super) fn register(registry: &mut Registry) {
         )
         .all_in_use();
     drivers! { registry, setup:
-        dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge." => { let _ = setup; Arc::new(LinuxBridgeBinding) };
+        dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge, which may be connected to Open vSwitch." =>
+            Arc::new(BridgeBinding::new(setup.section::<BindingOptions>(BINDING)?.ovsdb));
         dyn VifBindingDriver, "VIFOpenVSwitch", "A port of an Open vSwitch bridge." =>
             Arc::new(OpenVSwitchBinding::new(setup.section::<BindingOptions>(BINDING)?.ovsdb));
         dyn VifBindingDriver, "VIFVlanNested", "A VLAN interface of the node." =>

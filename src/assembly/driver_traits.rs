@@ -5,9 +5,9 @@ use std::sync::Arc;
 use staffetta_driver::app_hosting::AppHostingDrivers;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{
-    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
-    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
-    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
+    AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
+    PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver,
+    ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::Registry;
 use staffetta_network::vif::networks::MultiVif;
@@ -60,4 +60,10 @@ pub(super) fn register(registry: &mut Registry) {
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
         "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
+    // The command `migrate` shows its plan itself.
+    registry.driver_trait::<dyn AdoptionDriver>(
+        "adoption",
+        real("openstack"),
+        "Adopts what another controller created (`staffetta migrate`).",
+    );
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use staffetta_driver::{
-    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
-    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
-    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
+    AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
+    PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver,
+    ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_memory::{
-    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNamespaceSubnets, MemoryNetwork,
+    MemoryAdoption, MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNamespaceSubnets, MemoryNetwork,
     MemoryNetworkPolicyDriver, MemoryOptions, MemoryPublicIpDriver, MemoryServices, MemoryVifDriver,
 };
 use tracing::warn;
@@ -71,6 +71,8 @@ macro_rules! memory_drivers {
 
 fn register(registry: &mut Registry, cloud: &MemoryCloud) {
     memory_drivers! { registry, cloud, setup:
+        dyn AdoptionDriver =>
+            Arc::new(MemoryAdoption::new(cloud.network(setup)?, cloud.services(setup)?, setup.cluster_id()?.into()));
         dyn PodProjectDriver => cloud.network(setup)?;
         dyn PodSubnetsDriver => cloud.network(setup)?;
         dyn PodSecurityGroupsDriver => cloud.network(setup)?;

@@ -47,6 +47,9 @@ pub(super) enum Command {
     Status(StatusArguments),
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
+    /// Takes a cluster over from another controller.
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
     /// Prints a completion script for a shell.
     Completion {
         /// The shell.
@@ -91,6 +94,27 @@ pub(super) enum PlanFormat {
     Text,
     /// JSON for programs, with everything that would be written.
     Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum MigrateCommand {
+    /// Shows what takes the cluster over from Kuryr-Kubernetes, and does it with `--apply`.
+    Kuryr(MigrateArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MigrateArguments {
+    /// Take the cluster over. Without it, the steps are only shown.
+    #[arg(long)]
+    pub(super) apply: bool,
+    /// Also delete the ports that Kuryr's pools kept ready on the nodes of this cluster, and that no pod uses.
+    #[arg(long)]
+    pub(super) delete_idle_ports: bool,
+    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
 }
 
 #[derive(Debug, Subcommand)]

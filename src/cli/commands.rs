@@ -7,13 +7,17 @@ use clap::CommandFactory;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, PlanFormat};
+use super::arguments::{
+    CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, MigrateArguments, MigrateCommand,
+    PlanFormat,
+};
 use super::status::status;
 use super::table::TextTable;
 use crate::cleanup::Leftover;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::dry_run::DryRun;
+use crate::migrate::{Migration, MigrationOptions};
 use crate::run::{self, check, run};
 
 /// Runs `command` and writes its result to `output`. `variables` are the environment variables.
@@ -64,6 +68,22 @@ pub(super) fn execute(
             write!(output, "{}", leftovers_table(&leftovers))?;
             if !leftovers.iter().all(Leftover::is_ok) {
                 return Err(CommandError::NotReleased);
+            }
+        }
+        Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
+            let MigrateArguments { apply, delete_idle_ports, kubeconfig, file } = arguments;
+            let (configuration, options) = (load(file)?, MigrationOptions { apply, delete_idle_ports });
+            let migration = run::migrate(registry, &configuration, kubeconfig.as_deref(), options)?;
+            write!(output, "{}", migration_table(&migration))?;
+            if !migration.running_kuryr.is_empty() {
+                writeln!(
+                    output,
+                    "\nKuryr's controller runs: {}; stop it before --apply",
+                    migration.running_kuryr.join(", ")
+                )?;
+            }
+            if !migration.objects.iter().all(|object| object.is_ok) {
+                return Err(CommandError::NotMigrated);
             }
         }
         Command::Completion { shell } => {
@@ -117,6 +137,14 @@ fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
         let owner = leftover.owner.object_ref();
         let namespace = owner.namespace.unwrap_or_default();
         table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
+    }
+    table
+}
+
+fn migration_table(migration: &Migration) -> TextTable<4> {
+    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
+    for object in &migration.objects {
+        table.row([object.kind, &object.namespace, &object.name, &object.result]);
     }
     table
 }

@@ -56,6 +56,9 @@ enum CommandError {
     /// `staffetta cleanup` could not release everything.
     #[error("not everything was released; the table shows the errors")]
     NotReleased,
+    /// `staffetta migrate` cannot take everything over.
+    #[error("not everything can be taken over; the table shows the reasons")]
+    NotMigrated,
     /// The address of the admin server cannot be used.
     #[error(transparent)]
     Address(#[from] status::AddressError),
@@ -89,6 +92,7 @@ impl CommandError {
             | Self::CniDaemon(_)
             | Self::Incomplete
             | Self::NotReleased
+            | Self::NotMigrated
             | Self::Output(_) => ExitCode::FAILURE,
         }
     }

@@ -10,6 +10,7 @@ mod process;
 
 mod admission;
 mod cluster;
+mod cni;
 mod container;
 mod drivers;
 mod image;

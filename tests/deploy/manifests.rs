@@ -23,7 +23,7 @@ const CONFIGURATIONS: [(&str, &str); 3] = [
 ];
 
 /// The documents of a file.
-fn documents(path: &Path) -> Vec<Value> {
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -9,10 +9,16 @@ mod clusters;
 mod disruptions;
 mod faults;
 mod killing;
+#[path = "../support/kubectl.rs"]
+mod kubectl;
+#[path = "../support/kuryr.rs"]
+mod kuryr;
+mod migration;
 mod multi_pool;
 mod namespaces;
 mod nested;
 mod networks;
+mod node;
 mod outages;
 mod pods;
 mod policies;
@@ -21,6 +27,8 @@ mod pools;
 mod process;
 mod projects;
 mod ready;
+#[path = "../support/node.rs"]
+mod real_node;
 mod service_killing;
 mod services;
 #[path = "../support/disruptions.rs"]

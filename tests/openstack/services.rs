@@ -34,7 +34,7 @@ pub(crate) struct Shop<'a> {
     world: &'a World,
     pub(crate) services: Api<Service>,
     slices: Api<EndpointSlice>,
-    subnet: Subnet,
+    pub(crate) subnet: Subnet,
 }
 
 impl<'a> Shop<'a> {

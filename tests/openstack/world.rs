@@ -15,6 +15,7 @@ use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options, RequestRecord};
+use staffetta_handler::Registry;
 use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
 
 /// The time limit of a test step. It does not measure speed.
@@ -70,10 +71,15 @@ impl World {
 
     /// A world around a real Kubernetes with all that belongs to it but kubelets.
     pub(crate) async fn on_a_whole_kubernetes() -> Self {
-        let stack = RealOpenStack::shared().await;
-        let world = Self::on(stack, RealServer::start_whole(&[]).await).await;
+        let world = Self::on_a_real_kubelet().await;
         world.nodes_are([&world.node]).await; // pods of a node that is not there are deleted
         world
+    }
+
+    /// The same with a node of its own, whose agent reports what it has: [`RealNode`](crate::real_node::RealNode).
+    pub(crate) async fn on_a_real_kubelet() -> Self {
+        let stack = RealOpenStack::shared().await;
+        Self::on(stack, RealServer::start_whole(&[]).await).await
     }
 
     async fn on(stack: RealOpenStack, server: RealServer) -> Self {
@@ -148,14 +154,18 @@ impl World {
         controller
     }
 
+    /// The configuration with these options.
+    pub(crate) fn configuration(&self, registry: &Registry, options: &str) -> Configuration {
+        let schema = FileSchema::assemble(registry).unwrap();
+        let file = self.folder.path().join("staffetta.toml");
+        std::fs::write(&file, options).unwrap();
+        Configuration::load(&schema, Some(&file), []).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Starts a controller with these options and no others.
     pub(crate) async fn try_controller(&self, options: &str) -> Controller {
         let registry = staffetta::assembly::registry();
-        let schema = FileSchema::assemble(&registry).unwrap();
-        let file = self.folder.path().join("staffetta.toml");
-        std::fs::write(&file, options).unwrap();
-        let configuration =
-            Configuration::load(&schema, Some(&file), []).unwrap_or_else(|error| panic!("{error}"));
+        let configuration = self.configuration(&registry, options);
         let client = staffetta::connect::client(Some(&self.kubeconfig())).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()
     }

@@ -9,6 +9,9 @@ mod cleanup;
 mod dry_runs;
 mod exposition;
 mod faults;
+#[path = "../support/kuryr.rs"]
+mod kuryr;
+mod migration;
 mod monitoring;
 mod plans;
 mod pods;

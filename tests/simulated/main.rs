@@ -3,11 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod cnitool;
 mod disruptions;
 mod killing;
+#[path = "../support/kubectl.rs"]
+mod kubectl;
 mod late;
+mod node;
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/node.rs"]
+mod real_node;
 #[path = "../support/disruptions.rs"]
 mod support;
 

@@ -142,7 +142,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Creates these objects, and deletes them after `time`. Meanwhile, requests of the replicas get the response `code`.
+    /// Creates these objects, and deletes them `time` after a request of the replicas has got the response `code`.
     async fn with(&self, objects: &[Value], time: Duration, code: u16) {
         self.proxy.clear_requests();
         let api = |object: &Value| -> Api<DynamicObject> {
@@ -154,8 +154,12 @@ impl<'a> Site<'a> {
             let made = serde_json::from_value(object.clone()).unwrap();
             api(object).create(&PostParams::default(), &made).await.unwrap();
         }
+        // The server applies them when it has seen them, and a replica that is paused requests nothing.
+        until(&format!("a request gets {code}"), async || {
+            self.proxy.requests().iter().any(|request| request.code == code)
+        })
+        .await;
         tokio::time::sleep(time).await; // that is the fault
-        assert!(self.proxy.requests().iter().any(|request| request.code == code), "no request got {code}");
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap();
             api(object).delete(name, &DeleteParams::default()).await.unwrap();

@@ -88,6 +88,29 @@ impl Process {
         Self::spawn(command, folder, configuration).await
     }
 
+    /// Starts `program cni-daemon`.
+    pub(crate) async fn start_cni_daemon(
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &Path,
+    ) -> Self {
+        Self::start_cni_daemon_in(&[], program, folder, configuration, kubeconfig).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn start_cni_daemon_in(
+        environment: &[(&str, &Path)],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &Path,
+    ) -> Self {
+        let mut command = Command::new(program);
+        command.arg("cni-daemon").arg("--kubeconfig").arg(kubeconfig).envs(environment.iter().copied());
+        Self::spawn(command, folder, configuration).await
+    }
+
     async fn spawn(mut command: Command, folder: &Path, configuration: &str) -> Self {
         let config = folder.join("staffetta.toml");
         std::fs::write(&config, simulated(configuration)).unwrap();

@@ -1,5 +1,6 @@
 //! A stand-in for the agents of the nodes, which reports what a test orders.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,12 @@ impl Agents {
     pub async fn node(&self, name: &str, delay: Option<Duration>) {
         let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", delay.as_millis()));
         assert!(self.put(&format!("host/{name}{delay}")).await);
+    }
+
+    /// Adds a node with a real Open vSwitch. Its agent reports a port up when the database at the Unix socket `ovsdb` has its
+    /// interface.
+    pub async fn real_node(&self, name: &str, ovsdb: &Path) {
+        assert!(self.put(&format!("host/{name}?delay=0&ovsdb={}", ovsdb.display())).await);
     }
 
     /// Reports a port up as the agent of its node: Neutron makes it ACTIVE. Returns `false` if the port is bound to no node.

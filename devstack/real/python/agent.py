@@ -1,7 +1,9 @@
 """A stand-in for the Open vSwitch agents of the nodes: reports ports to Neutron on request over HTTP.
 
-PUT /_agent/host/HOST[?delay=MILLISECONDS]  there is a node HOST, whose agent reports each of its ports up so long after
-                                            it was bound; without a delay, never by itself
+PUT /_agent/host/HOST[?delay=MILLISECONDS][&ovsdb=SOCKET]
+                                            there is a node HOST, whose agent reports each of its ports up so long after
+                                            it was bound; without a delay, never by itself. With the socket of the node's
+                                            OVSDB, only ports with an interface there, as a real agent does
 PUT /_agent/up/PORT, PUT /_agent/down/PORT  the agent of the port's node reports the port up or down
 
 Only the machine is missing: Neutron binds the ports to these nodes by itself, and takes the reports as it takes those that
@@ -10,6 +12,7 @@ come over the message bus. A subport is bound to the node of its trunk when its 
 
 import functools
 import json
+import subprocess
 import threading
 import time
 import traceback
@@ -64,7 +67,7 @@ class Agent:
     def act(self, verb, name, query):
         """Return True if there is something to do."""
         if verb == "host":
-            register(name, int(query["delay"][0]) if "delay" in query else None)
+            register(name, int(query["delay"][0]) if "delay" in query else None, query.get("ovsdb", [None])[0])
             return True
         return verb in ("up", "down") and report(name, up=verb == "up")
 
@@ -79,11 +82,14 @@ class Agent:
                 traceback.print_exc()
 
     def look(self, since):
-        waiting = {port: row for port, *row in waiting_ports() if row[-1] is not None}
+        waiting = {port: row for port, *row in waiting_ports() if row[-1].get("delay") is not None}
+        plugged = {ovsdb: interfaces(ovsdb) for ovsdb in {row[-1].get("ovsdb") for row in waiting.values()} if ovsdb}
+        waiting = {port: row for port, row in waiting.items() if port in plugged.get(row[-1].get("ovsdb"), [port])}
         now = time.monotonic()
         for port in since.keys() - waiting.keys():
             del since[port]
-        for port, (host, trunk, bound, delay) in waiting.items():
+        for port, (host, trunk, bound, configuration) in waiting.items():
+            delay = configuration["delay"]
             if (now - since.setdefault(port, now)) * 1000 >= delay:
                 del since[port]
                 try:
@@ -92,11 +98,20 @@ class Agent:
                     traceback.print_exc()
 
 
-def register(host, delay):
-    """Adds the node, or changes its delay (milliseconds; None for never)."""
+def interfaces(ovsdb):
+    """The ports whose interfaces Open vSwitch has created: the `iface-id` of each interface with a number."""
+    command = ["ovs-vsctl", f"--db=unix:{ovsdb}", "--timeout=5", "--format=json", "--columns=external_ids,ofport",
+               "list", "Interface"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    rows = json.loads(found.stdout)["data"]
+    return {dict(ids[1]).get("iface-id") for ids, number in rows if isinstance(number, int) and number > 0}
+
+
+def register(host, delay, ovsdb=None):
+    """Adds the node, or changes its delay (milliseconds; None for never) and the socket of its OVSDB."""
     admin, now = context.get_admin_context(), timeutils.utcnow()
     configurations = {"tunnel_types": ["vxlan"], "tunneling_ip": "192.0.2.1",
-                      "bridge_mappings": {"physical": "br-physical"}, "delay": delay}
+                      "bridge_mappings": {"physical": "br-physical"}, "delay": delay, "ovsdb": ovsdb}
     row = AgentRow.get_object(admin, agent_type=KIND, host=host)
     if row is not None:
         row.configurations = configurations
@@ -107,11 +122,11 @@ def register(host, delay):
 
 
 def waiting_ports(port=None):
-    """Ports that wait for a report: id, host, trunk, whether the port itself is bound, the delay of the host's agent."""
+    """Ports that wait for a report: id, host, trunk, whether the port itself is bound, the configuration of the agent."""
     admin = context.get_admin_context()
     with database.CONTEXT_READER.using(admin):
         found = admin.session.execute(WAITING).fetchall()
-    return [(*row[:-1], json.loads(row[-1]).get("delay")) for row in found if port in (None, row[0])]
+    return [(*row[:-1], json.loads(row[-1])) for row in found if port in (None, row[0])]
 
 
 def report(port, up):

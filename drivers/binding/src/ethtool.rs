@@ -4,6 +4,9 @@ use std::io;
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
+use staffetta_driver::DriverError;
+
+use crate::error::failed;
 
 /// The family that names the other families, and its command that does so.
 const CONTROLLER: (u16, u8) = (16, 3);
@@ -25,8 +28,17 @@ const NESTED: u16 = 1 << 15;
 /// The length of the two headers of a message, in bytes.
 const HEADERS: usize = 20;
 
+/// Prepares `interface`, in the namespace of this thread, for a bridge of Open vSwitch with this type of datapath. The one in userspace
+/// passes frames on without the checksums that the kernel left to the device.
+pub(crate) fn prepare_for(datapath: &str, interface: &str) -> Result<(), DriverError> {
+    if datapath != "netdev" {
+        return Ok(());
+    }
+    disable_checksums(interface).map_err(failed("disable checksum offload"))
+}
+
 /// Lets the kernel compute the checksums of all frames that leave through `interface`, in the namespace of this thread.
-pub(crate) fn disable_checksums(interface: &str) -> io::Result<()> {
+fn disable_checksums(interface: &str) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;

@@ -2,7 +2,7 @@
 //!
 //! | class of the VIF | driver | connection |
 //! |---|---|---|
-//! | `VIFBridge` | [`LinuxBridgeBinding`] | a veth pair and a port of a Linux bridge |
+//! | `VIFBridge` | [`BridgeBinding`] | a veth pair and a port of a Linux bridge, which may be connected to Open vSwitch |
 //! | `VIFOpenVSwitch` | [`OpenVSwitchBinding`] | a veth pair and a port of an Open vSwitch bridge |
 //! | `VIFVlanNested`, `VIFMacvlanNested` | [`NestedBinding`] | a VLAN or macvlan interface on an interface of the node |
 //!
@@ -12,6 +12,7 @@
 mod error;
 mod ethtool;
 mod host_interface;
+mod hybrid;
 mod linux_bridge;
 mod messages;
 mod namespace;
@@ -23,6 +24,7 @@ mod options;
 mod ovsdb;
 mod pod_interface;
 
+pub use hybrid::BridgeBinding;
 pub use linux_bridge::LinuxBridgeBinding;
 pub use nested::NestedBinding;
 pub use node_port::NodePort;

@@ -8,7 +8,7 @@ use crate::namespace::{NetworkNamespaces, within};
 use crate::netlink::RouteSocket;
 use crate::{host_interface, messages, pod_interface};
 
-/// The driver of the class `VIFBridge`. The bridge exists already: an agent of Neutron creates it.
+/// The driver of VIFs on a Linux bridge that exists already: an agent of Neutron creates it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinuxBridgeBinding;
 
@@ -45,7 +45,7 @@ impl VifBindingDriver for LinuxBridgeBinding {
 }
 
 /// Returns the name of the bridge of the VIF.
-fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
+pub(crate) fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     match &attachment.vif.class {
         VifClass::Bridge { bridge_name, .. } => Ok(bridge_name),
         class => Err(DriverError::new(Reason::Unsupported, "bind the VIF").detail(class.name().to_owned())),

@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use ipnet::IpNet;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-    MacVlanMode,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth,
+    InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -53,6 +53,39 @@ pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodEnd<'_>) -> Rout
     link.attributes.extend(pod.mtu.map(LinkAttribute::Mtu));
     link.attributes.extend(bridge.map(LinkAttribute::Controller));
     link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(peer))));
+    RouteNetlinkMessage::NewLink(link)
+}
+
+/// Creates a bridge on the node that passes on all multicast; it is down.
+pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
+    let mut link = LinkMessage::default();
+    link.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Group(GROUP),
+        info(InfoKind::Bridge, InfoData::Bridge(vec![InfoBridge::MulticastSnooping(false)])),
+    ];
+    RouteNetlinkMessage::NewLink(link)
+}
+
+/// Lets the interface with that index get no address when it is set up, so that no pod reaches the node by it.
+pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
+    let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![none])];
+    RouteNetlinkMessage::SetLink(link)
+}
+
+/// Creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`, down.
+pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32>) -> RouteNetlinkMessage {
+    let attributes = |name: &str| -> Vec<_> {
+        let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
+        named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()
+    };
+    let (mut link, mut other) = (up(), LinkMessage::default());
+    (link.attributes, other.attributes) = (attributes(port), attributes(peer));
+    link.attributes.push(LinkAttribute::Controller(bridge));
+    link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(other))));
     RouteNetlinkMessage::NewLink(link)
 }
 

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 
+use crate::error::failed;
+use crate::netlink::RouteSocket;
+
 /// The time for Open vSwitch to create an interface that the database requests.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between two looks whether Open vSwitch has applied a change.
@@ -88,6 +91,37 @@ impl Ovsdb {
             number: interface["ofport"].as_i64().filter(|number| *number > 0),
             port: port["_uuid"].clone(),
         }))
+    }
+
+    /// Returns the existing port called `name` that may be replaced or removed: one that these drivers created, or one of the port
+    /// `port_id` whose interface no longer exists. Fails with [`Reason::Refused`] if it belongs to another program.
+    pub(crate) fn own(&self, name: &str, port_id: &str) -> Result<Option<InterfaceRow>, DriverError> {
+        let Some(row) = self.interface(name)? else { return Ok(None) };
+        let step = "check the port of Open vSwitch";
+        let is_left = row.port_id == port_id
+            && RouteSocket::open().and_then(|host| host.link(name)).map_err(failed(step))?.is_none();
+        if row.ours || is_left {
+            return Ok(Some(row));
+        }
+        Err(DriverError::new(Reason::Refused, step).detail(format!("another program has created {name}")))
+    }
+
+    /// Removes the port called `name` if it is [`own`](Self::own).
+    pub(crate) fn remove_own(&self, name: &str, port_id: &str) -> Result<(), DriverError> {
+        match self.own(name, port_id) {
+            Ok(Some(row)) => self.remove(&row),
+            Err(error) if error.reason() != Reason::Refused => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an error unless Open vSwitch has created the interface `name` of the port `port_id`.
+    pub(crate) fn check(&self, name: &str, port_id: &str) -> Result<(), DriverError> {
+        match self.interface(name)? {
+            Some(row) if row.port_id == port_id && row.number.is_some() => Ok(()),
+            _ => Err(DriverError::new(Reason::NotFound, "check the port of Open vSwitch")
+                .detail(format!("{name} is not a port of Open vSwitch with the id of the VIF"))),
+        }
     }
 
     /// Adds a port, and waits until Open vSwitch has created its interface.

@@ -8,8 +8,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use staffetta_binding::{LinuxBridgeBinding, NestedBinding, OpenVSwitchBinding};
-use staffetta_driver::{Network, Reason, SubnetAddresses, Vif, VifAttachment, VifBindingDriver, VifClass};
+use staffetta_binding::{BridgeBinding, LinuxBridgeBinding, NestedBinding, OpenVSwitchBinding};
+use staffetta_driver::{
+    Network, Reason, SubnetAddresses, Vif, VifAttachment, VifBindingDriver, VifClass, interface_name,
+};
 
 /// Runs a command of `sh`, which must succeed.
 fn sh(command: &str) -> String {
@@ -276,9 +278,12 @@ impl OpenVSwitch {
 
 impl Drop for OpenVSwitch {
     fn drop(&mut self) {
-        for program in ["ovs-vswitchd", "ovsdb-server"] {
-            let _ = succeeds(&format!("kill $(cat {}/{program}.pid)", self.0.path().display()));
-        }
+        let path = self.0.path().display();
+        // With its interfaces, of which a failed test leaves some.
+        let _ = succeeds(&format!(
+            "ovs-appctl --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
+        ));
+        let _ = succeeds(&format!("kill $(cat {path}/ovsdb-server.pid)"));
     }
 }
 
@@ -315,4 +320,44 @@ fn two_pods_on_open_vswitch_exchange_packets_of_both_ip_versions() {
     binding.unplug(&pods[0]).unwrap();
     assert_eq!(switch.vsctl(&format!("list-ports {bridge}")).trim(), name);
     switch.vsctl(&format!("del-br {bridge}"));
+}
+
+#[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn two_pods_with_hybrid_plug_exchange_packets_through_a_bridge_of_their_own() {
+    let mut node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let switch = OpenVSwitch::start(&bridge);
+    let binding = BridgeBinding::new(switch.socket());
+    let pods = [node.pod(11), node.pod(12)].map(|mut pod| {
+        let own = interface_name("qbr", pod.vif.id.as_str());
+        pod.vif.class = VifClass::Bridge { vif_name: "eth0".to_owned(), bridge_name: own };
+        pod.vif.network.bridge = Some(bridge.clone());
+        pod.vif.plugin = "ovs".to_owned();
+        pod
+    });
+    for pod in &pods {
+        binding.plug(pod).unwrap();
+        binding.plug(pod).unwrap();
+        binding.check(pod).unwrap();
+    }
+    assert!(node.carries_tcp(0, 1, "10.99.0.12") && node.carries_tcp(1, 0, "fd99::b"));
+    let own = interface_name("qbr", pods[0].vif.id.as_str());
+    let names = |prefix| interface_name(prefix, pods[0].vif.id.as_str());
+    let ports = sh(&format!("ls /sys/class/net/{own}/brif"));
+    assert_eq!(ports.lines().collect::<Vec<_>>(), [names("qvb"), names("tap")]);
+    assert_eq!(sh(&format!("ip -6 addr show dev {own}")), "", "no pod reaches the node by it");
+    let ids = switch.vsctl(&format!("get interface {} external_ids", names("qvo")));
+    assert!(ids.contains(pods[0].vif.id.as_str()), "{ids}");
+
+    let mut forged = pods[0].clone();
+    forged.vif.class = VifClass::Bridge { vif_name: "eth0".to_owned(), bridge_name: node.bridge.clone() };
+    assert_eq!(binding.plug(&forged).unwrap_err().reason(), Reason::Refused);
+    for pod in &pods {
+        binding.unplug(pod).unwrap();
+        binding.unplug(pod).unwrap();
+        assert!(binding.check(pod).is_err());
+    }
+    assert!(["qbr", "qvb", "qvo", "tap"].iter().all(|prefix| link(&names(prefix)).is_none()));
+    assert_eq!(switch.vsctl(&format!("list-ports {bridge}")), "");
 }

@@ -46,6 +46,8 @@ identifiers! {
     /// The id of this cluster. It is a part of the mark on all resources that the drivers create, so that two clusters can share
     /// one cloud.
     ClusterId;
+    /// The key of a container among all containers of its machine, as a tunnel reports it.
+    ContainerKey;
     /// The name of a security group's purpose within its cluster. Every process uses the same name for the same purpose.
     GroupName;
     /// The id of a machine of the cloud, as in the provider id of its node.

@@ -19,10 +19,13 @@
 //! | [`LoadBalancerDriver`], [`ListenerDriver`] | manage load balancers and their listeners |
 //! | [`NetworkPolicyDriver`] | manages the security groups of network policies |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//! | [`AdoptionDriver`] | adopts the resources of another controller, for a migration |
 //! | [`VifBindingDriver`] | binds VIFs to pods on a node |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
+//! | [`Tunnel`](tunnel::Tunnel) | runs containers on machines that appear by themselves |
 //! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
+mod adoption;
 pub mod app_hosting;
 mod binding;
 mod error;
@@ -41,10 +44,12 @@ pub mod prefix;
 mod quantity;
 mod request_observer;
 mod service;
+pub mod tunnel;
 mod vif;
 mod vif_pool;
 pub mod virtual_node;
 
+pub use adoption::*;
 pub use binding::*;
 pub use error::*;
 pub use fence::*;

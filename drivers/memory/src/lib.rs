@@ -9,6 +9,7 @@
 //! feature `http`, the module `http` serves the same cloud to other processes; the drivers named `simulated` are its clients.
 
 mod addresses;
+mod adoption;
 mod app_hosting;
 mod balancer;
 mod bulk_vif;
@@ -34,6 +35,7 @@ mod services;
 mod vif;
 
 pub use addresses::AddressPool;
+pub use adoption::MemoryAdoption;
 pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
 pub use bulk_vif::{BulkVifCall, BulkVifMethod, MemoryBulkVifDriver};
 pub use devices::{

@@ -109,6 +109,21 @@ impl PublicIps {
         Ok(held.public_ip.clone())
     }
 
+    /// Gives an address without an ownership mark the mark of the owner. Fails if it does not exist or has another mark.
+    pub(super) fn adopt(
+        &mut self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        id: &PublicIpId,
+    ) -> Result<(), Reason> {
+        let held = self.held.get_mut(id).ok_or(Reason::NotFound)?;
+        if held.cluster.is_none() {
+            (held.cluster, held.owner) = (Some(cluster.clone()), Some(owner.clone()));
+            held.public_ip.allocation = Allocation::Pool;
+        }
+        held.is_of(cluster, Some(owner)).then_some(()).ok_or(Reason::Refused)
+    }
+
     /// Associates the address with the port. If it does not exist, the error is [`Reason::NotFound`]; if it is associated with another
     /// port, the error is [`Reason::Conflict`].
     pub(super) fn associate(&mut self, id: &PublicIpId, port: &PortId) -> Result<(), DriverError> {

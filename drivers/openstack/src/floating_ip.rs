@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Allocation, ClusterId, DriverError, NetworkId, Owned, Owner, PortId, ProjectId, PublicIp, PublicIpId,
-    PublicIpRequest, Reason, ServicePublicIpDriver, SubnetId,
+    Allocation, ClusterId, DriverError, ExistingMark, ExistingPublicIp, NetworkId, Owned, Owner, PortId,
+    ProjectId, PublicIp, PublicIpId, PublicIpRequest, Reason, ServicePublicIpDriver, SubnetId,
 };
 
 use crate::cloud::{ApiCall, Cloud, Service};
@@ -140,6 +140,45 @@ impl NeutronFloatingIps {
         }
         let change = json!({ "description": mark::description(&self.cluster, owner) });
         Ok(Some(self.public_ip(self.change(STEP, &found, change).await?)))
+    }
+
+    /// Lists the floating IPs in the projects of the configuration, of any controller and of users.
+    pub(crate) async fn existing(&self) -> DriverResult<Vec<ExistingPublicIp>> {
+        let listed = self.list("list the floating IPs", &[]).await?.into_iter();
+        let ours = listed
+            .filter(|found| found.project_id.as_ref().is_some_and(|project| self.network.owns(project)));
+        let existing = |found: FloatingIp| ExistingPublicIp {
+            mark: self.mark_of(&found),
+            id: found.id,
+            ip: found.address,
+            port: found.port_id,
+        };
+        Ok(ours.map(existing).collect())
+    }
+
+    fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
+        match self.owner_of(found) {
+            Some(owner) => ExistingMark::Owned(owner),
+            None if mark::is_marked(&found.description, &[]) => ExistingMark::Foreign,
+            None => ExistingMark::Unmarked,
+        }
+    }
+
+    /// Gives a floating IP the ownership mark of `owner`.
+    pub(crate) async fn adopt(&self, id: &PublicIpId, owner: &Owner) -> DriverResult<()> {
+        const STEP: &str = "adopt a public address";
+        let failed = |reason| DriverError::new(reason, STEP).detail(format!("floating IP {id}"));
+        let found = self.read(STEP, id).await?.ok_or_else(|| failed(Reason::NotFound))?;
+        let is_in_project = found.project_id.as_ref().is_some_and(|project| self.network.owns(project));
+        match self.mark_of(&found) {
+            ExistingMark::Unmarked if is_in_project => {
+                let change = json!({ "description": mark::description(&self.cluster, owner) });
+                self.change(STEP, &found, change).await?;
+                Ok(())
+            }
+            ExistingMark::Owned(marked) if marked.uid == owner.uid => Ok(()),
+            _ => Err(failed(Reason::Refused)),
+        }
     }
 }
 

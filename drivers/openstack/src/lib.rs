@@ -15,9 +15,11 @@
 //! | `mark` | ownership marks of resources |
 //! | `octavia`, `floating_ip` | load balancers and public addresses of services |
 //! | `neutron` | ports of pods: VIF drivers, bulk creation for pools, security groups of network policies |
+//! | `adoption` | adoption of what Kuryr created, for a migration |
 //! | `poll`, `cached`, `backoff`, `lock` | shared polls, cached responses, delays, locks |
 
 mod access;
+mod adoption;
 mod annotation_project;
 mod backoff;
 mod cached;
@@ -43,6 +45,7 @@ pub use access::{
     Access, AccessError, AccessProblem, Auth, Credential, DomainResource, EndpointInterface,
     EndpointOverrides, Environment, IdOrName, NeutronOptions, Secret, TlsOptions,
 };
+pub use adoption::OpenStackAdoption;
 pub use annotation_project::AnnotationProject;
 pub use cloud::{ApiCall, Cloud, Service};
 pub use defaults::{

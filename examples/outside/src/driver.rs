@@ -1,18 +1,27 @@
-//! A custom VIF driver, for a switch of the vendor Acme whose ports work at once.
+//! Custom drivers for a switch of the vendor Acme: its ports are VIFs, which work at once, and are bound to pods on the nodes.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    Activation, DriverError, MacAddress, Owned, Owner, PodVifDriver, Reason, Vif, VifClass, VifRequest,
+    Activation, DriverError, MacAddress, Owned, Owner, PodVifDriver, Reason, Vif, VifAttachment,
+    VifBindingDriver, VifClass, VifRequest,
 };
 use staffetta_handler::Registry;
+
+/// The class of the VIFs, by which `staffetta cni-daemon` finds their binding.
+const CLASS: &str = "VIFAcme";
 
 /// Makes the driver known as `acme`: `[kubernetes] pod_vif_driver = "acme"`.
 pub fn register(registry: &mut Registry) {
     registry
         .driver::<dyn PodVifDriver>("acme", "Ports of the Acme switch.", |_| Ok(Arc::new(Acme::default())));
+    registry.driver::<dyn VifBindingDriver>(CLASS, "A port of the Acme switch.", |_| {
+        let folder = std::env::var_os("ACME_PORTS").unwrap_or_else(|| "/run/acme/ports".into());
+        Ok(Arc::new(AcmeBinding { folder: folder.into() }))
+    });
 }
 
 /// The switch, with the ports that were made since the process started. (A real one would be asked for them.)
@@ -54,7 +63,7 @@ impl PodVifDriver for Acme {
             address: mac.ok_or_else(|| failed(Reason::NoAddress))?,
             active: true,
             plugin: "noop".into(),
-            class: VifClass::MacvlanNested { vif_name: "acme0".into() },
+            class: VifClass::Other { name: CLASS.into(), version: "1.0".into(), fields: Default::default() },
             network: subnet.network.clone(),
             subnets: vec![subnet.with_ips(vec![ip])],
             has_traffic_filtering: false,
@@ -84,5 +93,38 @@ impl PodVifDriver for Acme {
         let ports = self.ports();
         let wanted = ports.iter().filter(|(of, _)| owner.is_none_or(|owner| owner == *of));
         Ok(wanted.map(|(owner, vif)| Owned { owner: Some(owner.clone()), thing: vif.clone() }).collect())
+    }
+}
+
+/// The agent of the switch on a node. It makes an interface for each file in its folder: the file is named after the port, and
+/// contains the network namespace of the pod.
+struct AcmeBinding {
+    folder: PathBuf,
+}
+
+impl AcmeBinding {
+    fn file(&self, attachment: &VifAttachment) -> PathBuf {
+        self.folder.join(attachment.vif.id.as_str())
+    }
+}
+
+fn failed(error: std::io::Error) -> DriverError {
+    DriverError::new(Reason::Unavailable, "tell the agent of the Acme switch").because(error)
+}
+
+impl VifBindingDriver for AcmeBinding {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        std::fs::write(self.file(attachment), attachment.netns.display().to_string()).map_err(failed)
+    }
+
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        match std::fs::remove_file(self.file(attachment)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        std::fs::metadata(self.file(attachment)).map(drop).map_err(failed)
     }
 }

@@ -17,6 +17,12 @@ const ANNOTATIONS: [&str; 2] = [KURYR_VIF, "openstack.org/kuryr-lbaas-state"];
 /// The reason of the Event for an object that Kuryr manages.
 pub(crate) const MANAGED: &str = "ManagedByKuryr";
 
+/// Returns `true` if the finalizer is one of Kuryr's: `kuryr.openstack.org/pod-finalizer`,
+/// `kuryrnetwork.finalizers.kuryr.openstack.org` and so on.
+pub fn is_finalizer(finalizer: &str) -> bool {
+    finalizer.starts_with(THEIRS) || finalizer.ends_with(".kuryr.openstack.org")
+}
+
 /// Returns the text of the Event if Kuryr manages the object: it has a finalizer of Kuryr, and
 /// neither a finalizer of this program nor the annotation of earlier releases of Kuryr.
 pub(crate) fn managed(object: &impl ResourceExt) -> Option<String> {
@@ -24,7 +30,7 @@ pub(crate) fn managed(object: &impl ResourceExt) -> Option<String> {
     let is_annotated = ANNOTATIONS.iter().any(|key| object.annotations().contains_key(*key));
     let theirs = with(THEIRS).filter(|_| with(OURS).is_none() && !is_annotated)?;
     Some(format!(
-        "the object has the finalizer {theirs}: Kuryr manages it by a custom resource, and it is left alone until it is \
-         created again without Kuryr"
+        "the object has the finalizer {theirs}: Kuryr manages it by a custom resource, and it is left alone until \
+         `staffetta migrate kuryr` takes it over"
     ))
 }

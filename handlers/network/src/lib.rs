@@ -13,7 +13,7 @@
 //! working.
 
 pub mod annotation;
-mod kuryr;
+pub mod kuryr;
 pub mod lb;
 pub mod lbaasspec;
 pub mod namespace;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use staffetta_driver::{PodVifDriver, VifPoolDriver};
+use staffetta_driver::{AdoptionDriver, PodVifDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{
-    MarkedPorts, NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    MarkedPorts, NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, OpenStackAdoption,
+    PodVifNestedOptions, PortOptions,
 };
 
 use super::{cloud, defaults, shared_subnets};
@@ -23,6 +24,10 @@ const MACVLAN: &str =
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<PodVifNestedOptions>("pod_vif_nested");
     drivers! { registry, setup:
+        dyn AdoptionDriver, "openstack", "OpenStack: ports, load balancers, floating IPs and networks of Kuryr." => {
+            let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
+            Arc::new(OpenStackAdoption::new(&cloud, cluster, ports(setup)?, setup.section("pod_vif_nested")?))
+        };
         dyn PodVifDriver, "neutron-vif", "OpenStack: a port that is bound on the node of the pod." => neutron_vif(setup)?;
         dyn PodVifDriver, "nested-vlan", "OpenStack: a subport of the trunk of the node, a server in the same cloud." =>
             nested_vlan(setup)?;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `wire`, `api` | the JSON bodies of ports and trunks, and the calls |
 //! | `ports`, `creation` | marked ports: creation, lists, ownership, deletion |
+//! | `adoption` | adoption of ports of Kuryr, for a migration |
 //! | `translate` | conversion of ports to VIFs |
 //! | `activation` | the status of ports, polled until they are ACTIVE |
 //! | `nodes`, `trunks`, `vlans`, `address_pairs` | the parents of nested ports |
@@ -14,6 +15,7 @@
 
 mod activation;
 mod address_pairs;
+mod adoption;
 pub(crate) mod api;
 mod batches;
 mod bulk;

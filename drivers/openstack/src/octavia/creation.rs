@@ -6,6 +6,7 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
+use super::adoption::write_mark;
 use super::pacing::{LoadBalancerPacing, ProvisioningOperation};
 use super::provisioning::busy;
 use super::request;
@@ -67,16 +68,7 @@ impl LbaasV2Driver {
         owner: &Owner,
         found: &LoadBalancerBody,
     ) -> DriverResult<LoadBalancerBody> {
-        let tags = self.octavia.features().await?.tags.then(|| {
-            let mut tags = [found.tags.clone(), mark::tags(&self.cluster, Some(owner))].concat();
-            tags.sort_unstable();
-            tags.dedup();
-            tags
-        });
-        let change = json!({ "description": mark::description(&self.cluster, owner), "tags": tags });
-        let call = self.octavia.update::<LoadBalancerBody>(found.id.as_str(), &without_nulls(change));
-        let body: LoadBalancerBody =
-            self.provisioning.change(&found.id, step, call.answer_in(LoadBalancerBody::KEY)).await?;
+        let body = write_mark(&self.octavia, &self.provisioning, &self.cluster, (step, owner), found).await?;
         self.cache.owners.insert(found.id.clone(), owner.uid.clone());
         Ok(body)
     }

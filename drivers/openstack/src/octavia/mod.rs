@@ -9,8 +9,10 @@
 //! | `cache` | the load balancers and members that this process knows |
 //! | `member_subnets`, `vip_port` | the subnets of members, and ports of virtual addresses |
 //! | `creation`, `changes` | creation of load balancers, and changes of their listeners and pools |
+//! | `adoption` | adoption of load balancers of Kuryr, for a migration |
 //! | `driver` | the driver |
 
+mod adoption;
 mod api;
 mod cache;
 mod changes;
@@ -39,6 +41,7 @@ use self::provisioning::ProvisioningPoller;
 use self::vip_port::VipPorts;
 use crate::cloud::Cloud;
 
+pub(crate) use self::adoption::LoadBalancerAdoption;
 pub use self::member_subnets::MemberSubnets;
 pub use self::options::{MemberMode, OctaviaDefaults};
 

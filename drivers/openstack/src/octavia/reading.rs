@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::try_join_all;
 use staffetta_driver::{
-    Listener, LoadBalancer, LoadBalancerId, MemberId, Owned, Owner, PoolId, ProjectId, SecurityGroupId,
+    ClusterId, Listener, LoadBalancer, LoadBalancerId, MemberId, Owned, Owner, PoolId, ProjectId,
+    SecurityGroupId,
 };
 
 use super::LbaasV2Driver;
@@ -34,19 +35,9 @@ impl LbaasV2Driver {
         Ok(marked.collect())
     }
 
-    /// Returns the owner that the ownership mark of a load balancer names, from its description or else from its tags, or `None` without a
-    /// mark of this cluster.
+    /// Returns the owner that the ownership mark of a load balancer in our projects names, or `None` without a mark of this cluster.
     pub(super) fn owner_of(&self, body: &LoadBalancerBody) -> Option<Owner> {
-        if !self.octavia.owns(&body.project_id) {
-            return None;
-        }
-        let described = mark::owner_in(&body.description, &self.cluster);
-        described.or_else(|| {
-            body.tags.contains(&cluster_tag(&self.cluster)).then_some(())?;
-            let uid = body.tags.iter().find_map(|tag| uid_of(tag))?;
-            let (namespace, name) = body.name.split_once('/').unwrap_or(("", &body.name));
-            Some(Owner { namespace: namespace.to_owned(), name: name.to_owned(), uid })
-        })
+        self.octavia.owns(&body.project_id).then(|| marked_owner(body, &self.cluster))?
     }
 
     /// Reads the load balancers with the ownership mark of this cluster, or only those of `owner`, with their listeners, pools and members.
@@ -206,6 +197,18 @@ impl LbaasV2Driver {
 
 fn member_ids(pool: &PoolBody) -> impl Iterator<Item = &MemberId> {
     pool.members.iter().map(|member| &member.id)
+}
+
+/// Returns the owner that the ownership mark of a load balancer names, from its description or else from its tags, or `None` without a
+/// mark of `cluster`.
+pub(super) fn marked_owner(body: &LoadBalancerBody, cluster: &ClusterId) -> Option<Owner> {
+    let described = mark::owner_in(&body.description, cluster);
+    described.or_else(|| {
+        body.tags.contains(&cluster_tag(cluster)).then_some(())?;
+        let uid = body.tags.iter().find_map(|tag| uid_of(tag))?;
+        let (namespace, name) = body.name.split_once('/').unwrap_or(("", &body.name));
+        Some(Owner { namespace: namespace.to_owned(), name: name.to_owned(), uid })
+    })
 }
 
 /// Returns the sorted security groups that were set for the load balancer (`vip_sg_ids`). The groups of its port are not suitable, because

@@ -21,6 +21,7 @@ impl State {
                 let id = self.id();
                 let network = json!({
                     "id": id, "name": body["network"]["name"], "mtu": 1450, "project_id": body["network"]["project_id"],
+                    "description": "", "subnets": [],
                 });
                 self.networks.insert(id, network.clone());
                 Answer::json(201, json!({ "network": network }))
@@ -46,6 +47,17 @@ impl State {
             }
             ("GET", ["networks"]) => query.list("networks", &self.networks, self.page),
             ("GET", ["subnets"]) => query.list("subnets", &self.subnets, self.page),
+            ("PUT", [collection @ ("networks" | "subnets"), id]) => {
+                let (things, key) = match *collection {
+                    "networks" => (&mut self.networks, "network"),
+                    _ => (&mut self.subnets, "subnet"),
+                };
+                let Some(thing) = things.get_mut(*id) else { return not_found("NetworkNotFound", id) };
+                for (name, value) in body[key].as_object().unwrap() {
+                    thing[name] = value.clone();
+                }
+                Answer::json(200, json!({ key: thing }))
+            }
             ("DELETE", ["networks", id]) => {
                 if self.ports.values().any(|port| port["network_id"] == **id) {
                     return error(
@@ -77,6 +89,8 @@ impl State {
         let id = self.id();
         let mut subnet = subnet;
         subnet["id"] = json!(id);
+        let network = network.to_owned();
+        self.networks.get_mut(&network).unwrap()["subnets"].as_array_mut().unwrap().push(json!(id));
         self.subnets.insert(id, subnet.clone());
         Answer::json(201, json!({ "subnet": subnet }))
     }

@@ -1,6 +1,7 @@
 //! The guarantees of the drivers with any Neutron and Octavia: each scenario runs in a world of its own, be it the fake one of the
 //! tests or the real services.
 
+pub(crate) mod adoption;
 pub(crate) mod balancers;
 pub(crate) mod bound;
 pub(crate) mod limits;
@@ -28,6 +29,14 @@ macro_rules! in_world {
                 what_an_annotation_calls_a_port_is_never_taken_for_a_path,
                 a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not,
                 only_a_port_of_the_pod_is_activated_and_those_of_kuryr_are_listed_with_their_pods;
+            adoption:
+                a_port_of_kuryr_gets_our_mark_and_keeps_all_that_its_traffic_depends_on,
+                a_port_that_has_changed_since_it_was_listed_is_left_alone,
+                a_subport_of_kuryr_stays_on_its_trunk_with_its_vlan,
+                of_the_ports_of_kuryr_only_one_of_a_pool_that_nothing_uses_is_deleted,
+                a_load_balancer_and_its_address_get_our_marks,
+                the_network_of_a_namespace_is_marked_with_its_subnet,
+                a_security_group_of_kuryr_is_deleted_when_no_port_has_it;
             projects:
                 a_port_in_another_project_is_not_ours_whatever_its_mark_says,
                 a_public_address_in_another_project_is_not_ours_whatever_its_mark_says,

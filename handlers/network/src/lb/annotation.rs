@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use staffetta_driver::{
     Allocation, Listener, ListenerId, ListenerPort, ListenerSettings, LoadBalancer, LoadBalancerId, Member,
     MemberId, MemberSpec, Pool, PoolId, PoolSettings, PortId, ProjectId, Protocol, ProvisioningStatus,
@@ -106,6 +107,42 @@ struct PublicIpForm {
     ip_id: PublicIpId,
     ip_addr: IpAddr,
     alloc_method: Allocation,
+}
+
+/// The status of a `KuryrLoadBalancer`: the objects of [`StateForm`] without their envelopes.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusForm {
+    loadbalancer: Option<LoadBalancerForm>,
+    listeners: Vec<ListenerForm>,
+    pools: Vec<PoolForm>,
+    members: Vec<MemberForm>,
+    service_pub_ip_info: Option<PublicIpForm>,
+}
+
+/// Converts the status of a `KuryrLoadBalancer` to the value of the annotation. Returns an error if
+/// `status` is malformed.
+pub fn annotation_of_status(status: &Value) -> Result<String, serde_json::Error> {
+    fn versioned<T>(objects: Vec<T>) -> Vec<Versioned<T>> {
+        objects.into_iter().map(Versioned).collect()
+    }
+    let status = StatusForm::deserialize(status)?;
+    Ok(to_text(&Versioned(StateForm {
+        loadbalancer: status.loadbalancer.map(Versioned),
+        listeners: versioned(status.listeners),
+        pools: versioned(status.pools),
+        members: versioned(status.members),
+        service_pub_ip_info: status.service_pub_ip_info.map(Versioned),
+    })))
+}
+
+/// Returns the load balancer and the public address that the value of the annotation names. Returns
+/// an error if `text` is malformed.
+pub fn resources_of_annotation(
+    text: &str,
+) -> Result<(Option<LoadBalancer>, Option<PublicIp>), AnnotationError> {
+    let LbaasState { load_balancer, public_ip, .. } = read(text)?;
+    Ok((load_balancer, public_ip))
 }
 
 /// Parses the value of the annotation. The result is the state at the time of writing. Returns an
@@ -266,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_format_is_kuryrs_with_sorted_keys() {
-        let envelope = |name: &str, version: &str, data: serde_json::Value| {
+        let envelope = |name: &str, version: &str, data: Value| {
             serde_json::json!({ "versioned_object.name": name, "versioned_object.namespace": "kuryr_kubernetes",
                 "versioned_object.version": version, "versioned_object.data": data })
         };

@@ -45,7 +45,7 @@ use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
 use crate::notices::Notices;
 use crate::observers::observe_namespaces;
 
-pub use self::annotation::STATE_ANNOTATION;
+pub use self::annotation::{STATE_ANNOTATION, annotation_of_status, resources_of_annotation};
 pub use self::apply::LbDrivers;
 pub use self::drift::LbDrift;
 pub use self::error::LbError;

@@ -62,7 +62,7 @@ impl LbaasSpecDrivers {
     /// Returns the spec of a service's load balancer: the fields of the service, with the project,
     /// the subnet and the security groups that the drivers choose. Returns `None` if the service
     /// gets no load balancer.
-    pub(crate) async fn spec(&self, service: &Service) -> Result<Option<LbaasServiceSpec>, LbaasSpecError> {
+    pub async fn spec(&self, service: &Service) -> Result<Option<LbaasServiceSpec>, LbaasSpecError> {
         let Some(fields) = ServiceFields::of(service)? else { return Ok(None) };
         let Self { project, subnets, security_groups } = self;
         let project = project.project(service).await.step("find the project of the service")?;

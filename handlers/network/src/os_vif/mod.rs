@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use staffetta_driver::Vif;
 
 use crate::annotation::{self, AnnotationError};
@@ -68,6 +68,19 @@ impl PodState {
     fn value(&self) -> Value {
         format::write_state(self).expect("keys are strings and no number is without a JSON form")
     }
+}
+
+/// Converts `status.vifs` of a `KuryrPort`, which contains the VIFs by their interface, to the state of
+/// a pod and the value of the annotation. The annotation keeps the fields that this program does not
+/// know. Returns an error if `vifs` is malformed or has no default VIF.
+pub fn annotation_of_vifs(vifs: &BTreeMap<String, Value>) -> Result<(PodState, String), serde_json::Error> {
+    let is_default = |(_, entry): &(&String, &Value)| entry["default"] == true;
+    let default = vifs.iter().find(is_default).or_else(|| vifs.get_key_value("eth0"));
+    let (name, default) = default.ok_or_else(|| serde_json::Error::custom("there is no default VIF"))?;
+    let others = vifs.iter().filter(|(other, _)| *other != name);
+    let others: BTreeMap<_, _> = others.map(|(other, entry)| (other, &entry["vif"])).collect();
+    let value = format::pod_state(json!({ "additional_vifs": others, "default_vif": default["vif"] }));
+    Ok((PodState::deserialize(&value)?, to_text(&value)))
 }
 
 impl<'de> Deserialize<'de> for PodState {

@@ -1,0 +1,126 @@
+//! VIFs of the class `VIFBridge` whose bridge is connected to Open vSwitch (`ovs_hybrid_plug`): the agent of Neutron filters their traffic
+//! with iptables, which sees the frames of a Linux bridge alone.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, interface_name};
+
+use crate::error::failed;
+use crate::host_interface::{self, make_way};
+use crate::linux_bridge::{LinuxBridgeBinding, bridge};
+use crate::namespace::within;
+use crate::netlink::RouteSocket;
+use crate::ovsdb::{Ovsdb, PortRow};
+use crate::{ethtool, messages, pod_interface};
+
+/// The plugin of the VIFs of Open vSwitch, in `os_vif`.
+const OVS: &str = "ovs";
+
+/// The driver of the class `VIFBridge`. A VIF of the plugin `ovs` gets a Linux bridge of its own, which a pair of interfaces connects to
+/// Open vSwitch; another one becomes a port of a bridge that exists, as [`LinuxBridgeBinding`] makes it.
+///
+/// The interfaces are named as Neutron's agent expects it, after the id of the port: the bridge `qbr`, its port `qvb`, and the port `qvo`
+/// of Open vSwitch.
+#[derive(Clone, Debug)]
+pub struct BridgeBinding {
+    ovsdb: Ovsdb,
+}
+
+/// The names of the interfaces of a VIF.
+struct Names {
+    bridge: String,
+    in_bridge: String,
+    in_switch: String,
+}
+
+impl Names {
+    fn new(attachment: &VifAttachment) -> Self {
+        let [bridge, in_bridge, in_switch] =
+            ["qbr", "qvb", "qvo"].map(|prefix| interface_name(prefix, attachment.vif.id.as_str()));
+        Self { bridge, in_bridge, in_switch }
+    }
+}
+
+impl BridgeBinding {
+    /// Creates the driver for the server of OVSDB at the Unix socket `ovsdb`, which is used for the VIFs of Open vSwitch only.
+    pub fn new(ovsdb: std::path::PathBuf) -> Self {
+        Self { ovsdb: Ovsdb { socket: ovsdb } }
+    }
+
+    /// Connects a bridge of the VIF's own to Open vSwitch, in place of a leftover. Returns the type of the datapath.
+    fn connect(&self, attachment: &VifAttachment) -> Result<String, DriverError> {
+        pod_interface::validate(attachment)?;
+        let (step, names, port_id) =
+            ("connect the bridge of the VIF", Names::new(attachment), attachment.vif.id.as_str());
+        let refused =
+            |detail: String| Err::<String, _>(DriverError::new(Reason::Refused, step).detail(detail));
+        if bridge(attachment)? != names.bridge {
+            return refused(format!("the bridge of this VIF is called {}", names.bridge));
+        }
+        let Some(switch) = attachment.vif.network.bridge.as_deref() else {
+            return refused("the VIF names no bridge of Open vSwitch".to_owned());
+        };
+        let datapath = self.ovsdb.datapath(switch)?;
+        if let Some(old) = self.ovsdb.own(&names.in_switch, port_id)? {
+            self.ovsdb.remove(&old)?;
+        }
+        let host = RouteSocket::open().map_err(failed(step))?;
+        for name in [&names.in_switch, &names.in_bridge, &names.bridge] {
+            make_way(&host, name)?;
+        }
+        let create = |request| host.change(request, NLM_F_CREATE | NLM_F_EXCL).map_err(failed(step));
+        // The kernel takes this of an interface that exists and is down.
+        let set_up = |name: &str| {
+            let index = host_interface::index(&host, name, step)?;
+            host.change(messages::without_address(index), 0).map_err(failed(step))?;
+            host.change(messages::set_up(index), 0).map_err(failed(step)).map(|()| index)
+        };
+        create(messages::new_bridge(&names.bridge))?;
+        let (index, mtu) = (set_up(&names.bridge)?, attachment.vif.network.mtu);
+        create(messages::new_host_pair(&names.in_bridge, index, &names.in_switch, mtu))?;
+        set_up(&names.in_switch)?;
+        let mac = attachment.vif.address.to_string();
+        self.ovsdb.add(PortRow {
+            bridge: switch,
+            name: &names.in_switch,
+            port_id,
+            mac: &mac,
+            internal: false,
+        })?;
+        Ok(datapath)
+    }
+}
+
+fn is_hybrid(attachment: &VifAttachment) -> bool {
+    attachment.vif.plugin == OVS
+}
+
+impl VifBindingDriver for BridgeBinding {
+    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        if !is_hybrid(attachment) {
+            return LinuxBridgeBinding.plug(attachment);
+        }
+        let datapath = self.connect(attachment)?;
+        LinuxBridgeBinding.plug(attachment)?;
+        within(&attachment.netns, |_| ethtool::prepare_for(&datapath, &attachment.interface))
+    }
+
+    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        LinuxBridgeBinding.unplug(attachment)?;
+        if !is_hybrid(attachment) {
+            return Ok(());
+        }
+        let names = Names::new(attachment);
+        self.ovsdb.remove_own(&names.in_switch, attachment.vif.id.as_str())?;
+        let host = RouteSocket::open().map_err(failed("remove the bridge of the VIF"))?;
+        host_interface::remove(&host, &names.in_bridge)?;
+        host_interface::remove(&host, &names.bridge)
+    }
+
+    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        LinuxBridgeBinding.check(attachment)?;
+        if is_hybrid(attachment) {
+            self.ovsdb.check(&Names::new(attachment).in_switch, attachment.vif.id.as_str())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! The adoption of resources that another controller created, for a migration from that controller.
+
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::error::DriverError;
+use crate::id::{
+    LoadBalancerId, NetworkId, PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId, Uid, VifId,
+};
+use crate::owner::Owner;
+
+/// The ownership mark of a resource that a migration may adopt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExistingMark {
+    /// The resource has no mark: another controller or a user created it.
+    Unmarked,
+    /// The mark is that of this cluster and names this owner.
+    Owned(Owner),
+    /// The mark is that of another cluster, or that of a pool of this cluster.
+    Foreign,
+}
+
+/// A port for pods, of this or of another controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingPort {
+    /// The id.
+    pub id: VifId,
+    /// The MAC address, in lower case.
+    pub mac_address: String,
+    /// The addresses.
+    pub ips: Vec<IpAddr>,
+    /// `true` if the port is active.
+    pub active: bool,
+    /// The UID of the pod for which another controller created the port; `None` for a port of a pool.
+    pub pod: Option<Uid>,
+    /// The attachment to a node.
+    pub attachment: ExistingAttachment,
+    /// The security groups.
+    pub security_groups: Vec<SecurityGroupId>,
+    /// The ownership mark.
+    pub mark: ExistingMark,
+}
+
+/// The attachment of an [`ExistingPort`] to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExistingAttachment {
+    /// The port is bound on the node with this name.
+    Host(String),
+    /// The port is a subport of a node's trunk.
+    Trunk {
+        /// The id of the trunk.
+        id: String,
+        /// The VLAN id.
+        vlan: u16,
+        /// The addresses of the node.
+        node_ips: Vec<IpAddr>,
+    },
+    /// The port of a node may use the addresses of this port.
+    AllowedPair {
+        /// The port of the node.
+        port: PortId,
+        /// The addresses of the node.
+        node_ips: Vec<IpAddr>,
+    },
+    /// The port is attached to no node that the driver knows.
+    Nothing,
+}
+
+/// A load balancer, of this or of another controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingLoadBalancer {
+    /// The id.
+    pub id: LoadBalancerId,
+    /// The name.
+    pub name: String,
+    /// The project.
+    pub project: ProjectId,
+    /// The virtual address.
+    pub vip: Option<IpAddr>,
+    /// The subnet of the virtual address.
+    pub subnet: Option<SubnetId>,
+    /// The port of the virtual address.
+    pub port: Option<PortId>,
+    /// The ownership mark.
+    pub mark: ExistingMark,
+}
+
+/// A public address, of this or of another controller, or of a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingPublicIp {
+    /// The id.
+    pub id: PublicIpId,
+    /// The address.
+    pub ip: IpAddr,
+    /// The port with which the address is associated.
+    pub port: Option<PortId>,
+    /// The ownership mark.
+    pub mark: ExistingMark,
+}
+
+/// A network, of this or of another controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExistingNetwork {
+    /// The id.
+    pub id: NetworkId,
+    /// The name.
+    pub name: String,
+    /// The subnets.
+    pub subnets: Vec<SubnetId>,
+    /// The ownership mark.
+    pub mark: ExistingMark,
+}
+
+/// A resource that gets the ownership mark of its owner. Nothing else that concerns its traffic changes: neither addresses, nor the
+/// attachment, nor security groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adoption {
+    /// The port of a pod.
+    Port {
+        /// The port, as it was listed. If its pod, addresses or attachment have changed, the adoption fails.
+        port: Box<ExistingPort>,
+        /// The address of the pod's node in Kubernetes, which a nested port needs.
+        host: Option<IpAddr>,
+        /// The pod.
+        owner: Owner,
+    },
+    /// The load balancer of a service.
+    LoadBalancer(LoadBalancerId, Owner),
+    /// The public address of a service.
+    PublicIp(PublicIpId, Owner),
+    /// The network of a namespace, with its subnet.
+    Network(NetworkId, SubnetId, Owner),
+}
+
+/// A resource of another controller that nothing uses any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnusedResource {
+    /// A port of a pool.
+    Port(VifId),
+    /// The security group of a network policy.
+    SecurityGroup(SecurityGroupId),
+}
+
+/// Lists and adopts the resources that another controller created in the projects of this cluster, for a migration.
+///
+/// Lists contain only resources in the projects of the configuration. Every method can be repeated with the same result. A resource
+/// with the mark of another owner or cluster is never changed.
+#[async_trait]
+pub trait AdoptionDriver: Send + Sync {
+    /// Lists the ports for pods.
+    async fn ports(&self) -> Result<Vec<ExistingPort>, DriverError>;
+
+    /// Lists the load balancers.
+    async fn load_balancers(&self) -> Result<Vec<ExistingLoadBalancer>, DriverError>;
+
+    /// Lists the public addresses.
+    async fn public_ips(&self) -> Result<Vec<ExistingPublicIp>, DriverError>;
+
+    /// Lists the networks.
+    async fn networks(&self) -> Result<Vec<ExistingNetwork>, DriverError>;
+
+    /// Gives a resource the ownership mark of its owner. It fails with [`Reason::Refused`](crate::Reason::Refused) if the resource has
+    /// the mark of another owner, and with [`Reason::NotFound`](crate::Reason::NotFound) if it does not exist.
+    async fn adopt(&self, adoption: &Adoption) -> Result<(), DriverError>;
+
+    /// Deletes a resource without an ownership mark. It fails if the resource is in use. A resource that does not exist counts as
+    /// deleted.
+    async fn delete(&self, resource: &UnusedResource) -> Result<(), DriverError>;
+}

@@ -1,0 +1,81 @@
+//! The query of a machine for the containers that it is to start with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Taint};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::sender::SendError;
+
+/// The time limit of the answer to a baseline query.
+pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The properties of a machine by which its baseline is chosen: the containers with which it is to start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct QueryBaselineRequest {
+    /// The name of the machine, which machines of the same kind share.
+    pub name: String,
+    /// The version of the machine's software.
+    pub version: String,
+    /// The labels that its node will have.
+    pub custom_labels: BTreeMap<String, String>,
+    /// The taints that its node will have.
+    pub custom_taints: Vec<Taint>,
+}
+
+/// A baseline query that waits for its answer. Dropping it without an answer fails the query at once.
+#[derive(Debug)]
+pub struct BaselineQuery {
+    /// The properties of the machine.
+    pub request: QueryBaselineRequest,
+    /// The sender of the answer.
+    pub(super) answer: oneshot::Sender<Vec<Container>>,
+}
+
+impl BaselineQuery {
+    /// Answers the query. The answer is dropped if the time limit is over.
+    pub fn answer(self, containers: Vec<Container>) {
+        // Nobody waits any longer.
+        let _ = self.answer.send(containers);
+    }
+
+    /// Returns `true` if nobody waits for the answer any longer.
+    pub fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// The error of a baseline query. It is never the same as an empty baseline: a machine that got one would start with nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum BaselineError {
+    /// The query could not be passed on.
+    #[error("pass on a baseline query")]
+    Send(#[from] SendError),
+    /// The controller cannot tell the baseline now.
+    #[error("the controller cannot tell the baseline now; ask again later")]
+    Unanswered,
+    /// No answer came within [`BASELINE_TIMEOUT`].
+    #[error("the controller did not tell the baseline within {} s; ask again later", BASELINE_TIMEOUT.as_secs())]
+    TimedOut,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_keys_of_a_query_are_those_of_the_reference() {
+        let sample = json!({
+            "name": "shop", "version": "1.1.1",
+            "customLabels": { "base.koupleless.io/stack": "java" },
+            "customTaints": [{ "key": "example.com/drain", "effect": "NoExecute" }],
+        });
+        let request: QueryBaselineRequest = serde_json::from_value(sample.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&request).unwrap(), sample);
+    }
+}

@@ -1,0 +1,126 @@
+//! The trait of tunnels.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Container;
+
+use super::node::NodeDescription;
+use super::node_id::NodeId;
+use super::pod_key::PodKey;
+use super::sender::TunnelSender;
+use crate::error::DriverError;
+use crate::id::ContainerKey;
+
+/// A driver of many machines that appear by themselves.
+///
+/// Guarantees of every implementation:
+///
+/// * A machine speaks for itself only: the tunnel compares the id in a message with what it knows of its origin (topic, address)
+///   and drops a message that speaks for another.
+/// * Whatever a machine sends is bounded in size and checked before it is passed on.
+/// * A request is sent at most once. A caller repeats it, and a repetition of what is under way is
+///   [`Reason::Conflict`](crate::Reason::Conflict).
+/// * The answer to a request goes through the [`TunnelSender`]. A machine that does not answer gives no answer, or
+///   [`OperationResponseResult::Fail`](super::OperationResponseResult::Fail); it is never taken for a machine without containers.
+/// * An answer without a request under way, late or duplicated, is dropped.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Container;
+/// use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSender};
+/// use staffetta_driver::{ContainerKey, DriverError, Reason};
+///
+/// /// A tunnel to no machine.
+/// struct Closed;
+///
+/// #[async_trait]
+/// impl Tunnel for Closed {
+///     fn key(&self) -> &str {
+///         "closed"
+///     }
+///     fn ready(&self) -> bool {
+///         true
+///     }
+///     async fn start(&self, _: &str, _: &str, _: TunnelSender) -> Result<(), DriverError> {
+///         std::future::pending().await
+///     }
+///     async fn fetch_health_data(&self, _: &NodeId) -> Result<(), DriverError> {
+///         Err(DriverError::new(Reason::NotFound, "ask a machine for its health"))
+///     }
+///     async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
+///         Err(DriverError::new(Reason::NotFound, "ask a machine for its containers"))
+///     }
+///     async fn start_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
+///         Err(DriverError::new(Reason::NotFound, "start a container"))
+///     }
+///     async fn shutdown_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
+///         Err(DriverError::new(Reason::NotFound, "stop a container"))
+///     }
+///     fn get_container_unique_key(&self, pod: &PodKey, container: &Container) -> ContainerKey {
+///         format!("{pod}/{}", container.name).into()
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Tunnel: Send + Sync + 'static {
+    /// Returns the name of the tunnel. It is written to a label of each of its nodes, by which a later process returns the node
+    /// to its tunnel, so it must be a valid label value and never change.
+    fn key(&self) -> &str;
+
+    /// Returns `true` while [`start`](Self::start) runs and the tunnel can receive reports. A tunnel that lost its connection is
+    /// still ready: it reconnects by itself.
+    fn ready(&self) -> bool;
+
+    /// Runs the tunnel until the returned future is dropped, which closes all connections; it is called once at a time. Everything
+    /// that machines report or answer is passed to `sender`, from the first moment on.
+    ///
+    /// `client_id` is unique among all controllers that are connected at the same time. `environment` separates installations that
+    /// share a broker.
+    ///
+    /// An error ends the tunnel. A lost connection is no error.
+    async fn start(
+        &self,
+        client_id: &str,
+        environment: &str,
+        sender: TunnelSender,
+    ) -> Result<(), DriverError>;
+
+    /// Called before the first request to a node, and with each new description. After a restart or a take-over, the description
+    /// is what the Node object says, because the machine has not reported to this process yet. The default implementation does
+    /// nothing.
+    async fn on_node_start(&self, _node: &NodeId, _description: &NodeDescription) {}
+
+    /// Called after the last request to a node. The default implementation does nothing.
+    async fn on_node_stop(&self, _node: &NodeId) {}
+
+    /// Asks a node for its health. The answer comes as [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus). The call
+    /// ends when the request is sent or, if the machine answers on the same connection, when it has answered.
+    async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError>;
+
+    /// Asks a node for the status of all its containers. The answer comes as
+    /// [`TunnelEvent::AllContainerStatuses`](super::TunnelEvent::AllContainerStatuses). The call ends when that of
+    /// [`fetch_health_data`](Self::fetch_health_data) does.
+    async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError>;
+
+    /// Asks a node to start a container. Does not wait for it; the answer comes as
+    /// [`TunnelEvent::StartContainerResponse`](super::TunnelEvent::StartContainerResponse).
+    async fn start_container(
+        &self,
+        node: &NodeId,
+        pod: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError>;
+
+    /// Asks a node to stop a container. Does not wait for it; the answer comes as
+    /// [`TunnelEvent::ShutdownContainerResponse`](super::TunnelEvent::ShutdownContainerResponse). The answer is a success if the
+    /// machine does not have the container.
+    async fn shutdown_container(
+        &self,
+        node: &NodeId,
+        pod: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError>;
+
+    /// Returns the key under which the machine reports a container. It depends on the arguments only, and never fails: a container
+    /// that the machine cannot run has a key too.
+    fn get_container_unique_key(&self, pod: &PodKey, container: &Container) -> ContainerKey;
+}

@@ -1,0 +1,89 @@
+//! The description of a machine that was discovered.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The description of a machine, as it introduced itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDescription {
+    /// The name, version and state of the machine.
+    pub metadata: NodeMetadata,
+    /// The addresses of the machine.
+    #[serde(default)]
+    pub network_info: NetworkInfo,
+    /// Further labels of the node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub custom_labels: BTreeMap<String, String>,
+}
+
+/// The name, version and state of a machine. Name and version become labels of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeMetadata {
+    /// The name of the machine, which machines of the same kind share.
+    #[serde(default)]
+    pub name: String,
+    /// The version of the machine's software.
+    #[serde(default)]
+    pub version: String,
+    /// The state of the machine.
+    pub status: NodeActivation,
+}
+
+/// The state of a machine in its own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum NodeActivation {
+    /// The machine accepts containers: its node exists.
+    Activated,
+    /// The machine ends: its node is removed.
+    Deactivated,
+}
+
+/// The addresses of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkInfo {
+    /// The address of type `InternalIP`.
+    #[serde(rename = "nodeIP", default, skip_serializing_if = "Option::is_none")]
+    pub node_ip: Option<IpAddr>,
+    /// The address of type `Hostname`; empty if there is none.
+    #[serde(default)]
+    pub host_name: String,
+    /// The TCP port at which the machine accepts the requests of its tunnel; `None` if it accepts no connections. It is not
+    /// among the keys of Koupleless's `NetworkInfo`, which keeps it in a label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_keys_are_those_of_the_reference() {
+        let sample = json!({
+            "metadata": { "name": "shop", "version": "1.1.1", "status": "ACTIVATED" },
+            "networkInfo": { "nodeIP": "192.0.2.7", "hostName": "shop-0" },
+            "customLabels": { "base.koupleless.io/cluster-name": "shop" },
+        });
+        let node: NodeDescription = serde_json::from_value(sample.clone()).unwrap();
+        assert_eq!(node.metadata.status, NodeActivation::Activated);
+        assert_eq!(node.network_info.node_ip, Some("192.0.2.7".parse().unwrap()));
+        assert_eq!(serde_json::to_value(&node).unwrap(), sample);
+    }
+
+    #[test]
+    fn an_unknown_state_and_a_malformed_address_are_rejected() {
+        let node = |status: &str, ip: &str| {
+            let node = json!({ "metadata": { "status": status }, "networkInfo": { "nodeIP": ip } });
+            serde_json::from_value::<NodeDescription>(node)
+        };
+        assert!(node("DEACTIVATED", "2001:db8::1").is_ok());
+        assert!(node("asleep", "192.0.2.7").is_err() && node("ACTIVATED", "192.0.2.7/x").is_err());
+    }
+}

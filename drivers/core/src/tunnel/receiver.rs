@@ -1,0 +1,129 @@
+//! The end of the channel that belongs to whoever runs a tunnel.
+
+use std::sync::Arc;
+
+use super::event::TunnelEvent;
+use super::node_id::NodeId;
+use super::sender::Channel;
+
+/// Receives what machines report and answer. Dropping it closes the channel.
+#[derive(Debug)]
+pub struct TunnelReceiver(pub(super) Arc<Channel>);
+
+impl TunnelReceiver {
+    /// Returns the next event with its node, each node in its turn; `None` once all senders are dropped and no event waits.
+    /// Nothing is lost if the returned future is dropped.
+    pub async fn recv(&mut self) -> Option<(NodeId, TunnelEvent)> {
+        loop {
+            {
+                let mut state = self.0.state();
+                let next = state.queues.pop();
+                if next.is_some() || !state.senders {
+                    return next;
+                }
+            }
+            self.0.arrived.notified().await;
+        }
+    }
+
+    /// Keeps room for a node, whatever else reports, until [`release`](Self::release). Called for each node that exists.
+    pub fn keep(&self, node: &NodeId) {
+        self.0.state().queues.keep(node);
+    }
+
+    /// Gives up the room of a node that no longer exists.
+    pub fn release(&self, node: &NodeId) {
+        self.0.state().queues.release(node);
+    }
+}
+
+impl Drop for TunnelReceiver {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.receiver = false;
+        state.queues.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tunnel::{
+        BASELINE_TIMEOUT, BaselineError, NodeId, NodeStatusData, QueryBaselineRequest, SendError,
+        TunnelEvent, TunnelLimits, channel,
+    };
+
+    fn base() -> NodeId {
+        "base-1".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_is_answered_with_what_the_receiver_says_even_if_that_is_nothing() {
+        let (sender, mut receiver) = channel(TunnelLimits::default());
+        let asking =
+            tokio::spawn(
+                async move { sender.query_baseline(&base(), QueryBaselineRequest::default()).await },
+            );
+        let Some((_, TunnelEvent::BaselineQuery(query))) = receiver.recv().await else { panic!("no query") };
+        query.answer(Vec::new());
+        assert!(asking.await.unwrap().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_without_an_answer_is_an_error_and_never_an_empty_list() {
+        let (sender, mut receiver) = channel(TunnelLimits::default());
+        let base = base();
+        let ask = || sender.query_baseline(&base, QueryBaselineRequest::default());
+        let asked = tokio::time::Instant::now();
+        assert!(matches!(ask().await, Err(BaselineError::TimedOut)));
+        assert_eq!(asked.elapsed(), BASELINE_TIMEOUT);
+        let Some((_, TunnelEvent::BaselineQuery(late))) = receiver.recv().await else { panic!("no query") };
+        assert!(late.is_abandoned());
+        let (answer, ()) = tokio::join!(ask(), async { drop(receiver.recv().await) });
+        assert!(matches!(answer, Err(BaselineError::Unanswered)));
+        drop(receiver);
+        assert!(matches!(ask().await, Err(BaselineError::Send(SendError::Closed))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_that_waits_fails_when_the_receiver_goes() {
+        let (sender, receiver) = channel(TunnelLimits::default());
+        let base = base();
+        let asking = sender.query_baseline(&base, QueryBaselineRequest::default());
+        let (answer, ()) = tokio::join!(asking, async { drop(receiver) });
+        assert!(matches!(answer, Err(BaselineError::Unanswered)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_were_sent_before_the_last_sender_went_are_received() {
+        let (sender, mut receiver) = channel(TunnelLimits::default());
+        let other = sender.clone();
+        drop(sender);
+        let waiting =
+            tokio::spawn(async move { (receiver.recv().await.is_some(), receiver.recv().await.is_some()) });
+        tokio::task::yield_now().await;
+        other.node_status(&base(), NodeStatusData::default()).unwrap();
+        drop(other);
+        assert_eq!(waiting.await.unwrap(), (true, false));
+    }
+
+    #[test]
+    fn a_report_of_too_many_containers_is_rejected() {
+        use crate::tunnel::{ContainerState, ContainerStatusData, MAX_REPORTED_CONTAINERS, PodKey};
+        let (sender, _receiver) = channel(TunnelLimits::default());
+        let time =
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+        let status = ContainerStatusData {
+            key: "cart:1".into(),
+            name: "cart".into(),
+            pod_key: PodKey::All,
+            state: ContainerState::Activated,
+            change_time: time,
+            reason: String::new(),
+            message: String::new(),
+        };
+        let report = |count| sender.all_container_statuses(&base(), vec![status.clone(); count]);
+        assert_eq!(report(MAX_REPORTED_CONTAINERS), Ok(()));
+        let count = MAX_REPORTED_CONTAINERS + 1;
+        assert_eq!(report(count), Err(SendError::TooManyContainers { count }));
+    }
+}

@@ -1,0 +1,181 @@
+//! The addresses of bases, without I/O.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use staffetta_driver::tunnel::NodeId;
+use tokio::time::Instant;
+
+/// The time after its last report during which an id belongs to the address that reported it. It is the time after which the
+/// reference takes a silent base for dead.
+const CLAIM: Duration = Duration::from_secs(60);
+
+/// The addresses of bases. An id belongs to the address that reports it, so no base can speak for another one.
+#[derive(Debug)]
+pub(super) struct Bases {
+    limit: usize,
+    by_id: HashMap<NodeId, Base>,
+    by_address: HashMap<SocketAddr, NodeId>,
+}
+
+#[derive(Debug)]
+struct Base {
+    address: SocketAddr,
+    /// The time of the last report; `None` if the base is known from its Node object only.
+    heard: Option<Instant>,
+    /// `true` if a node exists for the base.
+    started: bool,
+}
+
+/// The error of a report that is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AddressClaimError {
+    #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
+    Taken,
+    #[error("there are already {0} bases, which is the limit (max_bases)")]
+    TooMany(usize),
+}
+
+impl Bases {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
+    }
+
+    /// Checks that `ip` may speak for a base.
+    pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
+        let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
+        if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
+    }
+
+    /// Records a report of a base at `address`. A base that had this address before is no longer there.
+    pub(super) fn record(
+        &mut self,
+        id: &NodeId,
+        address: SocketAddr,
+        now: Instant,
+    ) -> Result<(), AddressClaimError> {
+        self.check(id, address.ip(), now)?;
+        if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
+            self.by_id.retain(|_, base| base.started || base.is_alive(now));
+            let Self { by_id, by_address, .. } = self;
+            by_address.retain(|_, id| by_id.contains_key(id));
+            if self.by_id.len() >= self.limit {
+                return Err(AddressClaimError::TooMany(self.limit));
+            }
+        }
+        let started = self.by_id.get(id).is_some_and(|base| base.started);
+        self.insert(id, Base { address, heard: Some(now), started });
+        Ok(())
+    }
+
+    /// Records that a node exists for a base. `address` is that of its Node object, which counts until the base reports.
+    pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>) {
+        match (self.by_id.get_mut(id), address) {
+            (Some(base), _) => base.started = true,
+            (None, Some(address)) => self.insert(id, Base { address, heard: None, started: true }),
+            (None, None) => {}
+        }
+    }
+
+    /// Forgets a base whose node no longer exists.
+    pub(super) fn stop(&mut self, id: &NodeId) {
+        if let Some(base) = self.by_id.remove(id) {
+            self.by_address.remove(&base.address);
+        }
+    }
+
+    /// Returns the address of a base.
+    pub(super) fn address(&self, id: &NodeId) -> Option<SocketAddr> {
+        self.by_id.get(id).map(|base| base.address)
+    }
+
+    fn insert(&mut self, id: &NodeId, base: Base) {
+        let address = base.address;
+        if let Some(earlier) = self.by_id.insert(id.clone(), base)
+            && earlier.address != address
+        {
+            self.by_address.remove(&earlier.address);
+        }
+        if let Some(other) = self.by_address.insert(address, id.clone())
+            && other != *id
+        {
+            self.by_id.remove(&other);
+        }
+    }
+}
+
+impl Base {
+    fn is_alive(&self, now: Instant) -> bool {
+        self.heard.is_some_and(|heard| now.saturating_duration_since(heard) < CLAIM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> NodeId {
+        text.parse().unwrap()
+    }
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_id_belongs_to_its_address_until_the_base_is_silent() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (ours, theirs) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("a"), ours, now).unwrap();
+        bases.record(&id("a"), ours, now + CLAIM / 2).unwrap();
+        let before = now + CLAIM * 3 / 2 - Duration::from_millis(1);
+        assert_eq!(bases.record(&id("a"), theirs, before), Err(AddressClaimError::Taken));
+        assert_eq!(bases.check(&id("a"), theirs.ip(), before), Err(AddressClaimError::Taken));
+        assert_eq!(bases.address(&id("a")), Some(ours));
+        bases.record(&id("a"), theirs, now + CLAIM * 3 / 2).unwrap();
+        assert_eq!(bases.address(&id("a")), Some(theirs));
+        let port = at("192.0.2.2:1239");
+        bases.record(&id("a"), port, now + CLAIM * 3 / 2).unwrap();
+        assert_eq!(
+            (bases.address(&id("a")), bases.by_address.len()),
+            (Some(port), 1),
+            "the process was restarted"
+        );
+    }
+
+    #[test]
+    fn a_base_whose_address_another_one_has_by_now_gets_no_request() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        bases.start(&id("old"), Some(at("192.0.2.1:1238")));
+        bases.record(&id("new"), at("192.0.2.1:1238"), now).unwrap();
+        assert_eq!(
+            (bases.address(&id("old")), bases.address(&id("new"))),
+            (None, Some(at("192.0.2.1:1238")))
+        );
+    }
+
+    #[test]
+    fn a_node_object_tells_the_address_only_until_the_base_reports() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")));
+        bases.record(&id("a"), at("192.0.2.2:1238"), now).unwrap();
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")));
+        assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
+        bases.stop(&id("a"));
+        assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
+    }
+
+    #[test]
+    fn silent_bases_without_a_node_make_room_and_others_do_not() {
+        let (mut bases, now) = (Bases::new(2), Instant::now());
+        let base = |number: u16| SocketAddr::new(IpAddr::from([192, 0, 2, 1]), number);
+        bases.record(&id("a"), base(1), now).unwrap();
+        bases.start(&id("a"), None);
+        bases.record(&id("b"), base(2), now).unwrap();
+        assert_eq!(bases.record(&id("c"), base(3), now), Err(AddressClaimError::TooMany(2)));
+        bases.record(&id("c"), base(3), now + CLAIM).unwrap();
+        assert_eq!(bases.record(&id("d"), base(4), now + CLAIM), Err(AddressClaimError::TooMany(2)));
+        assert_eq!((bases.address(&id("a")), bases.by_address.len()), (Some(base(1)), 2));
+    }
+}

@@ -1,0 +1,131 @@
+//! Sends commands to bases.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use reqwest::{StatusCode, redirect};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use staffetta_driver::tunnel::NodeId;
+use staffetta_driver::{DriverError, Reason};
+
+use crate::operations::ArkletCommand;
+use crate::options::{HttpTunnelOptions, milliseconds};
+use crate::wire::ArkResponse;
+
+/// The maximum size of a response, in bytes.
+const MAX_RESPONSE: usize = 1 << 20;
+
+/// The HTTP client of all bases.
+#[derive(Debug)]
+pub(super) struct BaseClient {
+    http: reqwest::Client,
+    query_timeout: Duration,
+    operation_timeout: Duration,
+}
+
+impl BaseClient {
+    pub(super) fn new(options: &HttpTunnelOptions) -> Result<Self, DriverError> {
+        // An error means that a provider is installed already. Without one, a client cannot be made where reqwest has TLS.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder()
+            .no_proxy() // bases are near
+            .redirect(redirect::Policy::none()) // a base cannot make us call another host
+            .retry(reqwest::retry::never()) // a request is sent at most once
+            .pool_max_idle_per_host(1)
+            .connect_timeout(milliseconds(options.connect_timeout_ms));
+        let http = builder
+            .build()
+            .map_err(|error| DriverError::new(Reason::Refused, "make a client of bases").because(error))?;
+        let query_timeout = milliseconds(options.query_timeout_ms);
+        Ok(Self { http, query_timeout, operation_timeout: milliseconds(options.operation_timeout_ms) })
+    }
+
+    /// Sends a command to the base at `address` and returns its response, whatever the code in it says. The error of a change says
+    /// that it may have taken effect, unless there was no connection.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        base: &NodeId,
+        address: SocketAddr,
+        command: ArkletCommand,
+        body: &impl Serialize,
+    ) -> Result<ArkResponse<T>, DriverError> {
+        let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
+        let limit = if changes { self.operation_timeout } else { self.query_timeout };
+        let answered = async {
+            let (status, body) = self.exchange(address, command, body).await?;
+            parse(base, status, &body)
+        };
+        let answered = tokio::time::timeout(limit, answered).await;
+        answered.unwrap_or(Err(CallError::Silent(limit))).map_err(|error| {
+            let reason = match error {
+                CallError::Stranger(_) => Reason::Conflict,
+                _ => Reason::Unavailable,
+            };
+            let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
+            if changes && !matches!(error, CallError::Unreachable(_)) { fault.maybe_applied() } else { fault }
+        })
+    }
+
+    async fn exchange(
+        &self,
+        address: SocketAddr,
+        command: ArkletCommand,
+        body: &impl Serialize,
+    ) -> Result<(StatusCode, Vec<u8>), CallError> {
+        let request = self.http.post(format!("http://{address}/{}", command.name())).json(body);
+        let mut response = request.send().await.map_err(CallError::of)?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(CallError::of)? {
+            if body.len() + chunk.len() > MAX_RESPONSE {
+                return Err(CallError::Oversized);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((response.status(), body))
+    }
+}
+
+/// Parses a response, and checks that the base that it names is the one that was called.
+fn parse<T: DeserializeOwned>(
+    base: &NodeId,
+    status: StatusCode,
+    body: &[u8],
+) -> Result<ArkResponse<T>, CallError> {
+    if status != StatusCode::OK {
+        return Err(CallError::Status(status.as_u16()));
+    }
+    let response: ArkResponse<T> = serde_json::from_slice(body).map_err(CallError::Malformed)?;
+    match response.base() {
+        Some(other) if other != base.as_str() => {
+            Err(CallError::Stranger(crate::wire::message(other).chars().take(64).collect()))
+        }
+        _ => Ok(response),
+    }
+}
+
+/// The error of a call, in words for people. It contains nothing of the response but the id of a base.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error("it cannot be reached: {0}")]
+    Unreachable(reqwest::Error),
+    #[error("the connection broke: {0}")]
+    Broken(reqwest::Error),
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Silent(Duration),
+    #[error("the answer has more than {MAX_RESPONSE} bytes")]
+    Oversized,
+    #[error("HTTP {0}")]
+    Status(u16),
+    #[error("the answer is malformed at line {}, column {}", .0.line(), .0.column())]
+    Malformed(serde_json::Error),
+    #[error("base {0:?} answers at its address")]
+    Stranger(String),
+}
+
+impl CallError {
+    fn of(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        if error.is_connect() { Self::Unreachable(error) } else { Self::Broken(error) }
+    }
+}

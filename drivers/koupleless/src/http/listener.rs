@@ -1,0 +1,121 @@
+//! The endpoints at which bases report.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use serde::de::DeserializeOwned;
+use staffetta_driver::tunnel::{BaselineError, NodeActivation, SendError, TunnelSender};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::bases::AddressClaimError;
+use super::{TunnelState, serve::Peer};
+use crate::module::Module;
+use crate::wire::{BaseMetadata, BaseReport};
+
+/// The maximum size of a report, in bytes.
+const MAX_REPORT: usize = 64 * 1024;
+
+/// The state of the endpoints.
+#[derive(Clone)]
+struct Endpoints {
+    shared: Arc<TunnelState>,
+    sender: TunnelSender,
+}
+
+/// Returns the endpoints `/heartbeat` and `/queryBaseline`.
+pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
+    Router::new()
+        .route("/heartbeat", post(heartbeat))
+        .route("/queryBaseline", post(query_baseline))
+        .layer(DefaultBodyLimit::max(MAX_REPORT))
+        .with_state(Endpoints { shared, sender })
+}
+
+async fn heartbeat(
+    State(endpoints): State<Endpoints>,
+    Extension(Peer(peer)): Extension<Peer>,
+    body: Bytes,
+) -> Result<&'static str, ReportRejection> {
+    let (id, mut node) = parse::<BaseReport>(&body)?.read().map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        ReportRejection(StatusCode::BAD_REQUEST, format!("{error}{}", cause.unwrap_or_default()))
+    })?;
+    let ip = node.network_info.node_ip.unwrap_or(peer);
+    if ip != peer && !endpoints.shared.options.base_networks.iter().any(|network| network.contains(&ip)) {
+        let text = format!("localIP: the report comes from {peer}, not from {ip} (see base_networks)");
+        return Err(ReportRejection(StatusCode::FORBIDDEN, text));
+    }
+    node.network_info.node_ip = Some(ip);
+    let address = SocketAddr::new(ip, node.network_info.port.unwrap_or_default());
+    endpoints.shared.bases().record(&id, address, Instant::now())?;
+    let ends = node.metadata.status == NodeActivation::Deactivated;
+    endpoints.sender.node_discovered(&id, node)?;
+    debug!(base = %id, %address, ends, "a base reports");
+    Ok("SUCCESS")
+}
+
+async fn query_baseline(
+    State(endpoints): State<Endpoints>,
+    Extension(Peer(peer)): Extension<Peer>,
+    body: Bytes,
+) -> Result<Json<Vec<Module>>, ReportRejection> {
+    let metadata = parse::<BaseMetadata>(&body)?;
+    let id = metadata
+        .id()
+        .map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, format!("identity: {error}")))?;
+    endpoints.shared.bases().check(&id, peer, Instant::now())?;
+    let containers = endpoints.sender.query_baseline(&id, metadata.baseline_request()).await?;
+    Ok(Json(Module::of_all(&containers, &id)))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReportRejection> {
+    serde_json::from_slice(body).map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+/// A report that is not accepted: the status and the reason, for the log of the base.
+struct ReportRejection(StatusCode, String);
+
+impl From<AddressClaimError> for ReportRejection {
+    fn from(error: AddressClaimError) -> Self {
+        let status = match error {
+            AddressClaimError::Taken => StatusCode::CONFLICT,
+            AddressClaimError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<SendError> for ReportRejection {
+    fn from(error: SendError) -> Self {
+        let status = match error {
+            SendError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            SendError::TooManyContainers { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            SendError::Closed | SendError::TooManyNodes { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<BaselineError> for ReportRejection {
+    fn from(error: BaselineError) -> Self {
+        match error {
+            BaselineError::Send(error) => error.into(),
+            other => Self(StatusCode::SERVICE_UNAVAILABLE, other.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for ReportRejection {
+    fn into_response(self) -> Response {
+        let Self(status, text) = self;
+        debug!(%status, error = text, "a report of a base is rejected");
+        (status, text).into_response()
+    }
+}

@@ -1,0 +1,289 @@
+//! The tunnel over HTTP.
+
+mod bases;
+mod exchange;
+mod listener;
+mod serve;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, SendError, Tunnel, TunnelSender};
+use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{debug, info};
+
+use self::bases::Bases;
+use self::exchange::BaseClient;
+use crate::lock::lock;
+use crate::module::{self, Module};
+use crate::operations::{ArkletCommand, Operations, report};
+use crate::options::HttpTunnelOptions;
+use crate::wire::{BizInfo, HealthInfo, OperationData, failed, node_status, statuses};
+
+const KEY: &str = "koupleless-http";
+
+/// The tunnel over HTTP: bases report to a listener, and are called at the address from which they report.
+///
+/// It implements the endpoints of Arklet, a base's agent. Bases post `/heartbeat` and `/queryBaseline`, and serve `/health`,
+/// `/queryAllBiz`, `/installBiz` and `/uninstallBiz`. The protocol has no credentials: see [`HttpTunnelOptions`].
+#[derive(Debug)]
+pub struct HttpTunnel {
+    shared: Arc<TunnelState>,
+}
+
+/// The state of the tunnel, which its tasks share.
+#[derive(Debug)]
+struct TunnelState {
+    options: HttpTunnelOptions,
+    client: BaseClient,
+    bases: Mutex<Bases>,
+    operations: Mutex<Operations>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The part of the state that exists while the tunnel runs.
+#[derive(Clone, Debug)]
+struct Running {
+    address: SocketAddr,
+    sender: TunnelSender,
+    /// Passes changes of modules to the task of the tunnel. It is bounded by [`Operations`].
+    changes: mpsc::UnboundedSender<ModuleChange>,
+}
+
+/// A module to be loaded or unloaded.
+#[derive(Debug)]
+struct ModuleChange {
+    command: ArkletCommand,
+    module: Module,
+    address: SocketAddr,
+    /// Ends the operation when it is dropped.
+    under_way: RequestUnderWay,
+}
+
+impl HttpTunnel {
+    /// Creates the tunnel, without listening yet.
+    pub fn new(options: HttpTunnelOptions) -> Result<Self, DriverError> {
+        let client = BaseClient::new(&options)?;
+        let bases = Mutex::new(Bases::new(options.max_bases.get()));
+        let (operations, running) = (Mutex::default(), Mutex::default());
+        Ok(Self { shared: Arc::new(TunnelState { options, client, bases, operations, running }) })
+    }
+
+    /// Returns the address of the listener; `None` while the tunnel does not run.
+    pub fn address(&self) -> Option<SocketAddr> {
+        lock(&self.shared.running).as_ref().map(|running| running.address)
+    }
+
+    fn change(
+        &self,
+        command: ArkletCommand,
+        node: &NodeId,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        let module = Module::of(container, command.step())?;
+        let running = self.shared.running(command)?;
+        let address = self.shared.address(command, node)?;
+        let under_way = RequestUnderWay::begin(&self.shared, node, command, Some(module.key()))?;
+        let change = ModuleChange { command, module, address, under_way };
+        running.changes.send(change).map_err(|_| not_running(command))
+    }
+
+    /// Sends a query and returns the data of its answer.
+    async fn query<T: DeserializeOwned>(
+        &self,
+        command: ArkletCommand,
+        node: &NodeId,
+    ) -> Result<(T, TunnelSender), DriverError> {
+        let running = self.shared.running(command)?;
+        let address = self.shared.address(command, node)?;
+        let _under_way = RequestUnderWay::begin(&self.shared, node, command, None)?;
+        let response = self.shared.client.call(node, address, command, &json!({})).await?;
+        let data = response.data().map_err(|why| {
+            DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
+        })?;
+        Ok((data, running.sender))
+    }
+}
+
+#[async_trait]
+impl Tunnel for HttpTunnel {
+    fn key(&self) -> &str {
+        KEY
+    }
+
+    fn ready(&self) -> bool {
+        self.address().is_some()
+    }
+
+    async fn start(
+        &self,
+        _client_id: &str,
+        _environment: &str,
+        sender: TunnelSender,
+    ) -> Result<(), DriverError> {
+        let failed = |error| {
+            let listen = self.shared.options.listen;
+            DriverError::new(Reason::Unavailable, "listen for bases")
+                .detail(listen.to_string())
+                .because(error)
+        };
+        let listener = TcpListener::bind(self.shared.options.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (changes, arriving) = mpsc::unbounded_channel();
+        *lock(&self.shared.running) = Some(Running { address, sender: sender.clone(), changes });
+        let _stopped = StopOnDrop(&self.shared);
+        info!(tunnel = KEY, %address, "listening for bases");
+        let router = listener::router(Arc::clone(&self.shared), sender.clone());
+        tokio::select! {
+            never = serve::serve(listener, router) => match never {},
+            never = run_changes(arriving, &self.shared, &sender) => match never {},
+        }
+    }
+
+    async fn on_node_start(&self, node: &NodeId, description: &NodeDescription) {
+        let network = &description.network_info;
+        let address = network.node_ip.zip(network.port).map(|(ip, port)| SocketAddr::new(ip, port));
+        self.shared.bases().start(node, address);
+    }
+
+    async fn on_node_stop(&self, node: &NodeId) {
+        self.shared.bases().stop(node);
+    }
+
+    async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
+        let (health, sender) = self.query::<HealthInfo>(ArkletCommand::Health, node).await?;
+        sender.node_status(node, node_status(health)).map_err(|error| unsent(ArkletCommand::Health, error))
+    }
+
+    async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError> {
+        let (modules, sender) = self.query::<Vec<BizInfo>>(ArkletCommand::QueryAllBiz, node).await?;
+        let statuses = statuses(modules, Timestamp::now());
+        sender
+            .all_container_statuses(node, statuses)
+            .map_err(|error| unsent(ArkletCommand::QueryAllBiz, error))
+    }
+
+    async fn start_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::InstallBiz, node, container)
+    }
+
+    async fn shutdown_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::UninstallBiz, node, container)
+    }
+
+    fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
+        module::key_of(container)
+    }
+}
+
+/// Loads and unloads modules, each in its own task, until the returned future is dropped, which cancels them.
+async fn run_changes(
+    mut arriving: mpsc::UnboundedReceiver<ModuleChange>,
+    shared: &Arc<TunnelState>,
+    sender: &TunnelSender,
+) -> std::convert::Infallible {
+    let mut changes = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(change) = arriving.recv() => {
+                changes.spawn(run_change(change, Arc::clone(shared), sender.clone()));
+            }
+            Some(_) = changes.join_next() => {}
+        }
+    }
+}
+
+/// Loads or unloads one module and reports the answer, or that there is none.
+async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: TunnelSender) {
+    let ModuleChange { command, module, address, under_way } = change;
+    let (node, key) = (under_way.node.clone(), module.key());
+    let answer = match shared.client.call::<OperationData>(&node, address, command, &module).await {
+        Ok(response) => response.operation(command, key),
+        Err(error) => failed(key, &error),
+    };
+    debug!(base = %node, module = %answer.container_key, command = command.name(), result = ?answer.result, "a base was changed");
+    drop(under_way); // whoever gets the answer may repeat the request at once
+    let sent = report(&sender, &node, command, answer);
+    if let Err(error) = sent {
+        debug!(base = %node, %error, "an answer is dropped; the next query will show its effect");
+    }
+}
+
+impl TunnelState {
+    fn bases(&self) -> MutexGuard<'_, Bases> {
+        lock(&self.bases)
+    }
+
+    fn running(&self, command: ArkletCommand) -> Result<Running, DriverError> {
+        lock(&self.running).clone().ok_or_else(|| not_running(command))
+    }
+
+    fn address(&self, command: ArkletCommand, node: &NodeId) -> Result<SocketAddr, DriverError> {
+        self.bases().address(node).ok_or_else(|| {
+            let error = DriverError::new(Reason::Awaited, command.step());
+            error.detail(format!("base {node} has not reported its address yet"))
+        })
+    }
+}
+
+/// A request under way. It ends when this is dropped.
+#[derive(Debug)]
+struct RequestUnderWay {
+    shared: Arc<TunnelState>,
+    node: NodeId,
+    command: ArkletCommand,
+    module: Option<ContainerKey>,
+}
+
+impl RequestUnderWay {
+    fn begin(
+        shared: &Arc<TunnelState>,
+        node: &NodeId,
+        command: ArkletCommand,
+        module: Option<ContainerKey>,
+    ) -> Result<Self, DriverError> {
+        lock(&shared.operations).begin(node, command, module.as_ref(), None)?;
+        Ok(Self { shared: Arc::clone(shared), node: node.clone(), command, module })
+    }
+}
+
+impl Drop for RequestUnderWay {
+    fn drop(&mut self) {
+        lock(&self.shared.operations).end(&self.node, self.command, self.module.as_ref());
+    }
+}
+
+/// Makes the tunnel unready when it is dropped.
+struct StopOnDrop<'a>(&'a TunnelState);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.running) = None;
+    }
+}
+
+fn not_running(command: ArkletCommand) -> DriverError {
+    DriverError::new(Reason::Unavailable, command.step()).detail("the tunnel does not run")
+}
+
+fn unsent(command: ArkletCommand, error: SendError) -> DriverError {
+    DriverError::new(Reason::Unavailable, command.step()).detail("the report is dropped").because(error)
+}

@@ -1,0 +1,135 @@
+//! Serves the connections of bases within limits, so that no base can keep others from reporting.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, warn};
+
+/// The maximum number of concurrent connections of all bases. A further connection closes the oldest one.
+const CONNECTIONS: usize = 256;
+
+/// The maximum number of concurrent connections from one address. A further connection closes the oldest one from there.
+const CONNECTIONS_PER_ADDRESS: usize = 8;
+
+/// The time limit for receiving the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of the head of a request, in bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// The maximum lifetime of a connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The delay after a failure to accept a connection, for example because no file descriptor is free.
+const ACCEPT_DELAY: Duration = Duration::from_millis(200);
+
+/// The address from which a request comes.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Serves connections until the future is dropped, which also closes the open connections.
+pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
+    // The oldest connection first.
+    let mut connections: VecDeque<(IpAddr, AbortOnDropHandle<()>)> = VecDeque::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let peer = peer.ip().to_canonical();
+                connections.retain(|(_, connection)| !connection.is_finished());
+                if connections.iter().filter(|(of, _)| *of == peer).count() >= CONNECTIONS_PER_ADDRESS
+                    && let Some(oldest) = connections.iter().position(|(of, _)| *of == peer)
+                {
+                    connections.remove(oldest);
+                } else if connections.len() >= CONNECTIONS {
+                    connections.pop_front();
+                }
+                let router = router.clone().layer(Extension(Peer(peer)));
+                connections
+                    .push_back((peer, AbortOnDropHandle::new(tokio::spawn(connection(stream, router)))));
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection of a base");
+                tokio::time::sleep(ACCEPT_DELAY).await;
+            }
+        }
+    }
+}
+
+/// Serves one request and closes the connection, so that idle connections of bases take no place.
+async fn connection(stream: TcpStream, router: Router) {
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a connection of a base ended early"),
+        Err(_) => debug!("a connection of a base timed out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn connect(from: &str, to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(from.parse().unwrap()).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_of_one_base_close_their_oldest_and_never_those_of_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = |Extension(Peer(peer)): Extension<Peer>| async move { peer.to_string() };
+        let _serving =
+            AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new().route("/", get(peer)))));
+        let started = Instant::now();
+        let mut other = connect("127.0.0.2:0", address).await;
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS + CONNECTIONS_PER_ADDRESS {
+            idle.push(connect("127.0.0.1:0", address).await);
+        }
+        let _ = idle[0].read(&mut [0]).await;
+        other.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("127.0.0.2"), "{answer}");
+        assert!(started.elapsed() < HEAD_TIMEOUT / 2, "the oldest one was closed by its time limit only");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_head_that_is_not_finished_or_too_large_ends_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new())));
+        let mut slow = connect("127.0.0.1:0", address).await;
+        slow.write_all(b"POST /heartbeat HTTP/1.1\r\nHost: here\r\n").await.unwrap();
+        let mut large = connect("127.0.0.1:0", address).await;
+        let head = format!("POST / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
+        large.write_all(head.as_bytes()).await.unwrap();
+        let (mut nothing, mut answer) = (Vec::new(), Vec::new());
+        // The connection may be reset after the response.
+        let _ = large.read_to_end(&mut answer).await;
+        assert!(answer.starts_with(b"HTTP/1.1 431 "));
+        assert_eq!(slow.read_to_end(&mut nothing).await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,48 @@
+//! The reports that were dropped, so that a flood of them does not become a flood of log lines.
+
+use tracing::debug;
+
+use super::message::DropReason;
+
+/// The reports that were dropped since the last log line.
+#[derive(Debug, Default)]
+pub(super) struct DroppedReports {
+    count: u64,
+    /// The topic and the reason of the latest one.
+    latest: Option<(String, String)>,
+}
+
+impl DroppedReports {
+    /// Records a dropped report.
+    pub(super) fn record(&mut self, topic: &[u8], reason: &DropReason) {
+        let topic = String::from_utf8_lossy(topic);
+        let topic = crate::wire::message(&topic).chars().take(256).collect::<String>();
+        debug!(topic, %reason, "a report of a base is dropped");
+        self.count += 1;
+        self.latest = Some((topic, reason.to_string()));
+    }
+
+    /// Returns the number of reports that were dropped since the last call, with topic and reason of the latest one; `None` if
+    /// there are none.
+    pub(super) fn take(&mut self) -> Option<(u64, String, String)> {
+        let (topic, reason) = self.latest.take()?;
+        Some((std::mem::take(&mut self.count), topic, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_dropped_reports_are_one_line_with_the_latest_reason() {
+        let mut dropped = DroppedReports::default();
+        assert_eq!(dropped.take(), None);
+        dropped.record(b"a", &DropReason::Topic);
+        dropped.record(b"b\n\xff", &DropReason::NotUnderWay);
+        let (count, topic, reason) = dropped.take().unwrap();
+        assert_eq!((count, topic.as_str()), (2, "b \u{fffd}"));
+        assert!(reason.contains("nothing of the kind is under way"), "{reason}");
+        assert_eq!(dropped.take(), None);
+    }
+}

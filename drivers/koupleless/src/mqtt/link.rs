@@ -1,0 +1,173 @@
+//! One connection to a broker, in either version of MQTT.
+//!
+//! The crates of the two versions differ in types only. A connection that fails is not resumed but replaced, so nothing that was
+//! queued for the broker during an outage is sent after it.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use super::options::{MqttTunnelOptions, MqttVersion};
+
+/// The maximum number of requests that wait to be sent.
+const WAITING_REQUESTS: usize = 1024;
+
+/// The maximum size of a packet over MQTT 3.1.1, in bytes. A larger one ends the connection, so the limit is far above that of a
+/// report, which is checked afterwards. Over MQTT 5, the broker is told the limit and drops larger packets.
+const MAX_PACKET_V3: usize = 16 << 20;
+
+/// The maximum size of a packet over MQTT 5, in bytes: a report of the maximum size with its topic.
+const MAX_PACKET_V5: u32 = (1 << 20) + 1024;
+
+pub(super) type LinkError = Box<dyn Error + Send + Sync>;
+
+/// Sends to the broker.
+#[derive(Clone, Debug)]
+pub(super) enum LinkClient {
+    V3(mqtt3::AsyncClient),
+    V5(mqtt5::AsyncClient),
+}
+
+/// Receives from the broker. The connection makes progress only while [`next`](Self::next) is polled.
+pub(super) enum LinkEvents {
+    V3(Box<mqtt3::EventLoop>),
+    V5(Box<mqtt5::EventLoop>),
+}
+
+/// An event of a connection.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// The broker accepted the log-in.
+    Connected,
+    /// The broker refused this many subscriptions of one request.
+    Refused(usize),
+    /// A message arrived.
+    Message { topic: Vec<u8>, payload: Vec<u8>, retained: bool },
+}
+
+/// Prepares a connection, without connecting yet.
+pub(super) fn open(
+    options: &MqttTunnelOptions,
+    tls: Option<&Arc<ClientConfig>>,
+    client_id: &str,
+) -> (LinkClient, LinkEvents) {
+    let port = options.port.map_or(if tls.is_some() { 8883 } else { 1883 }, std::num::NonZeroU16::get);
+    let (host, keep_alive) = (options.broker.as_str(), options.keep_alive_s.get());
+    let password = options.password.as_ref().map(|password| password.expose().to_owned()).unwrap_or_default();
+    match options.version {
+        MqttVersion::V3 => {
+            let mut settings = mqtt3::MqttOptions::new(client_id, mqtt3::Broker::tcp(host, port));
+            settings.set_keep_alive(keep_alive).set_clean_session(true);
+            settings.set_max_packet_size(MAX_PACKET_V3, MAX_PACKET_V3);
+            if let Some(tls) = tls {
+                let tls = mqtt3::TlsConfiguration::Rustls(Arc::clone(tls));
+                settings.set_transport(mqtt3::Transport::tls_with_config(tls));
+            }
+            if !options.username.is_empty() {
+                settings.set_credentials(options.username.as_str(), password);
+            }
+            let builder = mqtt3::AsyncClient::builder(settings).capacity(WAITING_REQUESTS);
+            let (client, events) = builder.build();
+            (LinkClient::V3(client), LinkEvents::V3(Box::new(events)))
+        }
+        MqttVersion::V5 => {
+            let mut settings = mqtt5::MqttOptions::new(client_id, mqtt5::Broker::tcp(host, port));
+            settings.set_keep_alive(keep_alive).set_clean_start(true);
+            settings.set_max_packet_size(Some(MAX_PACKET_V5));
+            if let Some(tls) = tls {
+                let tls = mqtt5::TlsConfiguration::Rustls(Arc::clone(tls));
+                settings.set_transport(mqtt5::Transport::tls_with_config(tls));
+            }
+            if !options.username.is_empty() {
+                settings.set_credentials(options.username.as_str(), password);
+            }
+            let builder = mqtt5::AsyncClient::builder(settings).capacity(WAITING_REQUESTS);
+            let (client, events) = builder.build();
+            (LinkClient::V5(client), LinkEvents::V5(Box::new(events)))
+        }
+    }
+}
+
+impl LinkClient {
+    /// Queues a message with `QoS` 1 that is not retained. Over MQTT 5, the broker drops it after `expiry`. Fails if too many
+    /// requests wait.
+    pub(super) fn publish(&self, topic: String, payload: Vec<u8>, expiry: Duration) -> Result<(), LinkError> {
+        match self {
+            Self::V3(client) => {
+                let options = mqtt3::PublishOptions::new(mqtt3::QoS::AtLeastOnce);
+                client.try_publish(topic, payload, options).map_err(Into::into)
+            }
+            Self::V5(client) => {
+                let seconds = u32::try_from(expiry.as_secs().max(1)).unwrap_or(u32::MAX);
+                let properties = mqtt5::PublishProperties {
+                    message_expiry_interval: Some(seconds),
+                    ..mqtt5::PublishProperties::default()
+                };
+                let options = mqtt5::PublishOptions::new(mqtt5::QoS::AtLeastOnce).properties(properties);
+                client.try_publish(topic, payload, options).map_err(Into::into)
+            }
+        }
+    }
+
+    /// Subscribes topics with `QoS` 1.
+    pub(super) async fn subscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
+        match self {
+            Self::V3(client) => {
+                let filter = |filter| mqtt3::SubscribeFilterInput::new(filter, mqtt3::QoS::AtLeastOnce);
+                client.subscribe_many(filters.into_iter().map(filter)).await.map_err(Into::into)
+            }
+            Self::V5(client) => {
+                let filter = |filter| mqtt5::SubscribeFilterInput::new(filter, mqtt5::QoS::AtLeastOnce);
+                client.subscribe_many(filters.into_iter().map(filter)).await.map_err(Into::into)
+            }
+        }
+    }
+
+    /// Drops subscriptions.
+    pub(super) async fn unsubscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
+        match self {
+            Self::V3(client) => client.unsubscribe_many(filters).await.map_err(Into::into),
+            Self::V5(client) => client.unsubscribe_many(filters).await.map_err(Into::into),
+        }
+    }
+}
+
+impl LinkEvents {
+    /// Returns the next event. An error ends the connection.
+    pub(super) async fn next(&mut self) -> Result<LinkEvent, LinkError> {
+        loop {
+            match self {
+                Self::V3(events) => match events.poll().await? {
+                    mqtt3::Event::Incoming(mqtt3::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
+                    mqtt3::Event::Incoming(mqtt3::Packet::SubAck(answer)) => {
+                        let granted = |code| matches!(code, &mqtt3::SubscribeReasonCode::Success(_));
+                        return Ok(LinkEvent::Refused(
+                            answer.return_codes.iter().filter(|code| !granted(code)).count(),
+                        ));
+                    }
+                    mqtt3::Event::Incoming(mqtt3::Packet::Publish(message)) => {
+                        let (topic, payload) = (message.topic.to_vec(), message.payload.to_vec());
+                        return Ok(LinkEvent::Message { topic, payload, retained: message.retain });
+                    }
+                    _ => {}
+                },
+                Self::V5(events) => match events.poll().await? {
+                    mqtt5::Event::Incoming(mqtt5::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
+                    mqtt5::Event::Incoming(mqtt5::Packet::SubAck(answer)) => {
+                        let granted = |code| matches!(code, &mqtt5::SubscribeReasonCode::Success(_));
+                        return Ok(LinkEvent::Refused(
+                            answer.return_codes.iter().filter(|code| !granted(code)).count(),
+                        ));
+                    }
+                    mqtt5::Event::Incoming(mqtt5::Packet::Publish(message)) => {
+                        let (topic, payload) = (message.topic.to_vec(), message.payload.to_vec());
+                        return Ok(LinkEvent::Message { topic, payload, retained: message.retain });
+                    }
+                    _ => {}
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The reports of bases: what is accepted, and what is dropped for which reason.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use staffetta_driver::ContainerKey;
+use staffetta_driver::tunnel::{
+    ContainerOperationResponseData, ContainerStatusData, NodeDescription, NodeId, NodeStatusData,
+    QueryBaselineRequest,
+};
+
+use super::topics::ReportKind;
+use crate::module;
+use crate::operations::ArkletCommand;
+use crate::wire::{
+    ArkResponse, BaseMetadata, BaseReport, BizInfo, HealthInfo, OperationData, node_status, statuses,
+};
+
+/// The maximum size of a report, in bytes.
+pub(super) const MAX_REPORT: usize = 1 << 20;
+
+/// A report that is accepted.
+#[derive(Debug)]
+pub(super) enum BaseMessage {
+    Discovered(NodeDescription),
+    Baseline(QueryBaselineRequest),
+    Health(NodeStatusData),
+    Modules(Vec<ContainerStatusData>),
+    /// The answer to a command. It counts only if the command is under way.
+    Operation(ArkletCommand, ContainerKey, ContainerOperationResponseData),
+}
+
+/// The reason why a report is dropped.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DropReason {
+    #[error("its topic is not that of a report, or names no valid base")]
+    Topic,
+    #[error("it was retained by the broker, so it is of the past")]
+    Retained,
+    #[error("it has {0} bytes, and at most {MAX_REPORT} are allowed")]
+    Oversized(usize),
+    #[error("it is malformed at line {}, column {}", .0.line(), .0.column())]
+    Malformed(serde_json::Error),
+    #[error("it is {0} s old; if that repeats, compare the clocks of base and controller")]
+    Expired(i64),
+    #[error("its topic is that of {topic}, and it speaks for {body:?}")]
+    Foreign { topic: NodeId, body: String },
+    #[error("{0}")]
+    Invalid(String),
+    #[error("the command {0:?} is unknown")]
+    Command(String),
+    #[error("nothing of the kind is under way: it is late, or came twice")]
+    NotUnderWay,
+    #[error("{0}")]
+    Overload(String),
+}
+
+/// The envelope of each report.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<T> {
+    /// The time when the base sent it, in milliseconds since 1970.
+    publish_timestamp: i64,
+    data: T,
+}
+
+/// The answer to a command.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BizOperationResponse {
+    command: String,
+    biz_name: String,
+    biz_version: String,
+    response: ArkResponse<OperationData>,
+}
+
+/// Reads the report `payload` of the kind `kind`, whose topic names `base`, at the time `now`. A state that is older than
+/// `max_age` is dropped; an answer to a command is not, because the command knows its time limit.
+pub(super) fn read(
+    base: &NodeId,
+    kind: ReportKind,
+    payload: &[u8],
+    now: Timestamp,
+    max_age: Duration,
+) -> Result<BaseMessage, DropReason> {
+    if payload.len() > MAX_REPORT {
+        return Err(DropReason::Oversized(payload.len()));
+    }
+    let report = Report { base, payload, now, max_age };
+    match kind {
+        ReportKind::Heart => {
+            let (id, node) = report.current::<BaseReport>()?.0.read().map_err(|error| {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                DropReason::Invalid(format!("{error}{}", cause.unwrap_or_default()))
+            })?;
+            report.is_of(id.as_str())?;
+            Ok(BaseMessage::Discovered(node))
+        }
+        ReportKind::QueryBaseline => {
+            let (metadata, _) = report.current::<BaseMetadata>()?;
+            report.is_of(metadata.identity())?;
+            Ok(BaseMessage::Baseline(metadata.baseline_request()))
+        }
+        ReportKind::Health => {
+            let (health, _) = report.response::<HealthInfo>()?;
+            Ok(BaseMessage::Health(node_status(health)))
+        }
+        ReportKind::SimpleBiz => {
+            let (modules, sent) = report.current::<Vec<BizInfo>>()?;
+            Ok(BaseMessage::Modules(statuses(modules, sent)))
+        }
+        ReportKind::Biz => {
+            let (modules, sent) = report.response::<Vec<BizInfo>>()?;
+            Ok(BaseMessage::Modules(statuses(modules, sent)))
+        }
+        ReportKind::BizOperation => {
+            let BizOperationResponse { command, biz_name, biz_version, response } = report.envelope()?.data;
+            report.is_of(response.base().unwrap_or(base.as_str()))?;
+            let known = [ArkletCommand::InstallBiz, ArkletCommand::UninstallBiz];
+            let known = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(&command));
+            let command = known.ok_or_else(|| DropReason::Command(quoted(&command)))?;
+            let key = module::key(&biz_name, &biz_version);
+            let answer = response.operation(command, key.clone());
+            Ok(BaseMessage::Operation(command, key, answer))
+        }
+    }
+}
+
+struct Report<'a> {
+    base: &'a NodeId,
+    payload: &'a [u8],
+    now: Timestamp,
+    max_age: Duration,
+}
+
+impl Report<'_> {
+    fn envelope<T: DeserializeOwned>(&self) -> Result<Envelope<T>, DropReason> {
+        serde_json::from_slice(self.payload).map_err(DropReason::Malformed)
+    }
+
+    /// Returns the content of a report that is not too old, and the time when it was sent.
+    fn current<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
+        let Envelope { publish_timestamp, data } = self.envelope()?;
+        let sent = Timestamp::from_millisecond(publish_timestamp)
+            .map_err(|_| DropReason::Invalid("publishTimestamp is no time".to_owned()))?;
+        let age = self.now.duration_since(sent);
+        if age.unsigned_abs() >= self.max_age && age.is_positive() {
+            return Err(DropReason::Expired(age.as_secs()));
+        }
+        Ok((data, sent))
+    }
+
+    /// Returns the data of the response that a current report contains.
+    fn response<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
+        let (response, sent) = self.current::<ArkResponse<T>>()?;
+        self.is_of(response.base().unwrap_or(self.base.as_str()))?;
+        Ok((response.data().map_err(DropReason::Invalid)?, sent))
+    }
+
+    /// Checks that the base of the topic is the one in the body.
+    fn is_of(&self, body: &str) -> Result<(), DropReason> {
+        if body == self.base.as_str() {
+            return Ok(());
+        }
+        Err(DropReason::Foreign { topic: self.base.clone(), body: quoted(body) })
+    }
+}
+
+fn quoted(text: &str) -> String {
+    crate::wire::message(text).chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use staffetta_driver::tunnel::{ContainerState, NodeActivation, OperationResponseResult};
+
+    use super::*;
+
+    const NOW: i64 = 1_725_523_200_000;
+
+    fn read_raw(kind: ReportKind, payload: &[u8]) -> Result<BaseMessage, String> {
+        let now = Timestamp::from_millisecond(NOW).unwrap();
+        let read = read(&"b-1".parse().unwrap(), kind, payload, now, Duration::from_secs(10));
+        read.map_err(|reason| reason.to_string())
+    }
+
+    fn read_at(kind: ReportKind, sent: i64, data: &Value) -> Result<BaseMessage, String> {
+        read_raw(kind, json!({ "publishTimestamp": sent, "data": data }).to_string().as_bytes())
+    }
+
+    fn read_now(kind: ReportKind, data: &Value) -> Result<BaseMessage, String> {
+        read_at(kind, NOW, data)
+    }
+
+    #[test]
+    fn each_kind_of_report_is_read_in_all_its_forms() {
+        let heart =
+            json!({ "baseMetadata": { "identity": "b-1" }, "localIP": "192.0.2.1", "state": "ACTIVATED" });
+        let Ok(BaseMessage::Discovered(node)) = read_now(ReportKind::Heart, &heart) else {
+            panic!("no heart")
+        };
+        assert_eq!(node.metadata.status, NodeActivation::Activated);
+        let old = json!({ "deviceID": "b-1", "masterBizInfo": { "bizState": "ACTIVATED" } });
+        assert!(matches!(read_now(ReportKind::Heart, &old), Ok(BaseMessage::Discovered(_))));
+        let baseline = json!({ "identity": "b-1", "name": "shop" });
+        assert!(
+            matches!(read_now(ReportKind::QueryBaseline, &baseline), Ok(BaseMessage::Baseline(request)) if request.name == "shop")
+        );
+        let health = json!({ "code": "SUCCESS", "data": { "healthData": {} } });
+        assert!(matches!(read_now(ReportKind::Health, &health), Ok(BaseMessage::Health(_))));
+        let simple = json!([{ "name": "cart", "version": "1", "state": "ACTIVATED" }]);
+        let long = json!({ "code": "SUCCESS", "data": [{ "bizName": "cart", "bizVersion": "1", "bizState": "ACTIVATED" }] });
+        for (kind, data) in [(ReportKind::SimpleBiz, simple), (ReportKind::Biz, long)] {
+            let Ok(BaseMessage::Modules(modules)) = read_now(kind, &data) else { panic!("no modules") };
+            assert_eq!((modules[0].key.as_str(), modules[0].state), ("cart:1", ContainerState::Activated));
+        }
+        let operation = json!({ "command": "installBiz", "bizName": "cart", "bizVersion": "1", "response": { "code": "SUCCESS" } });
+        let Ok(BaseMessage::Operation(command, key, answer)) = read_now(ReportKind::BizOperation, &operation)
+        else {
+            panic!("no operation")
+        };
+        assert_eq!(
+            (command, key.as_str(), answer.result),
+            (ArkletCommand::InstallBiz, "cart:1", OperationResponseResult::Success)
+        );
+    }
+
+    #[test]
+    fn a_base_speaks_for_itself_only() {
+        let operation = |base: &str| {
+            let response = json!({ "code": "SUCCESS", "baseIdentity": base });
+            json!({ "command": "installBiz", "bizName": "cart", "bizVersion": "1", "response": response })
+        };
+        let other = json!({ "code": "SUCCESS", "data": { "healthData": {} }, "baseIdentity": "b-2" });
+        for (kind, data) in [
+            (ReportKind::Heart, json!({ "baseMetadata": { "identity": "b-2" }, "state": "ACTIVATED" })),
+            (ReportKind::QueryBaseline, json!({ "identity": "b-2" })),
+            (ReportKind::Health, other),
+            (ReportKind::BizOperation, operation("b-2")),
+        ] {
+            let dropped = read_now(kind, &data).unwrap_err();
+            assert_eq!(dropped, "its topic is that of b-1, and it speaks for \"b-2\"", "{kind:?}");
+        }
+        assert!(read_now(ReportKind::BizOperation, &operation("")).is_ok());
+    }
+
+    #[test]
+    fn an_old_state_is_dropped_and_an_old_answer_is_not() {
+        let modules = json!([]);
+        assert!(read_at(ReportKind::SimpleBiz, NOW - 9_999, &modules).is_ok());
+        assert!(read_at(ReportKind::SimpleBiz, NOW + 3_600_000, &modules).is_ok(), "a clock that is fast");
+        assert!(read_at(ReportKind::SimpleBiz, NOW - 10_000, &modules).unwrap_err().contains("10 s old"));
+        assert!(read_at(ReportKind::SimpleBiz, i64::MAX, &modules).unwrap_err().contains("no time"));
+        let operation = json!({ "command": "uninstallBiz", "bizName": "cart", "bizVersion": "1", "response": { "code": "FAILED" } });
+        assert!(read_at(ReportKind::BizOperation, NOW - 60_000, &operation).is_ok());
+    }
+
+    #[test]
+    fn a_malformed_report_and_an_unknown_command_are_dropped_with_the_reason() {
+        let large = vec![b' '; MAX_REPORT + 1];
+        let operation = json!({ "command": "format\n", "bizName": "a", "bizVersion": "1", "response": { "code": "SUCCESS" } });
+        let failed = json!({ "code": "FAILED", "message": "busy" });
+        for (dropped, reason) in [
+            (read_raw(ReportKind::Heart, b""), "malformed at line 1"),
+            (read_raw(ReportKind::Heart, b"{}"), "malformed"),
+            (read_raw(ReportKind::SimpleBiz, b"{\"publishTimestamp\":1,\"data\":7}"), "malformed"),
+            (read_raw(ReportKind::SimpleBiz, &large), "bytes"),
+            (
+                read_now(
+                    ReportKind::Heart,
+                    &json!({ "baseMetadata": { "identity": "b-1" }, "state": "odd" }),
+                ),
+                "state",
+            ),
+            (read_now(ReportKind::Health, &failed), "busy"),
+            (read_now(ReportKind::Biz, &failed), "busy"),
+            (read_now(ReportKind::BizOperation, &operation), "\"format \" is unknown"),
+        ] {
+            let dropped = dropped.unwrap_err();
+            assert!(dropped.contains(reason), "{reason} in {dropped}");
+        }
+    }
+}

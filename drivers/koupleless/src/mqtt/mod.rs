@@ -1,0 +1,279 @@
+//! The tunnel over MQTT.
+
+mod dropped;
+mod link;
+mod message;
+mod options;
+mod session;
+mod subscriptions;
+mod topics;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Container;
+use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSender};
+use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use self::dropped::DroppedReports;
+use self::link::LinkClient;
+pub use self::options::{BrokerTls, MqttTunnelOptions, MqttVersion};
+use self::subscriptions::Subscriptions;
+use self::topics::Topics;
+use crate::lock::lock;
+use crate::module::{self, Module};
+use crate::operations::{ArkletCommand, Operations, report};
+use crate::options::milliseconds;
+use crate::tls;
+use crate::wire::failed;
+
+const KEY: &str = "koupleless-mqtt";
+
+/// The delay after the first failed connection. It doubles with each further one.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// The maximum delay after a failed connection.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+/// The period in which overdue answers are looked for.
+const OVERDUE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The minimum time between two log lines about dropped reports.
+const DROPPED_PERIOD: Duration = Duration::from_secs(60);
+
+/// The time after which the broker drops a query that no base received, over MQTT 5.
+const QUERY_EXPIRY: Duration = Duration::from_secs(10);
+
+/// The tunnel over MQTT, with the topics of Arklet.
+///
+/// The topics of a base begin with `koupleless_ENVIRONMENT/BASE/`, where `ENVIRONMENT` is in lower case. The broker must restrict
+/// who publishes and subscribes, because some reports contain no id:
+///
+/// * A base may publish to `koupleless_ENVIRONMENT/BASE/base/#` and subscribe `koupleless_ENVIRONMENT/BASE/+` and
+///   `koupleless_ENVIRONMENT/BASE/base/baseline`, where `BASE` is its user name. In mosquitto: `pattern write
+///   koupleless_prod/%u/base/#`, `pattern read koupleless_prod/%u/+`, `pattern read koupleless_prod/%u/base/baseline`.
+/// * The controller may publish to and subscribe `koupleless_ENVIRONMENT/#`.
+/// * Over MQTT 3.1.1, limit the size of messages at the broker (in mosquitto `message_size_limit 1048576`): a packet of more than
+///   16 MiB ends the connection.
+///
+/// Each connection begins without a session. After a reconnect, the tunnel subscribes everything again and asks each base for its
+/// modules, spread over [`MqttTunnelOptions::resync_ms`]. Nothing that was to be sent during an outage is sent after it: without a
+/// connection, requests fail.
+#[derive(Debug)]
+pub struct MqttTunnel {
+    state: Arc<MqttState>,
+}
+
+/// The state of the tunnel, which its tasks share.
+#[derive(Debug)]
+struct MqttState {
+    options: MqttTunnelOptions,
+    /// The topics of the environment; `None` while the tunnel does not run.
+    topics: Mutex<Option<Topics>>,
+    /// The current connection; `None` while there is none.
+    link: Mutex<Option<LinkClient>>,
+    /// The error of the last connection; `None` while there is one, and before the first.
+    connection_error: Mutex<Option<String>>,
+    subscriptions: Mutex<Subscriptions>,
+    /// Notified when a base was added or removed.
+    changed: Notify,
+    operations: Mutex<Operations>,
+    dropped: Mutex<DroppedReports>,
+}
+
+impl MqttTunnel {
+    /// Creates the tunnel, without connecting yet.
+    pub fn new(options: MqttTunnelOptions) -> Self {
+        let state = MqttState {
+            options,
+            topics: Mutex::default(),
+            link: Mutex::default(),
+            connection_error: Mutex::default(),
+            subscriptions: Mutex::default(),
+            changed: Notify::new(),
+            operations: Mutex::default(),
+            dropped: Mutex::default(),
+        };
+        Self { state: Arc::new(state) }
+    }
+
+    /// Returns `true` while the tunnel is connected to its broker.
+    pub fn is_connected(&self) -> bool {
+        lock(&self.state.link).is_some()
+    }
+
+    /// Returns the error of the last connection; `None` while the tunnel is connected, and before the first error.
+    pub fn connection_error(&self) -> Option<String> {
+        lock(&self.state.connection_error).clone()
+    }
+
+    fn change(
+        &self,
+        command: ArkletCommand,
+        base: &NodeId,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        let module = Module::of(container, command.step())?;
+        let key = module.key();
+        let body = serde_json::to_vec(&module)
+            .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
+        let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
+        lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
+        self.state.publish(base, command, body).inspect_err(|_| {
+            lock(&self.state.operations).end(base, command, Some(&key));
+        })
+    }
+}
+
+#[async_trait]
+impl Tunnel for MqttTunnel {
+    fn key(&self) -> &str {
+        KEY
+    }
+
+    fn ready(&self) -> bool {
+        lock(&self.state.topics).is_some()
+    }
+
+    async fn start(
+        &self,
+        client_id: &str,
+        environment: &str,
+        sender: TunnelSender,
+    ) -> Result<(), DriverError> {
+        let options = &self.state.options;
+        let tls = if options.tls.enabled {
+            Some(Arc::new(tls::config(&options.tls)?))
+        } else {
+            warn!(
+                tunnel = KEY,
+                broker = options.broker,
+                "TLS is off: passwords and commands are sent in clear text"
+            );
+            None
+        };
+        let topics = Topics::new(environment)?;
+        *lock(&self.state.topics) = Some(topics.clone());
+        let _stopped = StopOnDrop(&self.state);
+        let client_id = format!("{}@@@{client_id}", options.client_prefix);
+        let connecting = async {
+            let mut delay = FIRST_DELAY;
+            loop {
+                let (error, established) =
+                    session::run(&self.state, &topics, tls.as_ref(), &client_id, &sender).await;
+                if established {
+                    delay = FIRST_DELAY;
+                }
+                *lock(&self.state.connection_error) = Some(error.to_string());
+                warn!(tunnel = KEY, broker = options.broker, %error, ?delay, "no connection to the broker; trying again");
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(MAX_DELAY);
+            }
+        };
+        tokio::select! {
+            never = connecting => never,
+            never = watch(&self.state, &sender) => match never {},
+        }
+    }
+
+    async fn on_node_start(&self, node: &NodeId, _: &NodeDescription) {
+        lock(&self.state.subscriptions).start(node);
+        self.state.changed.notify_one();
+    }
+
+    async fn on_node_stop(&self, node: &NodeId) {
+        lock(&self.state.subscriptions).stop(node);
+        self.state.changed.notify_one();
+    }
+
+    async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
+        self.state.publish(node, ArkletCommand::Health, b"{}".to_vec())
+    }
+
+    async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError> {
+        self.state.publish(node, ArkletCommand::QueryAllBiz, b"{}".to_vec())
+    }
+
+    async fn start_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::InstallBiz, node, container)
+    }
+
+    async fn shutdown_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::UninstallBiz, node, container)
+    }
+
+    fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
+        module::key_of(container)
+    }
+}
+
+impl MqttState {
+    /// Sends a command to a base. Fails without a connection, since a command that waits for one would be of the past.
+    fn publish(&self, base: &NodeId, command: ArkletCommand, body: Vec<u8>) -> Result<(), DriverError> {
+        let unavailable = |detail: &str| {
+            DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {base}: {detail}"))
+        };
+        let topics = lock(&self.topics).clone().ok_or_else(|| unavailable("the tunnel does not run"))?;
+        let link = lock(&self.link).clone();
+        let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;
+        let expiry = match command {
+            ArkletCommand::Health | ArkletCommand::QueryAllBiz => QUERY_EXPIRY,
+            ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz => {
+                milliseconds(self.options.operation_timeout_ms)
+            }
+        };
+        link.publish(topics.command(base, command), body, expiry)
+            .map_err(|error| unavailable(&format!("the request cannot be queued: {error}")))
+    }
+}
+
+/// Reports overdue answers, and now and then that reports were dropped.
+async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
+    let mut ticks = tokio::time::interval(OVERDUE_PERIOD);
+    let mut told = Instant::now() - DROPPED_PERIOD;
+    loop {
+        ticks.tick().await;
+        for (base, command, key) in lock(&state.operations).overdue(Instant::now()) {
+            let limit = milliseconds(state.options.operation_timeout_ms);
+            let error = DriverError::new(Reason::Unavailable, command.step())
+                .detail(format!("base {base}: no answer within {} s", limit.as_secs_f32()))
+                .maybe_applied();
+            if let Err(error) = report(sender, &base, command, failed(key, &error)) {
+                debug!(%base, %error, "an answer is dropped; the next query will show its effect");
+            }
+        }
+        if told.elapsed() >= DROPPED_PERIOD
+            && let Some((count, topic, reason)) = lock(&state.dropped).take()
+        {
+            warn!(
+                tunnel = KEY,
+                count, topic, reason, "reports of bases were dropped; the latest one is shown"
+            );
+            told = Instant::now();
+        }
+    }
+}
+
+/// Makes the tunnel unready when it is dropped.
+struct StopOnDrop<'a>(&'a MqttState);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.topics) = None;
+    }
+}

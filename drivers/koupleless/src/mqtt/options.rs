@@ -1,0 +1,110 @@
+//! The options of the tunnel over MQTT.
+
+use std::num::{NonZeroU16, NonZeroU64};
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use staffetta_driver::app_hosting::Password;
+
+/// Options of the tunnel over MQTT.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MqttTunnelOptions {
+    /// The host name or address of the broker.
+    pub broker: String,
+    /// The TCP port of the broker: 8883, or 1883 without TLS, unless set.
+    pub port: Option<NonZeroU16>,
+    /// The version of MQTT.
+    pub version: MqttVersion,
+    /// The user name; empty to log in without one.
+    pub username: String,
+    /// The password of the user.
+    pub password: Option<Password>,
+    /// The prefix of the client id, which continues with `@@@` and the id of this controller.
+    pub client_prefix: String,
+    /// TLS to the broker.
+    pub tls: BrokerTls,
+    /// The time without a message after which the connection is checked, in seconds.
+    pub keep_alive_s: NonZeroU16,
+    /// The time limit of connecting and logging in, in milliseconds.
+    pub connect_timeout_ms: NonZeroU64,
+    /// The maximum age of a report, in milliseconds; an older one is dropped. It includes the difference between the clocks of
+    /// base and controller.
+    pub max_report_age_ms: NonZeroU64,
+    /// The time limit of loading or unloading a module, in milliseconds.
+    pub operation_timeout_ms: NonZeroU64,
+    /// The time over which the queries of all bases after a reconnect are spread, in milliseconds. Fewer than ten bases a second
+    /// are not delayed further.
+    pub resync_ms: NonZeroU64,
+}
+
+impl Default for MqttTunnelOptions {
+    fn default() -> Self {
+        let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
+        Self {
+            broker: "localhost".to_owned(),
+            port: None,
+            version: MqttVersion::V3,
+            username: String::new(),
+            password: None,
+            client_prefix: "koupleless".to_owned(),
+            tls: BrokerTls::default(),
+            keep_alive_s: NonZeroU16::new(30).expect("the defaults are not zero"),
+            connect_timeout_ms: count(10_000),
+            max_report_age_ms: count(10_000),
+            operation_timeout_ms: count(300_000),
+            resync_ms: count(10_000),
+        }
+    }
+}
+
+/// A version of MQTT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MqttVersion {
+    /// MQTT 3.1.1, which every version of Arklet speaks.
+    #[serde(rename = "3.1.1")]
+    V3,
+    /// MQTT 5: the broker drops commands that nobody received in time, and reports that are too large.
+    #[serde(rename = "5")]
+    V5,
+}
+
+/// TLS to a broker. The broker is always verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BrokerTls {
+    /// Whether TLS is used. Without it, the password and all commands are sent in clear text.
+    pub enabled: bool,
+    /// A PEM file with the CA certificates that verify the broker; those of the operating system unless set.
+    pub ca_file: Option<PathBuf>,
+    /// A PEM file with the certificate of this client; requires `key_file`.
+    pub cert_file: Option<PathBuf>,
+    /// A PEM file with the key of this client; requires `cert_file`.
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for BrokerTls {
+    fn default() -> Self {
+        Self { enabled: true, ca_file: None, cert_file: None, key_file: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tls_is_on_unless_it_is_switched_off_and_a_password_is_never_shown() {
+        let read = |options| serde_json::from_value::<MqttTunnelOptions>(options);
+        let options = read(json!({ "version": "5", "password": "hunter2" })).unwrap();
+        assert!(options.tls.enabled && options.version == MqttVersion::V5);
+        assert!(!format!("{options:?}").contains("hunter2"));
+        for wrong in [json!({ "version": "4" }), json!({ "port": 0 }), json!({ "tls": { "insecure": true } })]
+        {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+}

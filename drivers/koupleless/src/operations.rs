@@ -1,0 +1,219 @@
+//! The requests to bases that are under way.
+
+use std::collections::HashMap;
+
+use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
+use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tokio::time::Instant;
+
+/// The maximum number of modules of one base that are loaded or unloaded at the same time.
+const CHANGES_PER_BASE: usize = 16;
+
+/// A command of Arklet that this crate uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ArkletCommand {
+    /// Reports the health of the base.
+    Health,
+    /// Reports all modules of the base.
+    QueryAllBiz,
+    /// Loads a module.
+    InstallBiz,
+    /// Unloads a module.
+    UninstallBiz,
+}
+
+impl ArkletCommand {
+    /// Returns the name on the wire: the last part of a URL or topic, and the value of `command`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::QueryAllBiz => "queryAllBiz",
+            Self::InstallBiz => "installBiz",
+            Self::UninstallBiz => "uninstallBiz",
+        }
+    }
+
+    /// Returns the command as an imperative, for errors.
+    pub(crate) fn step(self) -> &'static str {
+        match self {
+            Self::Health => "ask a base for its health",
+            Self::QueryAllBiz => "ask a base for its modules",
+            Self::InstallBiz => "load a module",
+            Self::UninstallBiz => "unload a module",
+        }
+    }
+}
+
+/// The requests under way. Requests carry no id on the wire, so an answer is matched by base, command, name and version; of what
+/// could be confused, one request is under way at a time. A module is not loaded and unloaded at the same time either.
+#[derive(Debug, Default)]
+pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
+
+/// The requests to one base that are under way.
+#[derive(Debug, Default)]
+struct BaseOperations {
+    queries: Vec<ArkletCommand>,
+    /// The command that changes each module, and the time when its answer is overdue.
+    changes: HashMap<ContainerKey, (ArkletCommand, Option<Instant>)>,
+}
+
+impl Operations {
+    /// Begins a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, it is
+    /// [overdue](Self::overdue).
+    pub(crate) fn begin(
+        &mut self,
+        base: &NodeId,
+        command: ArkletCommand,
+        module: Option<&ContainerKey>,
+        deadline: Option<Instant>,
+    ) -> Result<(), DriverError> {
+        let operations = self.0.entry(base.clone()).or_default();
+        let begun = operations.begin(command, module, deadline);
+        self.remove_idle(base);
+        begun
+    }
+
+    /// Ends a request. Returns `false` if it was not under way: its answer comes late, or for the second time.
+    pub(crate) fn end(
+        &mut self,
+        base: &NodeId,
+        command: ArkletCommand,
+        module: Option<&ContainerKey>,
+    ) -> bool {
+        let Some(operations) = self.0.get_mut(base) else { return false };
+        let ended = match module {
+            Some(module) if operations.changes.get(module).is_some_and(|(of, _)| *of == command) => {
+                operations.changes.remove(module).is_some()
+            }
+            Some(_) => false,
+            None => {
+                let before = operations.queries.len();
+                operations.queries.retain(|query| *query != command);
+                operations.queries.len() < before
+            }
+        };
+        self.remove_idle(base);
+        ended
+    }
+
+    /// Ends and returns all changes of modules whose deadline is over.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<(NodeId, ArkletCommand, ContainerKey)> {
+        let mut overdue = Vec::new();
+        for (base, operations) in &mut self.0 {
+            let late = operations
+                .changes
+                .extract_if(|_, (_, deadline)| deadline.is_some_and(|deadline| deadline <= now));
+            overdue.extend(late.map(|(module, (command, _))| (base.clone(), command, module)));
+        }
+        self.0.retain(|_, all| !all.queries.is_empty() || !all.changes.is_empty());
+        overdue
+    }
+
+    fn remove_idle(&mut self, base: &NodeId) {
+        if self.0.get(base).is_some_and(|all| all.queries.is_empty() && all.changes.is_empty()) {
+            self.0.remove(base);
+        }
+    }
+}
+
+impl BaseOperations {
+    fn begin(
+        &mut self,
+        command: ArkletCommand,
+        module: Option<&ContainerKey>,
+        deadline: Option<Instant>,
+    ) -> Result<(), DriverError> {
+        let conflict =
+            |detail: String| Err(DriverError::new(Reason::Conflict, command.step()).detail(detail));
+        let Some(module) = module else {
+            if self.queries.contains(&command) {
+                return conflict("the same query is under way".to_owned());
+            }
+            self.queries.push(command);
+            return Ok(());
+        };
+        if let Some((earlier, _)) = self.changes.get(module) {
+            return conflict(format!("{} of {module} is under way", earlier.name()));
+        }
+        if self.changes.len() >= CHANGES_PER_BASE {
+            let error = DriverError::new(Reason::Queued, command.step());
+            return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
+        }
+        self.changes.insert(module.clone(), (command, deadline));
+        Ok(())
+    }
+}
+
+/// Passes the answer to a command that changes a module on to the receiver of the tunnel.
+pub(crate) fn report(
+    sender: &TunnelSender,
+    base: &NodeId,
+    command: ArkletCommand,
+    answer: ContainerOperationResponseData,
+) -> Result<(), SendError> {
+    match command {
+        ArkletCommand::InstallBiz => sender.start_container_response(base, answer),
+        _ => sender.shutdown_container_response(base, answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ArkletCommand::{Health, InstallBiz, QueryAllBiz, UninstallBiz};
+    use super::*;
+
+    #[test]
+    fn a_repetition_of_what_is_under_way_is_a_conflict_until_it_ends() {
+        let (mut operations, base, cart) = (Operations::default(), "b".parse().unwrap(), "cart:1".into());
+        for (command, module) in [(Health, None), (InstallBiz, Some(&cart))] {
+            operations.begin(&base, command, module, None).unwrap();
+            assert_eq!(
+                operations.begin(&base, command, module, None).unwrap_err().reason(),
+                Reason::Conflict
+            );
+        }
+        let unload = operations.begin(&base, UninstallBiz, Some(&cart), None).unwrap_err();
+        assert!(unload.to_string().contains("installBiz of cart:1 is under way"), "{unload}");
+        operations.begin(&base, QueryAllBiz, None, None).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:2".into()), None).unwrap();
+        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&cart), None).unwrap();
+        assert!(operations.end(&base, InstallBiz, Some(&cart)));
+        operations.begin(&base, UninstallBiz, Some(&cart), None).unwrap();
+    }
+
+    #[test]
+    fn an_answer_to_another_request_a_late_and_a_second_one_do_not_count() {
+        let (mut operations, base, cart) = (Operations::default(), "b".parse().unwrap(), "cart:1".into());
+        operations.begin(&base, InstallBiz, Some(&cart), None).unwrap();
+        assert!(!operations.end(&base, UninstallBiz, Some(&cart)) && !operations.end(&base, Health, None));
+        assert!(!operations.end(&"c".parse().unwrap(), InstallBiz, Some(&cart)));
+        assert!(operations.end(&base, InstallBiz, Some(&cart)));
+        assert!(!operations.end(&base, InstallBiz, Some(&cart)) && operations.0.is_empty());
+    }
+
+    #[test]
+    fn one_base_has_a_bounded_number_of_changes_and_others_are_not_affected() {
+        let (mut operations, base) = (Operations::default(), "b".parse().unwrap());
+        for number in 0..CHANGES_PER_BASE {
+            operations.begin(&base, InstallBiz, Some(&number.to_string().into()), None).unwrap();
+        }
+        let error = operations.begin(&base, InstallBiz, Some(&"more".into()), None).unwrap_err();
+        assert_eq!(error.reason(), Reason::Queued);
+        operations.begin(&"c".parse().unwrap(), InstallBiz, Some(&"more".into()), None).unwrap();
+    }
+
+    #[test]
+    fn what_is_overdue_ends_once() {
+        let (mut operations, base, cart, now) =
+            (Operations::default(), "b".parse().unwrap(), "cart:1".into(), Instant::now());
+        let after = |seconds| now + std::time::Duration::from_secs(seconds);
+        operations.begin(&base, UninstallBiz, Some(&cart), Some(after(2))).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:2".into()), Some(after(9))).unwrap();
+        operations.begin(&base, InstallBiz, Some(&"cart:3".into()), None).unwrap();
+        assert!(operations.overdue(after(1)).is_empty());
+        assert_eq!(operations.overdue(after(2)), [(base.clone(), UninstallBiz, cart.clone())]);
+        assert!(!operations.end(&base, UninstallBiz, Some(&cart)) && operations.overdue(after(8)).is_empty());
+        operations.begin(&base, InstallBiz, Some(&cart), Some(after(20))).unwrap();
+        assert_eq!(operations.overdue(after(9)).len(), 1);
+    }
+}

@@ -1,0 +1,230 @@
+//! The reports in which a base introduces itself.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use staffetta_driver::tunnel::{
+    InvalidNodeId, NetworkInfo, NodeActivation, NodeDescription, NodeId, NodeMetadata, QueryBaselineRequest,
+};
+
+use super::{CLUSTER_NAME, STACK};
+
+/// The port at which Arklet listens unless it says otherwise.
+const DEFAULT_PORT: u16 = 1238;
+
+/// The properties of a base that do not change (`BaseMetadata`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct BaseMetadata {
+    identity: String,
+    name: String,
+    version: String,
+    cluster_name: String,
+}
+
+impl BaseMetadata {
+    /// Returns the id of the base.
+    pub(crate) fn id(&self) -> Result<NodeId, InvalidNodeId> {
+        self.identity.parse()
+    }
+
+    /// Returns the id of the base as it is written.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Returns the properties by which the baseline of the base is chosen.
+    pub(crate) fn baseline_request(&self) -> QueryBaselineRequest {
+        let mut custom_labels = self.labels();
+        custom_labels.insert(STACK.0.to_owned(), STACK.1.to_owned());
+        QueryBaselineRequest {
+            name: label_value(&self.name),
+            version: label_value(&self.version),
+            custom_labels,
+            custom_taints: Vec::new(),
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let cluster = label_value(&self.cluster_name);
+        if cluster.is_empty() { BTreeMap::new() } else { [(CLUSTER_NAME.to_owned(), cluster)].into() }
+    }
+}
+
+/// A heartbeat (`BaseStatus`), in the form of Arklet today or of 2024 (`deviceID`, `masterBizInfo`, `networkInfo`).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct BaseReport {
+    base_metadata: BaseMetadata,
+    #[serde(rename = "localIP")]
+    local_ip: String,
+    local_host_name: String,
+    port: Option<u32>,
+    state: String,
+    #[serde(rename = "deviceID")]
+    device_id: String,
+    master_biz_info: MasterBiz,
+    network_info: BaseNetwork,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct MasterBiz {
+    #[serde(rename = "bizName")]
+    name: String,
+    #[serde(rename = "bizState")]
+    state: String,
+    #[serde(rename = "bizVersion")]
+    version: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BaseNetwork {
+    #[serde(rename = "localIP")]
+    local_ip: String,
+    local_host_name: String,
+    arklet_port: Option<u32>,
+}
+
+/// The error of a report that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidReport {
+    #[error("baseMetadata.identity")]
+    Id(#[from] InvalidNodeId),
+    #[error("state: {0:?} is neither ACTIVATED nor DEACTIVATED")]
+    State(String),
+    #[error("localIP: {0:?} is no IP address")]
+    Address(String),
+    #[error("port: {0} is no TCP port")]
+    Port(u32),
+}
+
+impl BaseReport {
+    /// Returns the id and the description of the base.
+    pub(crate) fn read(self) -> Result<(NodeId, NodeDescription), InvalidReport> {
+        let old = self.base_metadata.identity.is_empty() && !self.device_id.is_empty();
+        let (metadata, state, ip, host, port) = if old {
+            let BaseNetwork { local_ip, local_host_name, arklet_port } = self.network_info;
+            let MasterBiz { name, state, version } = self.master_biz_info;
+            let identity = self.device_id;
+            let metadata = BaseMetadata { identity, name, version, ..BaseMetadata::default() };
+            (metadata, state, local_ip, local_host_name, arklet_port)
+        } else {
+            (self.base_metadata, self.state, self.local_ip, self.local_host_name, self.port)
+        };
+        let id = metadata.id()?;
+        let status = match state.to_ascii_uppercase().as_str() {
+            "ACTIVATED" => NodeActivation::Activated,
+            "DEACTIVATED" => NodeActivation::Deactivated,
+            _ => return Err(InvalidReport::State(super::message(&state).chars().take(64).collect())),
+        };
+        let port = match port {
+            None | Some(0) => DEFAULT_PORT,
+            Some(port) => u16::try_from(port).map_err(|_| InvalidReport::Port(port))?,
+        };
+        let custom_labels = metadata.labels();
+        let (name, version) = (label_value(&metadata.name), label_value(&metadata.version));
+        let network_info =
+            NetworkInfo { node_ip: address(&ip)?, host_name: host_name(&host), port: Some(port) };
+        let metadata = NodeMetadata { name, version, status };
+        Ok((id, NodeDescription { metadata, network_info, custom_labels }))
+    }
+}
+
+/// Parses the address of a base; `None` if it names none.
+fn address(text: &str) -> Result<Option<IpAddr>, InvalidReport> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let address = text.parse::<IpAddr>();
+    let address = address.map_err(|_| InvalidReport::Address(text.chars().take(64).collect()))?;
+    Ok(Some(address.to_canonical()))
+}
+
+/// Returns `text` if it is the value of a label as Kubernetes defines it, and otherwise an empty one: what a base calls itself is
+/// no reason to reject it.
+fn label_value(text: &str) -> String {
+    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let bytes = text.as_bytes();
+    let valid = bytes.len() <= 63 && outer(bytes.first()) && outer(bytes.last()) && text.bytes().all(allowed);
+    if valid { text.to_owned() } else { String::new() }
+}
+
+/// Returns `text` if it can be a host name (RFC 1123), and otherwise an empty one.
+fn host_name(text: &str) -> String {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    if text.len() <= 253 && text.bytes().all(allowed) { text.to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(report: Value) -> Result<(NodeId, NodeDescription), String> {
+        let report: BaseReport = serde_json::from_value(report).map_err(|error| error.to_string())?;
+        report.read().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn both_generations_of_heartbeats_are_read() {
+        let now = json!({
+            "baseMetadata": { "identity": "b-1", "name": "shop", "version": "1.1", "clusterName": "east" },
+            "localIP": "192.0.2.7", "localHostName": "shop-0", "port": 1240, "state": "ACTIVATED",
+        });
+        let (id, node) = read(now).unwrap();
+        assert_eq!((id.as_str(), node.network_info.port), ("b-1", Some(1240)));
+        assert_eq!(node.custom_labels[CLUSTER_NAME], "east");
+        let old = json!({
+            "deviceID": "b-1",
+            "masterBizInfo": { "bizName": "shop", "bizState": "deactivated", "bizVersion": "1.1", "webContextPath": "/" },
+            "networkInfo": { "localIP": "192.0.2.7", "localHostName": "shop-0" },
+        });
+        let (old_id, old) = read(old).unwrap();
+        assert_eq!(
+            (&old_id, &old.metadata.name, &old.metadata.version),
+            (&id, &node.metadata.name, &node.metadata.version)
+        );
+        assert_eq!((old.metadata.status, old.network_info.port), (NodeActivation::Deactivated, Some(1238)));
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_right_is_rejected_by_key() {
+        let report = |identity: &str, ip: &str, port: Value, state: &str| {
+            read(
+                json!({ "baseMetadata": { "identity": identity }, "localIP": ip, "port": port, "state": state }),
+            )
+        };
+        assert!(report("b", "", json!(null), "activated").is_ok());
+        for (wrong, key) in [
+            (report("../b", "192.0.2.7", json!(1), "ACTIVATED"), "identity"),
+            (report("", "192.0.2.7", json!(1), "ACTIVATED"), "identity"),
+            (report("b", "shop.example", json!(1), "ACTIVATED"), "localIP"),
+            (report("b", "192.0.2.7", json!(65_536), "ACTIVATED"), "port"),
+            (report("b", "192.0.2.7", json!(1), "asleep"), "state"),
+            (report("b", "192.0.2.7", json!("x"), "ACTIVATED"), "invalid type"),
+        ] {
+            assert!(wrong.as_ref().unwrap_err().contains(key), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_can_be_no_label_is_left_out() {
+        let metadata = |name: &str| {
+            let metadata: BaseMetadata =
+                serde_json::from_value(json!({ "identity": "b", "name": name, "clusterName": name }))
+                    .unwrap();
+            metadata.baseline_request()
+        };
+        let request = metadata("shop-1");
+        assert_eq!((request.name.as_str(), request.custom_labels.len()), ("shop-1", 2));
+        for name in ["-shop", "a b", "x\n", &"x".repeat(64)] {
+            let request = metadata(name);
+            assert_eq!((request.name.as_str(), request.custom_labels.len()), ("", 1), "{name}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What bases report to the listener.
+
+use serde_json::json;
+use staffetta_driver::tunnel::{NodeActivation, TunnelEvent};
+
+use crate::base::Base;
+use crate::world::{World, cart, options};
+
+#[tokio::test]
+async fn a_base_that_reports_is_discovered_and_its_latest_report_counts() {
+    let mut world = World::start(options()).await;
+    let base = Base::start("base-1").await;
+    for state in ["ACTIVATED", "ACTIVATED", "DEACTIVATED"] {
+        let mut heartbeat = base.heartbeat();
+        heartbeat["state"] = state.into();
+        assert_eq!(world.post("heartbeat", &heartbeat).await, (200, "SUCCESS".to_owned()));
+    }
+    let (id, event) = world.receiver.recv().await.unwrap();
+    let TunnelEvent::NodeDiscovered(node) = event else { panic!("{event:?}") };
+    assert_eq!((id.as_str(), node.metadata.status), ("base-1", NodeActivation::Deactivated));
+    assert_eq!((node.metadata.name.as_str(), node.network_info.port), ("shop", Some(base.port)));
+    assert_eq!(node.network_info.node_ip, Some("127.0.0.1".parse().unwrap()));
+    drop(world.running);
+    assert!(world.receiver.recv().await.is_none(), "earlier reports were replaced");
+}
+
+#[tokio::test]
+async fn a_base_speaks_for_itself_only() {
+    let (mut world, base, _) = World::with_base(options()).await;
+    let mut heartbeat = base.heartbeat();
+    heartbeat["localIP"] = "192.0.2.9".into();
+    let (status, text) = world.post("heartbeat", &heartbeat).await;
+    assert!(status == 403 && text.contains("127.0.0.1, not from 192.0.2.9"), "{status} {text}");
+    for ip in ["127.0.0.2", ""] {
+        heartbeat["localIP"] = ip.into();
+        let (status, text) = world.post_from("127.0.0.2", "heartbeat", heartbeat.to_string()).await;
+        assert!(status == 409 && text.contains("another base has this identity"), "{status} {text}");
+    }
+    let metadata = json!({ "identity": "base-1" }).to_string();
+    assert_eq!(world.post_from("127.0.0.2", "queryBaseline", metadata).await.0, 409);
+    drop(world.running);
+    assert!(world.receiver.recv().await.is_none(), "nothing was passed on");
+}
+
+#[tokio::test]
+async fn a_base_behind_another_address_reports_within_the_networks_of_the_options() {
+    let base_networks = vec!["192.0.2.0/24".parse().unwrap()];
+    let world = World::start(staffetta_koupleless::HttpTunnelOptions { base_networks, ..options() }).await;
+    let mut heartbeat = Base::start("base-1").await.heartbeat();
+    for (ip, status) in [("192.0.2.9", 200), ("198.51.100.9", 403)] {
+        heartbeat["localIP"] = ip.into();
+        assert_eq!(world.post("heartbeat", &heartbeat).await.0, status, "{ip}");
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_or_oversized_report_is_rejected_with_its_place() {
+    let mut world = World::start(options()).await;
+    let base = Base::start("base-1").await;
+    let mut escaping = base.heartbeat();
+    escaping["baseMetadata"]["identity"] = "../admin".into();
+    let mut asleep = base.heartbeat();
+    asleep["state"] = "asleep".into();
+    for (body, expected, text) in [
+        ("{".to_owned(), 400, "line 1 column 1"),
+        ("[]".to_owned(), 400, ""),
+        (escaping.to_string(), 400, "baseMetadata.identity: \"../admin\""),
+        (asleep.to_string(), 400, "state: \"asleep\""),
+        (format!("{{\"x\":\"{}\"}}", "x".repeat(70_000)), 413, ""),
+    ] {
+        let (status, said) = world.post_from("127.0.0.1", "heartbeat", body).await;
+        assert!(status == expected && said.contains(text), "{status} {said}");
+    }
+    let address = world.tunnel.address().unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    assert_eq!(client.get(format!("http://{address}/heartbeat")).send().await.unwrap().status(), 405);
+    drop(world.running);
+    assert!(world.receiver.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn a_base_gets_its_baseline_and_what_is_no_module_is_left_out() {
+    let mut world = World::start(options()).await;
+    let answering = async {
+        let (id, event) = world.receiver.recv().await.unwrap();
+        let TunnelEvent::BaselineQuery(query) = event else { panic!("{event:?}") };
+        assert_eq!((id.as_str(), query.request.name.as_str()), ("base-1", "shop"));
+        assert_eq!(query.request.custom_labels["base.koupleless.io/cluster-name"], "east");
+        let mut other = cart();
+        other.env = None;
+        query.answer(vec![other, cart()]);
+    };
+    let metadata = json!({ "identity": "base-1", "name": "shop", "version": "1.1", "clusterName": "east" });
+    let address = world.tunnel.address().unwrap();
+    let asking =
+        reqwest::Client::new().post(format!("http://{address}/queryBaseline")).json(&metadata).send();
+    let (answer, ()) = tokio::join!(asking, answering);
+    let models: serde_json::Value = answer.unwrap().json().await.unwrap();
+    let cart = json!({ "bizName": "cart", "bizVersion": "1.0.0", "bizUrl": "https://example.com/cart.jar" });
+    assert_eq!(models, json!([cart]));
+}
+
+#[tokio::test]
+async fn a_baseline_that_nobody_tells_is_an_error_and_never_an_empty_list() {
+    let mut world = World::start(options()).await;
+    let address = world.tunnel.address().unwrap();
+    let asking = reqwest::Client::new()
+        .post(format!("http://{address}/queryBaseline"))
+        .json(&json!({ "identity": "base-1" }))
+        .send();
+    let (answer, ()) = tokio::join!(asking, async { drop(world.receiver.recv().await) });
+    assert_eq!(answer.unwrap().status(), 503);
+}

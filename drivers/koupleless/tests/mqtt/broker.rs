@@ -1,0 +1,68 @@
+//! A real broker, started by `devstack/real/mosquitto`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devstack/real/mosquitto");
+
+/// Names the folder in which the script keeps the state of what runs.
+const STATE: &str = "STAFFETTA_REAL_STATE";
+
+/// A broker on loopback.
+pub(crate) struct Broker {
+    folder: PathBuf,
+    /// The folder of a broker that belongs to one test.
+    private: Option<tempfile::TempDir>,
+}
+
+impl Broker {
+    /// Returns the broker that all tests share.
+    pub(crate) fn shared() -> Self {
+        let folder = std::env::var_os("STAFFETTA_REAL_MOSQUITTO");
+        let folder = folder.expect("STAFFETTA_REAL_MOSQUITTO: run this test by devstack/real/test");
+        Self { folder: folder.into(), private: None }
+    }
+
+    /// Starts a broker that this test may stop. It ends when it is dropped.
+    pub(crate) fn private() -> Self {
+        let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
+        let state = tempfile::Builder::new().prefix("private.").tempdir_in(parent).unwrap();
+        let folder = state.path().join("mosquitto");
+        let broker = Self { folder, private: Some(state) };
+        broker.start();
+        broker
+    }
+
+    pub(crate) fn start(&self) {
+        self.run(&["up"]);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.run(&["down"]);
+    }
+
+    fn run(&self, arguments: &[&str]) {
+        let state = self.private.as_ref().expect("only a private broker is stopped").path();
+        let output = Command::new(SCRIPT).args(arguments).env(STATE, state).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Returns the port with TLS (`true`) or without.
+    pub(crate) fn port(&self, tls: bool) -> u16 {
+        let ports = std::fs::read_to_string(self.folder.join("ports")).unwrap();
+        let name = if tls { "TLS_PORT=" } else { "PORT=" };
+        ports.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn pki(&self, file: &str) -> PathBuf {
+        Path::new(&self.folder).join("pki").join(file)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.private.is_some() {
+            self.run(&["down", "--wipe"]);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Connections to the broker: TLS, log-in, outages.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use mqtt5::{AsyncClient, Event, MqttOptions, Packet, QoS};
+use serde_json::json;
+use staffetta_driver::Reason;
+use staffetta_driver::app_hosting::Password;
+use staffetta_driver::tunnel::Tunnel;
+use staffetta_koupleless::{BrokerTls, MqttTunnelOptions, MqttVersion};
+
+use crate::broker::Broker;
+use crate::world::{World, options};
+
+/// Returns options of the user `controller` with TLS and a client certificate.
+fn secure(broker: &Broker, version: MqttVersion) -> MqttTunnelOptions {
+    let tls = BrokerTls {
+        enabled: true,
+        ca_file: Some(broker.pki("ca.crt")),
+        cert_file: Some(broker.pki("client.crt")),
+        key_file: Some(broker.pki("client.key")),
+    };
+    MqttTunnelOptions { tls, port: NonZeroU16::new(broker.port(true)), ..options(broker, version) }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn tls_with_a_client_certificate_connects_in_both_versions_on_a_real_broker() {
+    let broker = Broker::shared();
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let (world, _base, _id) = World::with_base(&broker, secure(&broker, version)).await;
+        assert!(world.tunnel.is_connected() && world.tunnel.ready());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_broker_that_cannot_be_verified_gets_no_password_on_a_real_broker() {
+    let (broker, other) = (Broker::shared(), Broker::private());
+    let mut settings = secure(&broker, MqttVersion::V3);
+    settings.tls.ca_file = Some(other.pki("ca.crt"));
+    let said = World::start(settings).error().await;
+    assert!(said.contains("UnknownIssuer") || said.contains("BadSignature"), "{said}");
+    let mut settings = secure(&broker, MqttVersion::V5);
+    settings.broker = "localhost".to_owned();
+    let said = World::start(settings).error().await;
+    assert!(said.contains("certificate not valid for name"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_refused_log_in_is_an_error_without_the_password_on_a_real_broker() {
+    let broker = Broker::shared();
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let settings =
+            MqttTunnelOptions { password: Some(Password::new("hunter2")), ..options(&broker, version) };
+        let world = World::start(settings);
+        let said = world.error().await;
+        assert!(said.to_lowercase().contains("authorized") && !said.contains("hunter2"), "{said}");
+        assert!(world.tunnel.ready() && !world.tunnel.is_connected());
+    }
+    let mut without = secure(&broker, MqttVersion::V3);
+    (without.tls.cert_file, without.tls.key_file) = (None, None);
+    let said = World::start(without).error().await;
+    assert!(said.to_lowercase().contains("certificate"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_restart_of_the_broker_loses_no_subscription_and_replays_no_command_on_a_real_broker() {
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let broker = Broker::private();
+        let (mut world, base, id) = World::with_base(&broker, secure(&broker, version)).await;
+        broker.stop();
+        drop(base);
+        world.error().await;
+        let refused = world.install(&id).await.unwrap_err();
+        assert!(
+            refused.reason() == Reason::Unavailable && refused.to_string().contains("no connection"),
+            "{refused}"
+        );
+        assert_eq!(
+            world.install(&id).await.unwrap_err().reason(),
+            Reason::Unavailable,
+            "it is not under way"
+        );
+
+        broker.start();
+        let mut base = crate::base::Base::connect(&broker, &world.environment, "base-1").await;
+        world.report_modules(&base).await;
+        world.tunnel.fetch_health_data(&id).await.unwrap();
+        // The broker may have got the query before the base was there again.
+        let mut command = base.command().await.0;
+        if command == "queryAllBiz" {
+            command = base.command().await.0;
+        }
+        assert_eq!(command, "health", "a command of the past");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_node_that_stops_is_unsubscribed_and_others_are_not_on_a_real_broker() {
+    let broker = Broker::shared();
+    let (mut world, base, id) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    let mut other = crate::base::Base::connect(&broker, &world.environment, "base-2").await;
+    let (other_id, node) = world.discover(&other).await;
+    world.tunnel.on_node_stop(&id).await;
+    world.tunnel.on_node_start(&other_id, &node).await;
+    assert_eq!(other.command().await.0, "queryAllBiz", "both requests to the broker were sent before");
+    base.report("simpleBiz", &json!([])).await;
+    world.discover(&base).await; // fails if the report arrives, which was sent before
+    world.report_modules(&other).await;
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_command_over_mqtt_5_expires_at_the_broker_on_a_real_broker() {
+    let broker = Broker::shared();
+    let (world, _base, id) = World::with_base(&broker, options(&broker, MqttVersion::V5)).await;
+    let mut settings = MqttOptions::new("watching", mqtt5::Broker::tcp("127.0.0.1", broker.port(false)));
+    settings.set_credentials("controller", "controller");
+    let (client, mut events) = AsyncClient::builder(settings).capacity(10).build();
+    client.subscribe(format!("koupleless_{}/base-1/+", world.environment), QoS::AtLeastOnce).await.unwrap();
+    let mut expiries = Vec::new();
+    while expiries.len() < 2 {
+        match events.poll().await.unwrap() {
+            Event::Incoming(Packet::SubAck(_)) => {
+                world.tunnel.fetch_health_data(&id).await.unwrap();
+                world.install(&id).await.unwrap();
+            }
+            Event::Incoming(Packet::Publish(message)) => {
+                assert!(message.qos == QoS::AtLeastOnce && !message.retain);
+                expiries.push(message.properties.unwrap().message_expiry_interval.unwrap());
+            }
+            _ => {}
+        }
+    }
+    let limits = [Duration::from_secs(10), Duration::from_secs(300)];
+    assert!(
+        expiries.iter().zip(limits).all(|(left, limit)| u64::from(*left) <= limit.as_secs()),
+        "{expiries:?}"
+    );
+    assert!(expiries[0] < expiries[1]);
+}

@@ -1,0 +1,96 @@
+//! Bad messages of bases.
+
+use serde_json::json;
+use staffetta_driver::tunnel::{Tunnel, TunnelEvent};
+use staffetta_koupleless::MqttVersion;
+
+use crate::base::Base;
+use crate::broker::Broker;
+use crate::world::{World, options};
+
+/// Sends bad reports, then a good one, which must be the first that arrives.
+async fn bad_reports(version: MqttVersion) {
+    let broker = Broker::shared();
+    let (mut world, base, _) = World::with_base(&broker, options(&broker, version)).await;
+    for payload in ["", "{", "[]", "{\"publishTimestamp\":0,\"data\":[]}"] {
+        base.publish("simpleBiz", payload.to_owned()).await;
+    }
+    let large =
+        json!({ "publishTimestamp": jiff::Timestamp::now().as_millisecond(), "data": ["x".repeat(2 << 20)] });
+    base.publish("simpleBiz", large.to_string()).await;
+    let many = vec![json!({ "name": "cart", "version": "1", "state": "ACTIVATED" }); 2001];
+    base.report("simpleBiz", &many.into()).await;
+    base.report("unknown", &json!([])).await;
+    let mut foreign = base.heartbeat();
+    foreign["baseMetadata"]["identity"] = "base-2".into();
+    base.report("heart", &foreign).await;
+    base.report(
+        "health",
+        &json!({ "code": "SUCCESS", "data": { "healthData": {} }, "baseIdentity": "base-2" }),
+    )
+    .await;
+    base.report("simpleBiz", &json!([{ "name": "cart", "version": "1", "state": "ACTIVATED" }])).await;
+    let (id, event) = loop {
+        let (id, event) = world.receiver.recv().await.unwrap();
+        if !matches!(event, TunnelEvent::NodeDiscovered(_)) {
+            break (id, event);
+        }
+        assert_eq!(id.as_str(), "base-1");
+    };
+    let TunnelEvent::AllContainerStatuses(all) = event else { panic!("{event:?}") };
+    assert_eq!((id.as_str(), all.len()), ("base-1", 1));
+    assert!(world.tunnel.is_connected());
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn bad_reports_are_dropped_and_keep_the_connection_over_mqtt_3_1_1_on_a_real_broker() {
+    bad_reports(MqttVersion::V3).await;
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn bad_reports_are_dropped_and_keep_the_connection_over_mqtt_5_on_a_real_broker() {
+    bad_reports(MqttVersion::V5).await;
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_base_publishes_to_its_own_topics_only_on_a_real_broker() {
+    let broker = Broker::shared();
+    let (mut world, base, _) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    let other = Base::connect(&broker, &world.environment, "base-2").await;
+    let topic = format!("koupleless_{}/base-1/base/simpleBiz", world.environment);
+    let sent = jiff::Timestamp::now().as_millisecond();
+    let report = json!({ "publishTimestamp": sent, "data": [] }).to_string();
+    other.publish_to(&topic, report.clone(), false).await;
+    world.discover(&other).await; // fails if the report arrives, which was sent before
+    base.publish_to(&topic, report, false).await;
+    assert!(matches!(world.event().await, TunnelEvent::AllContainerStatuses(_)));
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn no_command_is_retained_and_a_retained_report_is_dropped_on_a_real_broker() {
+    let broker = Broker::private();
+    let settings = options(&broker, MqttVersion::V3);
+    let (mut world, mut base, id) = World::with_base(&broker, settings.clone()).await;
+    world.install(&id).await.unwrap();
+    assert_eq!(base.command().await.0, "installBiz");
+    let topic = format!("koupleless_{}/base-1/base/heart", world.environment);
+    let heartbeat =
+        json!({ "publishTimestamp": jiff::Timestamp::now().as_millisecond(), "data": base.heartbeat() });
+    base.publish_to(&topic, heartbeat.to_string(), true).await;
+    world.discover(&base).await;
+
+    let environment = world.environment.clone();
+    drop((base, world));
+    let mut base = Base::connect(&broker, &environment, "base-1").await;
+    let mut world = World::start_in(settings, environment);
+    world.connected().await;
+    world.tunnel.on_node_start(&id, &crate::world::description()).await;
+    assert_eq!(base.command().await.0, "queryAllBiz", "no command of the past");
+    base.report("simpleBiz", &json!([])).await;
+    let (_, event) = world.receiver.recv().await.unwrap();
+    assert!(matches!(event, TunnelEvent::AllContainerStatuses(_)), "{event:?}");
+}

@@ -1,0 +1,155 @@
+//! The driver `openstack` of adoptions: lists and adopts what Kuryr created, for a migration.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::json;
+use staffetta_driver::{
+    Adoption, AdoptionDriver, ClusterId, DriverError, ExistingLoadBalancer, ExistingMark, ExistingNetwork,
+    ExistingPort, ExistingPublicIp, NetworkId, Owner, ProjectId, Reason, SecurityGroupId, SubnetId,
+    UnusedResource,
+};
+
+use crate::cloud::{Cloud, Service};
+use crate::error::{DriverResult, Result, Step, existing};
+use crate::floating_ip::NeutronFloatingIps;
+use crate::mark;
+use crate::neutron::{MarkedPorts, PodVifNestedOptions};
+use crate::octavia::LoadBalancerAdoption;
+use crate::text::{is_well_formed, or_default};
+
+const ADOPT: Step = "adopt a network";
+const DELETE: Step = "delete an unused security group";
+
+/// The driver `openstack` of adoptions.
+pub struct OpenStackAdoption {
+    network: Service,
+    cluster: ClusterId,
+    ports: Arc<MarkedPorts>,
+    node_subnets: Vec<SubnetId>,
+    load_balancers: LoadBalancerAdoption,
+    public_ips: NeutronFloatingIps,
+}
+
+/// A network, or a security group, of which only the first fields are read.
+#[derive(Deserialize)]
+struct DescribedResource {
+    id: String,
+    #[serde(default)]
+    project_id: ProjectId,
+    #[serde(default, deserialize_with = "or_default")]
+    description: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    subnets: Vec<SubnetId>,
+}
+
+impl OpenStackAdoption {
+    /// Creates the driver, which gives resources the mark of `cluster`. The ports of nodes are in the subnets of `nested`.
+    pub fn new(
+        cloud: &Cloud,
+        cluster: ClusterId,
+        ports: Arc<MarkedPorts>,
+        nested: PodVifNestedOptions,
+    ) -> Self {
+        Self {
+            network: cloud.network(),
+            ports,
+            node_subnets: nested.worker_nodes_subnets,
+            load_balancers: LoadBalancerAdoption::new(cloud, cluster.clone()),
+            public_ips: NeutronFloatingIps::new(cloud, cluster.clone(), None, None),
+            cluster,
+        }
+    }
+
+    fn mark_of(&self, resource: &DescribedResource) -> ExistingMark {
+        match mark::owner_in(&resource.description, &self.cluster) {
+            Some(owner) => ExistingMark::Owned(owner),
+            None if mark::is_marked(&resource.description, &[]) => ExistingMark::Foreign,
+            None => ExistingMark::Unmarked,
+        }
+    }
+
+    /// Reads a resource in the projects of the configuration. `kind` is its key in Neutron's API.
+    async fn read(&self, step: Step, kind: &str, id: &str) -> Result<Option<DescribedResource>> {
+        if !is_well_formed(id) {
+            return Ok(None);
+        }
+        let path = format!("{}s/{id}", kind.replace('_', "-"));
+        let found: Option<DescribedResource> = existing(self.network.get(step, path).answer_in(kind).await)?;
+        Ok(found.filter(|found| self.network.owns(&found.project_id)))
+    }
+
+    /// Marks the subnet, and then the network, by whose mark it is found.
+    async fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> DriverResult<()> {
+        let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("network {network}"));
+        let found = self.read(ADOPT, "network", network.as_str()).await?;
+        let found = found.filter(|found| found.subnets.contains(subnet));
+        match self.mark_of(&found.ok_or_else(|| failed(Reason::NotFound))?) {
+            ExistingMark::Unmarked => {}
+            ExistingMark::Owned(marked) if marked.uid == owner.uid => {}
+            ExistingMark::Owned(_) | ExistingMark::Foreign => return Err(failed(Reason::Refused)),
+        }
+        for (kind, id) in [("subnet", subnet.as_str()), ("network", network.as_str())] {
+            let change = json!({ kind: { "description": mark::description(&self.cluster, owner) } });
+            self.network.put(ADOPT, format!("{kind}s/{id}")).json(&change).done().await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_group(&self, id: &SecurityGroupId) -> DriverResult<()> {
+        let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
+        if self.mark_of(&group) != ExistingMark::Unmarked || group.name == "default" {
+            let detail = format!("security group {id} is not one of a policy of Kuryr");
+            return Err(DriverError::new(Reason::Refused, DELETE).detail(detail));
+        }
+        Ok(existing(self.network.delete(DELETE, format!("security-groups/{id}")).done().await).map(drop)?)
+    }
+}
+
+#[async_trait]
+impl AdoptionDriver for OpenStackAdoption {
+    async fn ports(&self) -> DriverResult<Vec<ExistingPort>> {
+        self.ports.existing(&self.node_subnets).await
+    }
+
+    async fn load_balancers(&self) -> DriverResult<Vec<ExistingLoadBalancer>> {
+        self.load_balancers.existing().await
+    }
+
+    async fn public_ips(&self) -> DriverResult<Vec<ExistingPublicIp>> {
+        self.public_ips.existing().await
+    }
+
+    async fn networks(&self) -> DriverResult<Vec<ExistingNetwork>> {
+        let call = self.network.get("list the networks", "networks");
+        let listed: Vec<DescribedResource> =
+            call.fields("id project_id description name subnets").list("networks").await?;
+        let ours = listed.into_iter().filter(|network| self.network.owns(&network.project_id));
+        let existing = |network: DescribedResource| ExistingNetwork {
+            mark: self.mark_of(&network),
+            id: network.id.into(),
+            name: network.name,
+            subnets: network.subnets,
+        };
+        Ok(ours.map(existing).collect())
+    }
+
+    async fn adopt(&self, adoption: &Adoption) -> DriverResult<()> {
+        match adoption {
+            Adoption::Port { port, host, owner } => self.ports.adopt(port, *host, owner).await,
+            Adoption::LoadBalancer(id, owner) => self.load_balancers.adopt(id, owner).await,
+            Adoption::PublicIp(id, owner) => self.public_ips.adopt(id, owner).await,
+            Adoption::Network(network, subnet, owner) => self.adopt_network(network, subnet, owner).await,
+        }
+    }
+
+    async fn delete(&self, resource: &UnusedResource) -> DriverResult<()> {
+        match resource {
+            UnusedResource::Port(id) => self.ports.delete_unused(id).await,
+            UnusedResource::SecurityGroup(id) => self.delete_group(id).await,
+        }
+    }
+}

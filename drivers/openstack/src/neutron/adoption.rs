@@ -1,0 +1,183 @@
+//! Lists the ports of pods, whoever created them, and adopts those of Kuryr.
+
+use std::net::IpAddr;
+
+use serde_json::json;
+use staffetta_driver::{
+    ClusterId, DriverError, ExistingAttachment, ExistingMark, ExistingPort, Owner, Reason, SubnetId, VifId,
+};
+
+use super::ports::MarkedPorts;
+use super::wire::{DEVICE_OWNER, KURYR_OWNER, PortBody, SUBPORT_OWNER, VIF_FIELDS};
+use crate::error::{DriverResult, Step};
+use crate::mark::{Nesting, Parent, PortMark, Purpose, is_marked, is_uid};
+use crate::text::is_well_formed;
+
+const LIST: Step = "list the ports of pods";
+const ADOPT: Step = "adopt a port";
+const DELETE: Step = "delete an unused port";
+
+impl MarkedPorts {
+    /// Lists the ports of pods in the projects of the configuration, of any controller. The nodes in `node_subnets` are the possible
+    /// parents of nested ports.
+    pub(crate) async fn existing(&self, node_subnets: &[SubnetId]) -> DriverResult<Vec<ExistingPort>> {
+        let owners = [KURYR_OWNER, SUBPORT_OWNER, DEVICE_OWNER];
+        let filter = owners.map(|owner| ("device_owner", owner.to_owned()));
+        let ports = self.neutron.ports(LIST, &filter, VIF_FIELDS).await?;
+        let nodes = self.nodes(node_subnets).await?;
+        let in_projects = ports.into_iter().filter(|port| self.neutron.service.owns(&port.project_id));
+        Ok(in_projects.map(|port| existing(port, &nodes, &self.cluster)).collect())
+    }
+
+    /// Lists the ports of nodes, with their trunks and allowed address pairs.
+    async fn nodes(&self, subnets: &[SubnetId]) -> DriverResult<Vec<PortBody>> {
+        if subnets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fields = "id fixed_ips trunk_details allowed_address_pairs";
+        let filter: Vec<_> =
+            subnets.iter().map(|subnet| ("fixed_ips", format!("subnet_id={subnet}"))).collect();
+        Ok(self.neutron.ports("list the ports of nodes", &filter, fields).await?)
+    }
+
+    /// Gives a port of Kuryr the ownership mark of `owner`: first the description, then the tags, that of the cluster last. `host` is the
+    /// address of the node, which a nested port needs.
+    pub(crate) async fn adopt(
+        &self,
+        listed: &ExistingPort,
+        host: Option<IpAddr>,
+        owner: &Owner,
+    ) -> DriverResult<()> {
+        let refused =
+            |why: &str| DriverError::new(Reason::Refused, ADOPT).detail(format!("port {} {why}", listed.id));
+        let port = self.read(ADOPT, &listed.id).await?;
+        let port =
+            port.ok_or_else(|| DriverError::new(Reason::NotFound, ADOPT).detail(listed.id.as_str()))?;
+        let mark = self.mark(Purpose::Pod(owner.clone()), nesting(&listed.attachment, host)?);
+        match mark_of(&port, &self.cluster) {
+            ExistingMark::Owned(marked) if marked.uid == owner.uid => {}
+            ExistingMark::Unmarked if is_unchanged(&port, listed) => {
+                let mut change = json!({ "description": mark.to_string() });
+                if port.device_owner == KURYR_OWNER {
+                    change["device_owner"] = DEVICE_OWNER.into();
+                    change["device_id"] = owner.uid.as_str().into();
+                }
+                self.neutron.update_port(ADOPT, &port.id, &change, Some(port.revision_number)).await?;
+            }
+            ExistingMark::Unmarked => return Err(refused("has changed since it was listed")),
+            ExistingMark::Owned(_) | ExistingMark::Foreign => {
+                return Err(refused("has the mark of another owner"));
+            }
+        }
+        if self.neutron.tags_new_ports().await? {
+            for tag in mark.tags().iter().rev() {
+                self.neutron.tag_port(ADOPT, &port.id, tag).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a port of Kuryr's pools, which names no pod. A port that is bound on a node must be DOWN.
+    pub(crate) async fn delete_unused(&self, id: &VifId) -> DriverResult<()> {
+        let Some(port) = self.read(DELETE, id).await? else { return Ok(()) };
+        let is_kuryrs = match port.device_owner.as_str() {
+            KURYR_OWNER => !port.is_active(),
+            owner => owner == SUBPORT_OWNER,
+        };
+        if !is_kuryrs || !port.device_id.is_empty() || mark_of(&port, &self.cluster) != ExistingMark::Unmarked
+        {
+            let detail = format!("port {id} is in use, or not a port of Kuryr's pools");
+            return Err(DriverError::new(Reason::Refused, DELETE).detail(detail));
+        }
+        Ok(self.neutron.delete_pod_port(DELETE, id, None).await?)
+    }
+
+    /// Reads a port in the projects of the configuration. Returns `None` if it does not exist or `id` does not have the form of an id.
+    async fn read(&self, step: Step, id: &VifId) -> DriverResult<Option<PortBody>> {
+        if !is_well_formed(id.as_str()) {
+            return Ok(None);
+        }
+        let port = self.neutron.port(step, id).await?;
+        Ok(port.filter(|port| self.neutron.service.owns(&port.project_id)))
+    }
+}
+
+fn existing(port: PortBody, nodes: &[PortBody], cluster: &ClusterId) -> ExistingPort {
+    ExistingPort {
+        mac_address: port.mac_address.to_lowercase(),
+        ips: ips(&port),
+        active: port.is_active(),
+        pod: is_uid(&port.device_id).then(|| port.device_id.as_str().into()),
+        attachment: attachment(&port, nodes),
+        mark: mark_of(&port, cluster),
+        security_groups: port.security_groups,
+        id: port.id,
+    }
+}
+
+fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
+    match port.mark() {
+        Some(PortMark { cluster: marked, purpose: Purpose::Pod(owner), .. }) if marked == *cluster => {
+            ExistingMark::Owned(owner)
+        }
+        None if !is_marked(&port.description, &[]) => ExistingMark::Unmarked,
+        _ => ExistingMark::Foreign,
+    }
+}
+
+fn ips(port: &PortBody) -> Vec<IpAddr> {
+    port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address).collect()
+}
+
+/// Returns `true` if the port has the addresses and the pod that it had when it was listed.
+fn is_unchanged(port: &PortBody, listed: &ExistingPort) -> bool {
+    let pod = listed.pod.as_ref().map_or("", |pod| pod.as_str());
+    port.device_id == pod
+        && port.mac_address.eq_ignore_ascii_case(&listed.mac_address)
+        && ips(port) == listed.ips
+}
+
+fn attachment(port: &PortBody, nodes: &[PortBody]) -> ExistingAttachment {
+    if port.device_owner == SUBPORT_OWNER {
+        let on_node = nodes.iter().find_map(|node| {
+            let trunk = node.trunk_details.as_ref()?;
+            let subport = trunk.sub_ports.iter().find(|subport| subport.port_id == port.id)?;
+            Some((node, trunk, subport))
+        });
+        return on_node.map_or(ExistingAttachment::Nothing, |(node, trunk, subport)| {
+            ExistingAttachment::Trunk {
+                id: trunk.id.clone(),
+                vlan: subport.segmentation_id,
+                node_ips: ips(node),
+            }
+        });
+    }
+    if !port.host.is_empty() {
+        return ExistingAttachment::Host(port.host.clone());
+    }
+    let is_allowed = |node: &&PortBody| {
+        let mut pairs = node.allowed_address_pairs.iter();
+        pairs.any(|pair| {
+            let is_mac = |mac: &String| mac.eq_ignore_ascii_case(&port.mac_address);
+            pair.mac_address.as_ref().is_some_and(is_mac)
+                && ips(port).iter().any(|ip| ip.to_string() == pair.ip_address)
+        })
+    };
+    nodes.iter().find(is_allowed).map_or(ExistingAttachment::Nothing, |node| {
+        ExistingAttachment::AllowedPair { port: node.id.as_str().into(), node_ips: ips(node) }
+    })
+}
+
+/// Returns the parent of a nested port for its mark, or `None` for a port that is bound on a node.
+fn nesting(attachment: &ExistingAttachment, host: Option<IpAddr>) -> DriverResult<Option<Nesting>> {
+    let parent = match attachment {
+        ExistingAttachment::Host(_) => return Ok(None),
+        ExistingAttachment::Trunk { id, vlan, .. } => Parent::Trunk { id: id.clone(), vlan: Some(*vlan) },
+        ExistingAttachment::AllowedPair { port, .. } => Parent::Port(port.clone()),
+        ExistingAttachment::Nothing => {
+            return Err(DriverError::new(Reason::Refused, ADOPT).detail("the port is attached to no node"));
+        }
+    };
+    let missing = || DriverError::new(Reason::Refused, ADOPT).detail("the address of the node is missing");
+    Ok(Some(Nesting { host: host.ok_or_else(missing)?, parent }))
+}

@@ -1,0 +1,77 @@
+//! Executes the plan of a migration.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use kube::Client;
+use staffetta_driver::AdoptionDriver;
+use staffetta_handler::{BackoffPolicy, causes};
+use tracing::{info, warn};
+
+use super::plan::{MigrationStep, PlannedTakeover};
+use super::{MigrateError, MigratedObject};
+
+/// Transient failures are retried for two minutes: a load balancer that is being changed accepts no mark.
+const BACKOFF: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(500),
+    max: Duration::from_secs(10),
+    limit: Some(Duration::from_secs(120)),
+};
+
+/// The number of objects that are taken over at a time.
+const CONCURRENCY: usize = 8;
+
+/// Executes the steps of each object in order, up to the first that fails. Returns the results in the order of the plan.
+pub(super) async fn apply(
+    client: &Client,
+    cloud: &dyn AdoptionDriver,
+    planned: Vec<PlannedTakeover>,
+) -> Vec<MigratedObject> {
+    let objects = planned.into_iter().map(|planned| apply_object(client, cloud, planned));
+    stream::iter(objects).buffered(CONCURRENCY).collect().await
+}
+
+async fn apply_object(
+    client: &Client,
+    cloud: &dyn AdoptionDriver,
+    planned: PlannedTakeover,
+) -> MigratedObject {
+    let steps = match &planned.steps {
+        Ok(steps) => steps,
+        Err(obstacle) => {
+            let result = obstacle.to_string();
+            return planned.finish(result, true);
+        }
+    };
+    let (kind, namespace, name) = (planned.kind, planned.key.0.clone(), planned.key.1.clone());
+    for step in steps {
+        if let Err(error) = execute(client, cloud, step).await {
+            let text = format!("{} failed: {}", step.describe(), causes(&error));
+            warn!(kind, namespace, name, error = text, "the object was not taken over");
+            return planned.finish(text, false);
+        }
+    }
+    info!(kind, namespace, name, "the object was taken over");
+    planned.finish("done".to_owned(), true)
+}
+
+/// Executes one step, and repeats it while the driver reports a transient failure.
+pub(super) async fn execute(
+    client: &Client,
+    cloud: &dyn AdoptionDriver,
+    step: &MigrationStep,
+) -> Result<(), MigrateError> {
+    let mut backoff = BACKOFF.start();
+    loop {
+        let error = match step {
+            MigrationStep::Write(write) => return write.apply(client).await,
+            MigrationStep::Adopt(adoption) => cloud.adopt(adoption).await,
+            MigrationStep::Delete(resource) => cloud.delete(resource).await,
+        };
+        let Err(error) = error else { return Ok(()) };
+        match backoff.next_wait(error.retry_after()) {
+            Some(delay) if error.transient() => tokio::time::sleep(delay).await,
+            _ => return Err(error.into()),
+        }
+    }
+}

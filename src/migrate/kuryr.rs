@@ -1,0 +1,103 @@
+//! The custom resources of Kuryr's last releases.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Client, Error};
+use serde_json::Value;
+use staffetta_network::kuryr;
+
+use super::read::list;
+
+/// The API version of Kuryr's custom resources.
+pub(super) const API_VERSION: &str = "openstack.org/v1";
+
+/// The namespace, which is empty without one, and the name of an object.
+pub(super) type ObjectKey = (String, String);
+
+/// The custom resources of one kind, by namespace and name.
+pub(super) type KuryrResources = BTreeMap<ObjectKey, DynamicObject>;
+
+/// The custom resources of Kuryr.
+#[derive(Clone, Default)]
+pub(super) struct KuryrObjects {
+    /// A `KuryrPort` has the name of its pod.
+    pub(super) ports: KuryrResources,
+    /// A `KuryrLoadBalancer` has the name of its service.
+    pub(super) load_balancers: KuryrResources,
+    /// A `KuryrNetwork` has the name of its namespace, in which it is.
+    pub(super) networks: KuryrResources,
+    /// A `KuryrNetworkPolicy` has the name of its policy.
+    pub(super) policies: KuryrResources,
+}
+
+/// A kind of Kuryr's custom resources.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KuryrKind {
+    Port,
+    LoadBalancer,
+    Network,
+    NetworkPolicy,
+}
+
+impl KuryrKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Port => "KuryrPort",
+            Self::LoadBalancer => "KuryrLoadBalancer",
+            Self::Network => "KuryrNetwork",
+            Self::NetworkPolicy => "KuryrNetworkPolicy",
+        }
+    }
+
+    pub(super) fn resource(self) -> ApiResource {
+        let plural = match self {
+            Self::NetworkPolicy => "kuryrnetworkpolicies".to_owned(),
+            kind => format!("{}s", kind.name().to_lowercase()),
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("openstack.org", "v1", self.name()), &plural)
+    }
+
+    /// Lists the objects of this kind; none if the server does not have its definition.
+    async fn read(self, client: &Client) -> Result<KuryrResources, Error> {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource());
+        match list(&api).await {
+            Ok(objects) => Ok(objects.into_iter().map(|object| (key_of(&object), object)).collect()),
+            Err(Error::Api(status)) if status.code == 404 => Ok(KuryrResources::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl KuryrObjects {
+    /// Lists all of them.
+    pub(super) async fn read(client: &Client) -> Result<Self, Error> {
+        Ok(Self {
+            ports: KuryrKind::Port.read(client).await?,
+            load_balancers: KuryrKind::LoadBalancer.read(client).await?,
+            networks: KuryrKind::Network.read(client).await?,
+            policies: KuryrKind::NetworkPolicy.read(client).await?,
+        })
+    }
+}
+
+/// Returns the namespace and the name of an object.
+pub(super) fn key_of(object: &impl ResourceExt) -> ObjectKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// Returns the finalizers of Kuryr on an object.
+pub(super) fn finalizers_of(object: &impl ResourceExt) -> Vec<String> {
+    object.finalizers().iter().filter(|finalizer| kuryr::is_finalizer(finalizer)).cloned().collect()
+}
+
+/// Returns the UID of the object that a custom resource names as its owner.
+pub(super) fn owner_uid(object: &DynamicObject) -> Option<&str> {
+    object.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).next()
+}
+
+/// Returns a text in the object, such as `text(&port.data, "/spec/podUid")`; `None` if it is missing or empty.
+pub(super) fn text<'a>(data: &'a Value, pointer: &str) -> Option<&'a str> {
+    data.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+}

@@ -1,0 +1,139 @@
+//! `staffetta migrate kuryr`: takes a cluster over from Kuryr-Kubernetes, without a change of any port, load balancer or address.
+//!
+//! `read` reads the objects of Kubernetes and of the cloud; `plan`, a pure function, derives the steps for each object, or the reason why
+//! it is not taken over; `apply` executes the steps. The steps of an object begin in the cloud: its resources get the ownership mark of
+//! the object. Then one write gives the object our annotation and finalizer in place of Kuryr's finalizer. Kuryr's custom resource loses
+//! its finalizer last. A plan is made from what exists, so the command can be stopped anywhere and run again.
+
+mod apply;
+mod kuryr;
+mod plan;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::Arc;
+
+use kube::Client;
+use staffetta_driver::{AdoptionDriver, DriverError};
+use staffetta_handler::{Registry, SetupError};
+
+use crate::cluster::ClusterInfo;
+use crate::config::Configuration;
+use plan::{Obstacle, PlannedTakeover};
+use read::ClusterState;
+
+/// The options of a migration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MigrationOptions {
+    /// Execute the plan. Otherwise it is only shown.
+    pub apply: bool,
+    /// Delete the ports that Kuryr's pools kept ready.
+    pub delete_idle_ports: bool,
+}
+
+/// The plan of a migration or, if it was executed, its result.
+#[derive(Debug)]
+pub struct Migration {
+    /// One entry for each object that is not taken over yet.
+    pub objects: Vec<MigratedObject>,
+    /// The Deployments and pods of Kuryr's controller that must be stopped first.
+    pub running_kuryr: Vec<String>,
+}
+
+/// An object of the cluster, or a port that no object uses, in the result of a migration.
+#[derive(Debug)]
+pub struct MigratedObject {
+    /// The kind.
+    pub kind: &'static str,
+    /// The namespace; empty without one.
+    pub namespace: String,
+    /// The name, or the id of a port.
+    pub name: String,
+    /// The planned steps, the outcome, or the reason of a refusal.
+    pub result: String,
+    /// `false` if the object cannot be taken over, or a step failed.
+    pub is_ok: bool,
+}
+
+/// The reason why a migration, or one of its steps, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// Kuryr's controller would work against the migration.
+    #[error("Kuryr's controller still runs: {0}; scale its Deployment to 0 first")]
+    KuryrRuns(String),
+    /// The API server does not answer, or rejects a request.
+    #[error("the API server rejected a request or cannot be reached")]
+    Api(#[source] Box<kube::Error>),
+    /// A resource of the cloud cannot be listed, adopted or deleted.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A driver cannot be created.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The object is not the one for which the step was planned.
+    #[error("the object has changed since it was read; run the command again")]
+    Changed,
+}
+
+impl MigrateError {
+    fn api(error: kube::Error) -> Self {
+        Self::Api(Box::new(error))
+    }
+}
+
+/// Plans the migration of the cluster of `client` from Kuryr, and executes it with `options.apply`.
+///
+/// # Errors
+///
+/// The cluster or the cloud cannot be read, or Kuryr's controller runs although the plan is to be executed. The error of an object is in
+/// its [`MigratedObject`].
+pub async fn migrate(
+    registry: Registry,
+    configuration: &Configuration,
+    client: Client,
+    options: MigrationOptions,
+) -> Result<Migration, MigrateError> {
+    let (cloud, state) = read(registry, configuration, client.clone()).await?;
+    if options.apply && !state.running_kuryr.is_empty() {
+        return Err(MigrateError::KuryrRuns(state.running_kuryr.join(", ")));
+    }
+    let planned = plan::plan(&state, options.delete_idle_ports);
+    let objects = if options.apply {
+        apply::apply(&client, &*cloud, planned).await
+    } else {
+        planned.into_iter().map(show).collect()
+    };
+    Ok(Migration { objects, running_kuryr: state.running_kuryr })
+}
+
+/// Reads everything that a plan depends on. Also returns the driver that executes it.
+async fn read(
+    registry: Registry,
+    configuration: &Configuration,
+    client: Client,
+) -> Result<(Arc<dyn AdoptionDriver>, ClusterState), MigrateError> {
+    let cluster = ClusterInfo::read(configuration, &client).await.map_err(MigrateError::api)?;
+    let setup = cluster.clone().setup(&Arc::new(registry), configuration, client);
+    let cloud = setup.driver::<dyn AdoptionDriver>()?;
+    let state = ClusterState::read(&setup, configuration, &cluster, &*cloud).await?;
+    Ok((cloud, state))
+}
+
+/// Converts a planned object to the result that shows its plan.
+fn show(planned: PlannedTakeover) -> MigratedObject {
+    let result = match &planned.steps {
+        Ok(steps) => steps.iter().map(plan::MigrationStep::describe).collect::<Vec<_>>().join(", "),
+        Err(obstacle) => obstacle.to_string(),
+    };
+    planned.finish(result, true)
+}
+
+impl PlannedTakeover {
+    /// Returns the result with this text. An object that is refused is not ok in any case.
+    fn finish(self, result: String, is_ok: bool) -> MigratedObject {
+        let is_ok = is_ok && !matches!(self.steps, Err(Obstacle::Refused(_)));
+        MigratedObject { kind: self.kind, namespace: self.key.0, name: self.key.1, result, is_ok }
+    }
+}

@@ -1,0 +1,173 @@
+//! The plan for services, with or without a `KuryrLoadBalancer`.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use staffetta_driver::{
+    Adoption, Allocation, ExistingLoadBalancer, ExistingMark, LoadBalancer, Owner, PublicIp,
+};
+use staffetta_handler::causes;
+use staffetta_network::lb::{FINALIZER, STATE_ANNOTATION, annotation_of_status, resources_of_annotation};
+use staffetta_network::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
+
+use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, key_of, owner_uid};
+use super::super::read::ClusterState;
+use super::super::write::MetadataWrite;
+use super::{Obstacle, PlannedTakeover, StepList, refused};
+
+/// Plans the services, and the `KuryrLoadBalancer`s without a service.
+pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
+    let services = state.services.iter().filter(|service| state.is_kuryrs(service));
+    let mut planned: Vec<_> = services
+        .map(|service| PlannedTakeover {
+            kind: "Service",
+            key: key_of(service),
+            steps: plan_service(state, service).map(|steps| steps.0),
+        })
+        .collect();
+    let has_service = |key: &ObjectKey| state.services.iter().any(|service| key_of(service) == *key);
+    let orphans = state.kuryr.load_balancers.iter().filter(|(key, _)| !has_service(key));
+    planned.extend(orphans.filter(|(_, orphan)| !finalizers_of(*orphan).is_empty()).map(|(key, _)| {
+        PlannedTakeover {
+            kind: KuryrKind::LoadBalancer.name(),
+            key: key.clone(),
+            steps: Err(refused("its service does not exist; delete its load balancer, then its finalizer")),
+        }
+    }));
+    planned
+}
+
+fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obstacle> {
+    let (key, owner) = (key_of(service), Owner::of(&service.metadata));
+    let (object, theirs) = (state.kuryr.load_balancers.get(&key), finalizers_of(service));
+    let mut steps = StepList::default();
+    let is_ours = service.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+    if theirs.is_empty() && is_ours && object.is_none_or(|object| finalizers_of(object).is_empty()) {
+        return Ok(steps);
+    }
+    let is_marked = |found: &ExistingLoadBalancer| matches!(&found.mark, ExistingMark::Owned(marked) if marked.uid == owner.uid);
+    if is_ours && theirs.is_empty() && state.load_balancers.iter().any(is_marked) {
+        // Our controller may have replaced the load balancer that Kuryr recorded.
+        steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+        return Ok(steps);
+    }
+    if !state.has_handlers(&["lb", "lbaasspec"]) {
+        return Err(refused("the handlers `lb` and `lbaasspec` are not enabled"));
+    }
+    if object.and_then(owner_uid).is_some_and(|uid| uid != owner.uid.as_str()) {
+        return Err(refused("its KuryrLoadBalancer is that of an earlier service with the same name"));
+    }
+    let empty = json!({});
+    let status =
+        object.map(|object| object.data.get("status").filter(|status| !status.is_null()).unwrap_or(&empty));
+    let text = state_text(state, service, status)?;
+    let (load_balancer, public_ip) = match &text {
+        Some(text) => resources_of_annotation(text).map_err(|error| refused(causes(&error)))?,
+        None => (None, None),
+    };
+    let text = text.filter(|_| load_balancer.is_some());
+    let spec = match state.specs.get(&key) {
+        Some(Ok(Some(spec))) => Some(spec),
+        Some(Err(error)) => return Err(refused(error.as_str())),
+        Some(Ok(None)) | None => None,
+    };
+    let Some(found) = find(state, service, load_balancer.as_ref(), spec)? else {
+        // Kuryr has created none, so the service gets one of ours if it needs one.
+        steps.write(MetadataWrite::of(service, &theirs));
+        steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+        return Ok(steps);
+    };
+    let Some(spec) = spec else {
+        return Err(refused("it gets no load balancer from staffetta, and has one of Kuryr"));
+    };
+    check(found, spec)?;
+    steps.adopt(
+        &found.mark,
+        &owner,
+        format!("load balancer {}", found.id),
+        Adoption::LoadBalancer(found.id.clone(), owner.clone()),
+    )?;
+    if let Some(public_ip) = public_ip.filter(|public_ip| public_ip.allocation == Allocation::Pool) {
+        adopt_public_ip(state, found, &public_ip, &owner, &mut steps)?;
+    }
+    let mut write = MetadataWrite::of(service, &theirs);
+    if !is_ours {
+        // Without a spec, our controller would release the load balancer.
+        write = write.annotate(SPEC_ANNOTATION, &spec.to_text());
+        write = text.iter().fold(write, |write, text| write.annotate(STATE_ANNOTATION, text));
+    }
+    steps.write(write.add_finalizer(FINALIZER));
+    steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+    Ok(steps)
+}
+
+/// Returns the state of the load balancer in the form of the annotation: that of the `KuryrLoadBalancer`, of the service or of its
+/// `Endpoints`. `None` if there is none.
+fn state_text(
+    state: &ClusterState,
+    service: &Service,
+    status: Option<&Value>,
+) -> Result<Option<String>, Obstacle> {
+    let Some(status) = status else {
+        let text = service.annotations().get(STATE_ANNOTATION);
+        return Ok(text.or_else(|| state.states_on_endpoints.get(&key_of(service))).cloned());
+    };
+    let text = annotation_of_status(status);
+    text.map(Some).map_err(|error| refused(format!("its KuryrLoadBalancer is malformed: {error}")))
+}
+
+/// Finds the load balancer that Kuryr recorded or, if Kuryr was stopped before it could record it, the one with the name and address of
+/// the service.
+fn find<'a>(
+    state: &'a ClusterState,
+    service: &Service,
+    recorded: Option<&LoadBalancer>,
+    spec: Option<&LbaasServiceSpec>,
+) -> Result<Option<&'a ExistingLoadBalancer>, Obstacle> {
+    if let Some(recorded) = recorded {
+        let found = state.load_balancers.iter().find(|found| found.id == recorded.id);
+        let missing = || {
+            refused(format!(
+                "load balancer {} does not exist in the projects of the configuration",
+                recorded.id
+            ))
+        };
+        return found.ok_or_else(missing).map(Some);
+    }
+    let (namespace, name) = key_of(service);
+    let name = format!("{namespace}/{name}");
+    let is_it = |found: &&ExistingLoadBalancer| {
+        found.name == name && spec.is_some_and(|spec| check(found, spec).is_ok())
+    };
+    Ok(state.load_balancers.iter().find(is_it))
+}
+
+/// Fails unless the load balancer has the address of the service, in the subnet and project of the configuration: our controller would
+/// replace any other.
+fn check(found: &ExistingLoadBalancer, spec: &LbaasServiceSpec) -> Result<(), Obstacle> {
+    let differs = |what: &str, has: String, wants: &dyn ToString| {
+        let wants = wants.to_string();
+        let text = format!("load balancer {} has the {what} {has}, the service needs {wants}", found.id);
+        if has == wants { Ok(()) } else { Err(refused(text)) }
+    };
+    differs("address", found.vip.map(|vip| vip.to_string()).unwrap_or_default(), &spec.ip)?;
+    differs("subnet", found.subnet.as_ref().map(ToString::to_string).unwrap_or_default(), &spec.subnet_id)?;
+    differs("project", found.project.to_string(), &spec.project_id)
+}
+
+fn adopt_public_ip(
+    state: &ClusterState,
+    load_balancer: &ExistingLoadBalancer,
+    recorded: &PublicIp,
+    owner: &Owner,
+    steps: &mut StepList,
+) -> Result<(), Obstacle> {
+    let found = state.public_ips.iter().find(|found| found.id == recorded.id);
+    let Some(found) = found.filter(|found| found.ip == recorded.ip && found.port == load_balancer.port)
+    else {
+        let text = format!("floating IP {} is not that of load balancer {}", recorded.ip, load_balancer.id);
+        return Err(refused(text));
+    };
+    let adoption = Adoption::PublicIp(found.id.clone(), owner.clone());
+    steps.adopt(&found.mark, owner, format!("floating IP {}", found.ip), adoption)
+}

@@ -1,0 +1,207 @@
+//! Reads everything that a plan depends on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::net::IpAddr;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use staffetta_driver::{
+    AdoptionDriver, ExistingLoadBalancer, ExistingNetwork, ExistingPort, ExistingPublicIp, PodVifDriver,
+    ServiceProjectDriver, VifPoolDriver,
+};
+use staffetta_handler::{Setup, causes};
+use staffetta_network::lb::STATE_ANNOTATION;
+use staffetta_network::lbaasspec::{LbaasServiceSpec, LbaasSpecDrivers};
+
+use super::MigrateError;
+use super::kuryr::{API_VERSION, KuryrObjects, ObjectKey, finalizers_of, key_of};
+use crate::cluster::ClusterInfo;
+use crate::config::Configuration;
+
+/// The number of objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// The name of Kuryr's Deployment, and the value of the label `name` or `app` of its pods, in all of its manifests.
+const CONTROLLER: &str = "kuryr-controller";
+
+/// Everything that a plan depends on: the objects of Kubernetes, those of the cloud, and the configuration.
+#[derive(Clone, Default)]
+pub(super) struct ClusterState {
+    pub(super) pods: Vec<Pod>,
+    pub(super) services: Vec<Service>,
+    /// The specs of the services that Kuryr manages, as the drivers of the configuration choose them, or the error. `None` if the service
+    /// gets no load balancer.
+    pub(super) specs: BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>,
+    /// The states of load balancers on `Endpoints`, where the first releases of Kuryr wrote them.
+    pub(super) states_on_endpoints: BTreeMap<ObjectKey, String>,
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) policies: Vec<NetworkPolicy>,
+    /// The names and addresses of the nodes.
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) node_ips: BTreeSet<IpAddr>,
+    pub(super) kuryr: KuryrObjects,
+    pub(super) ports: Vec<ExistingPort>,
+    pub(super) load_balancers: Vec<ExistingLoadBalancer>,
+    pub(super) public_ips: Vec<ExistingPublicIp>,
+    pub(super) networks: Vec<ExistingNetwork>,
+    /// The handlers and the VIF drivers of the configuration.
+    pub(super) handlers: BTreeSet<String>,
+    pub(super) vif_drivers: BTreeSet<String>,
+    /// The Deployments and pods of Kuryr's controller that run, or will.
+    pub(super) running_kuryr: Vec<String>,
+}
+
+impl ClusterState {
+    /// Reads the state of the cluster of `setup` and of the projects of its drivers.
+    pub(super) async fn read(
+        setup: &Setup,
+        configuration: &Configuration,
+        cluster: &ClusterInfo,
+        cloud: &dyn AdoptionDriver,
+    ) -> Result<Self, MigrateError> {
+        let client = setup.client();
+        let kuryr = if cluster.serves(API_VERSION) {
+            KuryrObjects::read(&client).await.map_err(MigrateError::api)?
+        } else {
+            KuryrObjects::default()
+        };
+        let nodes: Vec<Node> = all(&client).await?;
+        let mut state = Self {
+            pods: all(&client).await?,
+            services: all(&client).await?,
+            states_on_endpoints: states_on_endpoints(&client).await?,
+            namespaces: all(&client).await?,
+            policies: all(&client).await?,
+            node_ips: nodes.iter().flat_map(addresses).collect(),
+            nodes: nodes.iter().map(ResourceExt::name_any).collect(),
+            kuryr,
+            ports: cloud.ports().await?,
+            handlers: configuration.kubernetes.enabled_handlers.iter().cloned().collect(),
+            vif_drivers: vif_drivers(setup, configuration)?,
+            ..Self::default()
+        };
+        state.running_kuryr = running_kuryr(&client, &state.pods).await?;
+        let managed: Vec<_> =
+            state.services.iter().filter(|service| state.is_kuryrs(service)).cloned().collect();
+        if !managed.is_empty() || !state.kuryr.load_balancers.is_empty() {
+            state.load_balancers = cloud.load_balancers().await?;
+            state.public_ips = cloud.public_ips().await?;
+        }
+        if !managed.is_empty() && state.has_handlers(&["lb", "lbaasspec"]) {
+            state.specs = specs(setup, &state.namespaces, &managed).await?;
+        }
+        if !state.kuryr.networks.is_empty() {
+            state.networks = cloud.networks().await?;
+        }
+        Ok(state)
+    }
+
+    /// Returns `true` if all of these handlers are enabled.
+    pub(super) fn has_handlers(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.handlers.contains(*name))
+    }
+
+    /// Returns `true` if Kuryr manages the load balancer of a service, or did before a migration that has not ended.
+    pub(super) fn is_kuryrs(&self, service: &Service) -> bool {
+        let key = key_of(service);
+        let is_annotated = || {
+            service.annotations().contains_key(STATE_ANNOTATION)
+                || self.states_on_endpoints.contains_key(&key)
+        };
+        let is_ours =
+            || service.finalizers().iter().any(|finalizer| finalizer == staffetta_network::lb::FINALIZER);
+        self.kuryr.load_balancers.contains_key(&key)
+            || !finalizers_of(service).is_empty()
+            || (is_annotated() && !is_ours())
+    }
+}
+
+/// Lists all objects of a kind, in pages.
+pub(super) async fn list<K>(api: &Api<K>) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut objects = Vec::new();
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&parameters).await?;
+        objects.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+async fn all<K>(client: &Client) -> Result<Vec<K>, MigrateError>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    list(&Api::all(client.clone())).await.map_err(MigrateError::api)
+}
+
+async fn states_on_endpoints(client: &Client) -> Result<BTreeMap<ObjectKey, String>, MigrateError> {
+    let endpoints: Vec<Endpoints> = all(client).await?;
+    let state =
+        |object: &Endpoints| Some((key_of(object), object.annotations().get(STATE_ANNOTATION)?.clone()));
+    Ok(endpoints.iter().filter_map(state).collect())
+}
+
+fn addresses(node: &Node) -> Vec<IpAddr> {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+    addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok()).collect()
+}
+
+/// Returns the VIF drivers of the configuration: with `multi_pool`, those of its mapping.
+fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<String>, MigrateError> {
+    let mut drivers = BTreeSet::from([setup.driver_name::<dyn PodVifDriver>()?]);
+    if setup.driver_name::<dyn VifPoolDriver>()? == "multi_pool" {
+        let mapping = configuration.value["vif_pool"]["vif_pool_mapping"].as_object();
+        drivers.extend(mapping.into_iter().flat_map(|mapping| mapping.keys().cloned()));
+    }
+    Ok(drivers)
+}
+
+/// Asks the drivers for the specs of the load balancers of these services.
+async fn specs(
+    setup: &Setup,
+    namespaces: &[Namespace],
+    services: &[Service],
+) -> Result<BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>, MigrateError> {
+    let project = setup.driver::<dyn ServiceProjectDriver>()?;
+    if let Some(observer) = project.namespaces() {
+        for namespace in namespaces {
+            observer.present(namespace);
+        }
+    }
+    let placement = LbaasSpecDrivers { project, subnets: setup.driver()?, security_groups: setup.driver()? };
+    let mut specs = BTreeMap::new();
+    for service in services {
+        let spec = placement.spec(service).await.map_err(|error| causes(&error));
+        specs.insert(key_of(service), spec);
+    }
+    Ok(specs)
+}
+
+/// Finds the Deployments of Kuryr's controller with replicas, and its pods that have not ended. A controller that runs outside of the
+/// cluster is not found.
+async fn running_kuryr(client: &Client, pods: &[Pod]) -> Result<Vec<String>, MigrateError> {
+    let deployments: Vec<Deployment> = all(client).await?;
+    let scaled = deployments.iter().filter(|deployment| {
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        deployment.name_any() == CONTROLLER && replicas > 0
+    });
+    let is_running = |pod: &&Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let has_label = |key: &str| pod.labels().get(key).is_some_and(|value| value == CONTROLLER);
+        (has_label("name") || has_label("app")) && !matches!(phase, "Succeeded" | "Failed")
+    };
+    let name = |kind: &str, (namespace, name): ObjectKey| format!("{kind} {namespace}/{name}");
+    let deployments = scaled.map(|deployment| name("Deployment", key_of(deployment)));
+    Ok(deployments.chain(pods.iter().filter(is_running).map(|pod| name("Pod", key_of(pod)))).collect())
+}

@@ -1,0 +1,5 @@
+mod others;
+mod pods;
+mod services;
+mod stopped;
+mod world;

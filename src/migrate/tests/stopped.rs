@@ -1,0 +1,241 @@
+//! The command is stopped after each of its steps in turn, and run again.
+
+use std::sync::Arc;
+
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use staffetta_apiserver::{ApiServer, Options};
+use staffetta_driver::{LoadBalancer, Vif};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryPort, MemoryServices};
+use staffetta_network::os_vif::PodState;
+
+use super::world::{NODE, annotation, vif};
+use crate::config::{Configuration, FileSchema};
+use crate::migrate::{MigrationOptions, apply, migrate, plan, read};
+use crate::{assembly, migrate::MigratedObject};
+
+/// A cluster that Kuryr has left, and its cloud.
+struct World {
+    client: Client,
+    network: Arc<MemoryNetwork>,
+    services: Arc<MemoryServices>,
+    _server: ApiServer,
+}
+
+impl World {
+    /// A pod with a `KuryrPort`, one of a pool, one with an annotation, a service with a `KuryrLoadBalancer`.
+    async fn new() -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let options = MemoryOptions::default();
+        let world = Self {
+            client: Client::try_from(Config::new(server.url().parse().unwrap())).unwrap(),
+            network: Arc::new(MemoryNetwork::new(options.clone())),
+            services: Arc::new(MemoryServices::new(options)),
+            _server: server,
+        };
+        world.define("KuryrPort", "kuryrports").await;
+        world.define("KuryrLoadBalancer", "kuryrloadbalancers").await;
+        world.pod("a", "10.10.0.7", false, true).await;
+        world.pod("b", "10.10.0.8", true, true).await;
+        world.pod("c", "10.10.0.9", false, false).await;
+        world.service().await;
+        world
+    }
+
+    fn objects(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        match kind {
+            "CustomResourceDefinition" => Api::all_with(self.client.clone(), &resource),
+            _ => Api::namespaced_with(self.client.clone(), "default", &resource),
+        }
+    }
+
+    async fn create(&self, group: &str, kind: &str, object: Value) -> DynamicObject {
+        let object = serde_json::from_value(object).unwrap();
+        self.objects(group, kind).create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    async fn define(&self, kind: &str, plural: &str) {
+        let schema =
+            json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.openstack.org") },
+            "spec": { "group": "openstack.org", "scope": "Namespaced", "names": { "kind": kind, "plural": plural },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }] } });
+        self.create("apiextensions.k8s.io", "CustomResourceDefinition", definition).await;
+    }
+
+    async fn pod(&self, name: &str, ip: &str, is_pooled: bool, has_kuryr_port: bool) {
+        let vif = vif(&format!("port-{name}"), ip);
+        let metadata = if has_kuryr_port {
+            json!({ "name": name, "finalizers": ["kuryr.openstack.org/pod-finalizer"] })
+        } else {
+            json!({ "name": name, "annotations": { "openstack.org/kuryr-vif": annotation(&vif) } })
+        };
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": { "nodeName": NODE, "containers": [{ "name": "c", "image": "i" }] } });
+        let pod = self.create("", "Pod", pod).await;
+        let status = json!({ "status": { "phase": "Running", "podIP": ip, "hostIP": "192.0.2.1" } });
+        let patch = kube::api::Patch::Merge(status);
+        self.objects("", "Pod").patch_status(name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        let uid = pod.metadata.uid.unwrap();
+        if has_kuryr_port {
+            let port = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrPort",
+                "metadata": { "name": name, "finalizers": ["kuryr.openstack.org/kuryrport-finalizer"] },
+                "spec": { "podUid": uid }, "status": { "vifs": { "eth0": { "default": true, "vif": vif } } } });
+            self.create("openstack.org", "KuryrPort", port).await;
+        }
+        let vif: Vif = PodState::read(&annotation(&vif)).unwrap().default_vif;
+        let owner = (!is_pooled).then(|| staffetta_driver::Owner { uid: uid.into(), ..Default::default() });
+        self.network.insert_port(MemoryPort {
+            subnets: Vec::new(),
+            vif,
+            cluster: None,
+            owner,
+            node_name: NODE.into(),
+            project: "memory".into(),
+            security_groups: vec!["default".into()],
+            active_at: tokio::time::Instant::now(),
+        });
+    }
+
+    async fn service(&self) {
+        let service = json!({ "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": "web", "finalizers": ["kuryr.openstack.org/service-finalizer"] },
+            "spec": { "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] } });
+        let service = self.create("", "Service", service).await;
+        let ip = service.data["spec"]["clusterIP"].clone();
+        let owner =
+            json!({ "apiVersion": "v1", "kind": "Service", "name": "web", "uid": service.metadata.uid });
+        let balancer = json!({ "id": "lb1", "ip": ip, "name": "default/web", "port_id": "port1", "project_id": "memory",
+            "provider": "memory", "security_groups": [], "subnet_id": "services" });
+        let recorded = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrLoadBalancer",
+            "metadata": { "name": "web", "ownerReferences": [owner],
+                "finalizers": ["kuryr.openstack.org/kuryrloadbalancer-finalizers"] },
+            "spec": { "ip": ip }, "status": { "loadbalancer": balancer } });
+        self.create("openstack.org", "KuryrLoadBalancer", recorded).await;
+        let tree: LoadBalancer =
+            serde_json::from_value(json!({ "id": "lb1", "project": "memory", "name": "default/web",
+            "vip": ip, "subnet": "services", "port": "port1", "provider": "memory", "security_groups": [],
+            "status": "active", "listeners": [] }))
+            .unwrap();
+        self.services.insert_load_balancer(tree);
+    }
+
+    fn configuration(&self) -> (staffetta_handler::Registry, Configuration) {
+        let mut registry = assembly::registry();
+        assembly::world(&mut registry, &self.network, &self.services);
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "east".into());
+        let configuration = Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap();
+        (registry, configuration)
+    }
+
+    /// Executes the first `count` steps of the plan. Returns the number of steps of the whole plan.
+    async fn stop_after(&self, count: usize) -> usize {
+        let (registry, configuration) = self.configuration();
+        let (cloud, state) = read(registry, &configuration, self.client.clone()).await.unwrap();
+        let planned = plan::plan(&state, false).into_iter();
+        let steps: Vec<_> = planned.flat_map(|planned| planned.steps.unwrap()).collect();
+        for step in steps.iter().take(count) {
+            apply::execute(&self.client, &*cloud, step).await.unwrap();
+        }
+        steps.len()
+    }
+
+    async fn run(&self) -> Vec<MigratedObject> {
+        let (registry, configuration) = self.configuration();
+        let options = MigrationOptions { apply: true, delete_idle_ports: false };
+        migrate(registry, &configuration, self.client.clone(), options).await.unwrap().objects
+    }
+
+    /// Everything that a migration may change, with names in place of UIDs.
+    async fn outcome(&self) -> Value {
+        let mut objects = Vec::new();
+        for (group, kind) in [
+            ("", "Pod"),
+            ("", "Service"),
+            ("openstack.org", "KuryrPort"),
+            ("openstack.org", "KuryrLoadBalancer"),
+        ] {
+            let listed = self.objects(group, kind).list(&ListParams::default()).await.unwrap();
+            objects.extend(
+                listed
+                    .items
+                    .iter()
+                    .filter(|object| object.metadata.name.as_deref() != Some("kubernetes"))
+                    .map(|object| {
+                        json!([
+                            kind,
+                            object.metadata.name,
+                            object.metadata.annotations,
+                            object.metadata.finalizers
+                        ])
+                    }),
+            );
+        }
+        let ports: Vec<_> = self
+            .network
+            .ports()
+            .into_iter()
+            .map(|port| {
+                json!([
+                    port.vif,
+                    port.cluster,
+                    port.owner.map(|owner| owner.name),
+                    port.node_name,
+                    port.security_groups
+                ])
+            })
+            .collect();
+        let balancers = self.services.load_balancers().into_iter();
+        let balancers: Vec<_> =
+            balancers.map(|(owner, tree)| json!([owner.map(|owner| owner.name), tree])).collect();
+        json!([objects, ports, balancers])
+    }
+}
+
+#[tokio::test]
+async fn a_migration_that_is_stopped_after_any_step_and_run_again_ends_as_if_it_had_not_been() {
+    let whole = World::new().await;
+    assert!(whole.run().await.iter().all(|object| object.is_ok && object.result == "done"));
+    let expected = whole.outcome().await;
+    let text = expected.to_string();
+    assert!(!text.contains("kuryr.openstack.org") && text.matches("staffetta.dev/").count() == 4, "{text}");
+    let steps = World::new().await.stop_after(0).await;
+    assert_eq!(steps, 3 + 3 + 2 + 3, "of the pods a, b and c, and of the service");
+    for count in 0..=steps {
+        let world = World::new().await;
+        world.stop_after(count).await;
+        // And once more, just as far, before it may end.
+        world.stop_after(count.saturating_sub(1) / 2).await;
+        let objects = world.run().await;
+        assert!(objects.iter().all(|object| object.is_ok), "after {count} steps: {objects:?}");
+        assert_eq!(world.outcome().await, expected, "after {count} steps");
+        assert_eq!(world.run().await.len(), 0, "nothing is left to do");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_changed_since_it_was_planned_is_not_written() {
+    let world = World::new().await;
+    let (registry, configuration) = world.configuration();
+    let (cloud, state) = read(registry, &configuration, world.client.clone()).await.unwrap();
+    let planned = plan::plan(&state, false);
+    let theirs = kube::api::Patch::Merge(
+        json!({ "metadata": { "annotations": { "openstack.org/kuryr-vif": "{}" } } }),
+    );
+    world.objects("", "Pod").patch("c", &kube::api::PatchParams::default(), &theirs).await.unwrap();
+    let objects = apply::apply(&world.client, &*cloud, planned).await;
+    let failed: Vec<_> = objects.iter().filter(|object| !object.is_ok).collect();
+    let [failed] = failed[..] else { panic!("{objects:?}") };
+    assert_eq!(failed.name, "c");
+    assert!(
+        failed.result.contains("has changed since it was read; run the command again"),
+        "{}",
+        failed.result
+    );
+    assert_eq!(world.objects("", "Pod").get("c").await.unwrap().metadata.finalizers, None);
+}

@@ -1,0 +1,97 @@
+//! The manifests of the CNI daemon, checked without a cluster.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta_cni_daemon::{CniDaemonOptions, Listen};
+
+use crate::folder;
+use crate::manifests::{document, documents, strings};
+use crate::rights::of_rules;
+
+fn pod() -> Value {
+    document("cni/daemonset.yaml")["spec"]["template"]["spec"].clone()
+}
+
+/// The configuration as the daemon reads it in its pod on the node `node-1`.
+fn configuration() -> Configuration {
+    let variable = &pod()["containers"][0]["env"][0];
+    assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName");
+    let environment = [(variable["name"].as_str().unwrap().into(), "node-1".into())];
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
+    Configuration::load(&schema, Some(&folder().join("cni/staffetta.toml")), environment).unwrap()
+}
+
+fn options() -> CniDaemonOptions {
+    serde_json::from_value(configuration().value["cni_daemon"].clone()).unwrap()
+}
+
+#[test]
+fn the_daemon_reads_pods_and_writes_events_and_nothing_else() {
+    let role = documents(&folder().join("cni/rbac.yaml")).remove(1);
+    let expected = ["get pods", "list pods", "watch pods", "create events.events.k8s.io", "patch events"];
+    assert_eq!(of_rules(&role["rules"]), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn the_daemon_has_the_network_of_the_node_and_two_capabilities() {
+    let pod = pod();
+    assert_eq!(
+        (&pod["hostNetwork"], &pod["hostPID"], &pod["hostIPC"]),
+        (&json!(true), &Value::Null, &Value::Null)
+    );
+    assert_eq!(pod["enableServiceLinks"], false, "links look like options: STAFFETTA_...");
+    assert_eq!(
+        pod["containers"][0]["securityContext"],
+        json!({ "runAsUser": 0, "runAsGroup": 0, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "seccompProfile": { "type": "RuntimeDefault" },
+            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"] } })
+    );
+}
+
+#[test]
+fn all_that_the_daemon_writes_lies_in_folders_of_the_node() {
+    let (pod, options) = (pod(), options());
+    let Listen::Unix(socket) = &options.listen else { panic!("{:?}", options.listen) };
+    let conflist = options.conflist.as_ref().unwrap();
+    let of_node = |folder: &Path| {
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mount = mounts.iter().find(|mount| mount["mountPath"] == folder.to_str().unwrap()).unwrap();
+        assert_eq!(mount["readOnly"], Value::Null, "{}", folder.display());
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        assert_eq!(volume["hostPath"]["path"], folder.to_str().unwrap());
+    };
+    of_node(socket.parent().unwrap());
+    of_node(&options.state_folder);
+    of_node(conflist.parent().unwrap());
+    assert_eq!(options.node_name.as_deref(), Some("node-1"));
+}
+
+#[test]
+fn namespaces_that_appear_while_the_daemon_runs_are_seen_in_it() {
+    let pod = pod();
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    let namespaces: Vec<_> = mounts.iter().filter(|mount| mount["name"] == "namespaces").collect();
+    assert_eq!(namespaces.len(), 2);
+    assert!(namespaces.iter().all(|mount| mount["mountPropagation"] == "HostToContainer"));
+}
+
+#[test]
+fn the_probes_ask_the_loopback_address_where_the_daemon_listens() {
+    let (pod, listen) = (pod(), configuration().admin.listen);
+    assert!(listen.ip().is_loopback());
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let asked = &pod["containers"][0][probe]["httpGet"];
+        assert_eq!((&asked["host"], &asked["port"]), (&json!(listen.ip()), &json!(listen.port())), "{probe}");
+    }
+    assert_eq!(strings(&pod["containers"][0]["args"]), ["cni-daemon"]);
+}
+
+#[test]
+fn the_image_of_the_daemon_is_that_of_this_version() {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    assert_eq!(pod()["containers"][0]["image"], format!("staffetta:{VERSION}"));
+    assert_eq!(document("cni/kustomization.yaml")["images"][0]["newTag"], VERSION);
+}
