@@ -109,8 +109,7 @@ async fn a_cluster_of_kuryr_is_taken_over_without_a_port_or_load_balancer_that_c
     let ip = service.spec.as_ref().unwrap().cluster_ip.clone().unwrap();
     let project = &world.tenant.id;
     let pool = json!({ "name": "default/shop:TCP:80", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" });
-    let listener =
-        json!({ "name": "default/shop:TCP:80", "protocol": "TCP", "protocol_port": 80, "default_pool": pool });
+    let listener = json!({ "name": "default/shop:TCP:80", "protocol": "TCP", "protocol_port": 80, "default_pool": pool });
     let theirs = json!({ "loadbalancer": { "name": "default/shop", "project_id": project, "vip_address": ip,
         "vip_subnet_id": shop.subnet.id, "description": "kuryr", "listeners": [listener] } });
     world.tenant.meddle(Method::POST, "loadbalancers", theirs).await;
