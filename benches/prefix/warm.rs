@@ -26,7 +26,7 @@ pub(crate) async fn measure() -> Vec<Row> {
     cloud.add_machine(&"i-win".into(), &"subnet".into(), 50, true);
     let map: ConfigMap = from_value(json!({
         "metadata": { "name": "amazon-vpc-cni" },
-        "data": { "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "warm-ip-target": "640" },
+        "data": { "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "minimum-ip-target": "640" },
     }))
     .expect("it is a ConfigMap");
     let maps = Api::namespaced(client.clone(), "kube-system");

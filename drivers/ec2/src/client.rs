@@ -7,13 +7,14 @@ use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, redirect, retry};
+use reqwest::{Client, redirect, retry};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use staffetta_driver::{DriverError, Fence, Reason, RequestObserver, RequestOutcome};
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::body::read_body;
 use crate::credentials::{AccessKeys, CredentialCache};
 use crate::failure::{CodeClass, Ec2Failure};
 use crate::options::Ec2Access;
@@ -25,8 +26,6 @@ const VERSION: &str = "2016-11-15";
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The maximum size of a response body, in bytes.
-const MAX_BODY: usize = 16 << 20;
 /// The user agent that requests carry, for the logs of AWS.
 const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
@@ -92,7 +91,7 @@ impl Ec2Client {
         parameters: &[(String, String)],
     ) -> Result<T, Ec2Failure> {
         let limit = if action.changes { &self.changes } else { &self.reads };
-        limit.turn().await.map_err(|wait| {
+        limit.permit().await.map_err(|wait| {
             let error = DriverError::new(Reason::Unavailable, action.step).after(wait);
             Ec2Failure::without_response(error.detail("the rate of requests to EC2 is limited"))
         })?;
@@ -184,18 +183,6 @@ fn signature(
         headers.insert(name, value);
     }
     Ok(headers)
-}
-
-/// Reads a response body of at most [`MAX_BODY`] bytes as text. The error is a description.
-pub(crate) async fn read_body(mut response: Response) -> Result<String, String> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
-        if body.len() + chunk.len() > MAX_BODY {
-            return Err(format!("the response has more than {MAX_BODY} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    String::from_utf8(body).map_err(|_| "the response is not UTF-8".to_owned())
 }
 
 /// Reports a request to the observer when it is dropped. A request that was cancelled is reported as unanswered.

@@ -18,7 +18,8 @@ type SharedRead = Result<Arc<ReadInterfaces>, DriverError>;
 #[derive(Default)]
 pub(crate) struct CombinedReads {
     waiting: Mutex<Vec<(Vec<InstanceId>, oneshot::Sender<SharedRead>)>>,
-    turn: tokio::sync::Mutex<()>,
+    /// Held by the caller that reads.
+    reading: tokio::sync::Mutex<()>,
 }
 
 impl CombinedReads {
@@ -34,7 +35,7 @@ impl CombinedReads {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((ids.to_vec(), sender));
         {
-            let _turn = self.turn.lock().await;
+            let _reading = self.reading.lock().await;
             let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             if !waiting.is_empty() {
                 let all: BTreeSet<_> = waiting.iter().flat_map(|(ids, _)| ids.iter().cloned()).collect();

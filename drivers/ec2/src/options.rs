@@ -1,13 +1,12 @@
-//! The section `[ec2]`, and the environment variables that the AWS SDKs read too.
+//! The section `[ec2]`.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::credentials::{CredentialSource, ProfileError, read_profile};
+use crate::credentials::{CredentialError, CredentialSource, read_profile};
+use crate::environment::{AwsEnvironment, url_of};
 
 /// The driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
 ///
@@ -46,10 +45,6 @@ impl Default for Ec2Options {
     }
 }
 
-/// The environment variables of the process, by name.
-#[derive(Clone, Debug, Default)]
-pub struct AwsEnvironment(pub BTreeMap<String, String>);
-
 /// A contradiction or a gap in the options and the environment.
 #[derive(Debug, thiserror::Error)]
 pub enum Ec2OptionsError {
@@ -59,20 +54,9 @@ pub enum Ec2OptionsError {
     /// The region contains other characters than letters, digits and hyphens.
     #[error("`ec2.region` is not the name of a region, such as `eu-west-1`: {0}")]
     Region(String),
-    /// Only one of two variables is set.
-    #[error("the variable {set} is set, and {missing} is not; set both or none")]
-    HalfSet {
-        /// The variable that is set.
-        set: &'static str,
-        /// The variable that is missing.
-        missing: &'static str,
-    },
-    /// The URL of the container credentials is neither HTTPS nor local.
-    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host")]
-    ContainerUrl,
-    /// The profile cannot be used.
+    /// The credentials cannot be found.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Credentials(#[from] CredentialError),
 }
 
 /// The resolved access to EC2: where it is, and where the credentials come from.
@@ -85,46 +69,14 @@ pub struct Ec2Access {
     pub(crate) changes_per_second: u32,
 }
 
-impl AwsEnvironment {
-    /// Returns the variables of this process.
-    pub fn of_the_process() -> Self {
-        let text = |name: std::ffi::OsString| name.into_string().ok();
-        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self(variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
-    }
-
-    /// Returns a variable that is set and not empty.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    /// Returns the values of two variables that belong together; `None` if neither is set.
-    pub(crate) fn both(
-        &self,
-        first: &'static str,
-        second: &'static str,
-    ) -> Result<Option<(&str, &str)>, Ec2OptionsError> {
-        match (self.get(first), self.get(second)) {
-            (Some(a), Some(b)) => Ok(Some((a, b))),
-            (None, None) => Ok(None),
-            (Some(_), None) => Err(Ec2OptionsError::HalfSet { set: first, missing: second }),
-            (None, Some(_)) => Err(Ec2OptionsError::HalfSet { set: second, missing: first }),
-        }
-    }
-
-    /// Returns the path of a file of the AWS configuration: that in the variable, or the one in the home directory.
-    pub(crate) fn file(&self, variable: &str, name: &str) -> Option<PathBuf> {
-        let home = || self.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
-        self.get(variable).map(PathBuf::from).or_else(home)
-    }
-}
-
 impl Ec2Options {
     /// Combines the options with the environment, and reads the profile if there is one. Connects to nothing.
     pub fn access(&self, environment: &AwsEnvironment) -> Result<Ec2Access, Ec2OptionsError> {
         let source = CredentialSource::choose(self.profile.as_deref(), environment)?;
         let of_profile = || match &source {
-            CredentialSource::Profile(profile) => Ok(read_profile(profile)?.region),
+            CredentialSource::Profile(profile) => {
+                Ok(read_profile(profile).map_err(CredentialError::from)?.region)
+            }
             _ => Ok::<_, Ec2OptionsError>(None),
         };
         let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| environment.get(name));
@@ -145,12 +97,6 @@ impl Ec2Options {
             changes_per_second: self.changes_per_second.get(),
         })
     }
-}
-
-/// Returns the public URL of a service in a region (AWS General Reference, "AWS service endpoints").
-pub(crate) fn url_of(service: &str, region: &str) -> String {
-    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    format!("https://{service}.{region}.{suffix}")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The longest time for which a request waits for its turn. A longer wait is an error with that delay.
+/// The longest time for which a request waits for its permit. A longer wait is an error with that delay.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause after the first throttled request. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -13,17 +13,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A token bucket that all requests of one sort share.
-pub(crate) struct RateLimit(Mutex<TokenBucket>);
+pub(crate) struct RateLimit(Mutex<RequestBucket>);
 
 impl RateLimit {
     /// Creates a limit of `per_second` requests, and of twice as many at once.
     pub(crate) fn new(per_second: u32) -> Self {
         let interval = Duration::from_secs(1) / per_second.max(1);
-        Self(Mutex::new(TokenBucket { interval, burst: per_second.max(1) * 2, last: None, throttled: None }))
+        Self(Mutex::new(RequestBucket {
+            interval,
+            burst: per_second.max(1) * 2,
+            last: None,
+            throttled: None,
+        }))
     }
 
     /// Waits until a request may be sent. Returns the delay after which the caller may ask again if it is too long to wait.
-    pub(crate) async fn turn(&self) -> Result<(), Duration> {
+    pub(crate) async fn permit(&self) -> Result<(), Duration> {
         let wait = self.bucket().take(Instant::now())?;
         sleep(wait).await;
         Ok(())
@@ -39,12 +44,12 @@ impl RateLimit {
         self.bucket().throttled = None;
     }
 
-    fn bucket(&self) -> MutexGuard<'_, TokenBucket> {
+    fn bucket(&self) -> MutexGuard<'_, RequestBucket> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct TokenBucket {
+struct RequestBucket {
     /// The time in which one token is added.
     interval: Duration,
     /// The number of tokens in a full bucket.
@@ -55,7 +60,7 @@ struct TokenBucket {
     throttled: Option<(Instant, Duration)>,
 }
 
-impl TokenBucket {
+impl RequestBucket {
     /// Takes a token. Returns the delay until it is there; an error without taking one if that is longer than [`PATIENCE`].
     fn take(&mut self, now: Instant) -> Result<Duration, Duration> {
         let pause = self.throttled.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
@@ -94,23 +99,23 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         let (limit, start) = (RateLimit::new(5), Instant::now());
         for _ in 0..10 {
-            limit.turn().await.unwrap();
+            limit.permit().await.unwrap();
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
         for _ in 0..10 {
-            limit.turn().await.unwrap();
+            limit.permit().await.unwrap();
         }
         assert!((start.elapsed().as_secs_f64() - 2.0).abs() < 0.1, "{:?}", start.elapsed());
         tokio::time::advance(Duration::from_secs(60)).await;
         let again = Instant::now();
         for _ in 0..10 {
-            limit.turn().await.unwrap();
+            limit.permit().await.unwrap();
         }
         assert_eq!(again.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_would_wait_for_long_takes_no_turn() {
+    async fn a_request_that_would_wait_for_long_takes_no_permit() {
         let limit = RateLimit::new(1);
         let waits: Vec<_> = (0..100).map(|_| limit.bucket().take(Instant::now())).collect();
         let refused = waits.iter().filter(|wait| wait.is_err()).count();
@@ -123,13 +128,13 @@ mod tests {
         let limit = RateLimit::new(5);
         assert_eq!(limit.throttled(), Duration::from_secs(1));
         assert_eq!(limit.throttled(), Duration::from_secs(1), "it was sent before the pause");
-        assert_eq!(limit.turn().await, Err(Duration::from_secs(1)));
+        assert_eq!(limit.permit().await, Err(Duration::from_secs(1)));
         for seconds in [2, 4, 8, 16, 30, 30] {
             tokio::time::advance(LONGEST_PAUSE).await;
             assert_eq!(limit.throttled(), Duration::from_secs(seconds));
         }
         tokio::time::advance(LONGEST_PAUSE).await;
-        limit.turn().await.unwrap();
+        limit.permit().await.unwrap();
         limit.accepted();
         assert_eq!(limit.throttled(), Duration::from_secs(1));
     }

@@ -150,7 +150,7 @@ impl PrefixIpHandler {
             PodLifecycle::Starting | PodLifecycle::Started if requests_address(pod) => {
                 if !self.serves(node) {
                     // The node may get its label, or the function may be switched on.
-                    self.cluster.waiting.add(&pod.uid().unwrap_or_default().into(), pod);
+                    self.cluster.waiting.add(&pod.uid().unwrap_or_default().into(), pod, node);
                     return Ok(());
                 }
                 self.pods.fresh(pod)?;
@@ -170,7 +170,7 @@ impl PrefixIpHandler {
             // A started pod has its network already: an address would only be lost on it.
             return if published.is_some() { Err(PrefixIpError::ForeignAddress) } else { Ok(()) };
         }
-        self.cluster.waiting.add(&uid, pod);
+        self.cluster.waiting.add(&uid, pod, node);
         let taken = match self.table.take(node, &uid) {
             Some(Ok(taken)) => taken,
             Some(Err(wait)) => return self.wait(pod, &uid, node, Some(wait)),

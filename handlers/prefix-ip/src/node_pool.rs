@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use staffetta_driver::pool::{Action, Adopted, Counts, Drift, Epoch, Existing, Grown, Take, Wait, WarmPool};
+use staffetta_driver::pool::{
+    Action, Adopted, Counts, Drift, Epoch, Existing, Grown, Plan, Policy, Take, Wait, WarmPool,
+};
 use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{InterfaceId, Uid};
 
@@ -73,7 +75,13 @@ pub struct NodePool {
     settings: Settings,
     prefixes: WarmPool<Addresses>,
     addresses: WarmPool<Addresses>,
+    cool_down: Duration,
+    /// The time since which each pool has had more blocks than it needs.
+    surplus_since: [Option<Duration>; 2],
 }
+
+/// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
+const SURPLUS_COOL_DOWNS: u32 = 4;
 
 /// The two kinds, in the order of [`NodeEpoch`].
 const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
@@ -82,7 +90,7 @@ impl NodePool {
     /// Creates the state of a node from its interface. The addresses of existing blocks are in their cool-down until pods
     /// [adopt](Self::adopt) them. A returned address is handed out again after `cool_down`.
     pub fn new(interface: &PrimaryInterface, settings: Settings, cool_down: Duration, now: Duration) -> Self {
-        let policy = TargetPolicy { targets: Targets::Blocks(0), block_size: 1, slots: 0 };
+        let policy = TargetPolicy { targets: Targets::Blocks(0), block_size: 1, slots: 0, may_shrink: false };
         let pool = || WarmPool::new(Arc::new(policy), cool_down);
         let mut node = Self {
             interface: interface.id.clone(),
@@ -92,6 +100,8 @@ impl NodePool {
             settings,
             prefixes: pool(),
             addresses: pool(),
+            cool_down,
+            surplus_since: [None; 2],
         };
         node.configure(settings, now);
         let epoch = node.epoch();
@@ -257,7 +267,10 @@ impl NodePool {
 
     /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.
     pub fn next(&self, now: Duration) -> Option<Duration> {
-        KINDS.into_iter().filter_map(|kind| self.pool_ref(kind).next(now)).min()
+        let surplus =
+            self.surplus_since.iter().flatten().map(|since| *since + self.cool_down * SURPLUS_COOL_DOWNS);
+        let pools = KINDS.into_iter().filter_map(|kind| self.pool_ref(kind).next(now));
+        pools.chain(surplus.filter(|due| *due > now)).min()
     }
 
     /// Returns the counts of one kind.
@@ -265,17 +278,23 @@ impl NodePool {
         self.pool_ref(kind).counts(now)
     }
 
-    /// Gives each pool the slots that the other one does not use.
+    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that come
+    /// and go do not cause calls again and again.
     fn share_slots(&mut self, now: Duration) {
-        let taken = KINDS.map(|kind| {
-            let counts = self.counts(kind, now);
-            counts.groups + counts.growing
+        let counts = KINDS.map(|kind| {
+            self.pool(kind).tick(now);
+            self.counts(kind, now)
         });
         let targets = [self.settings.prefixes, self.settings.addresses];
         for (index, kind) in KINDS.into_iter().enumerate() {
-            let slots = self.slots.saturating_sub(taken[1 - index]);
-            let policy = TargetPolicy { targets: targets[index], block_size: kind.size(), slots };
-            self.pool(kind).set_policy(Arc::new(policy));
+            let slots = self.slots.saturating_sub(counts[1 - index].groups + counts[1 - index].growing);
+            let (targets, block_size) = (targets[index], kind.size());
+            let policy = TargetPolicy { targets, block_size, slots, may_shrink: true };
+            let has_surplus = matches!(policy.plan(&counts[index]), Plan::Shrink(_));
+            let since = has_surplus.then(|| self.surplus_since[index].unwrap_or(now));
+            self.surplus_since[index] = since;
+            let may_shrink = since.is_some_and(|since| now >= since + self.cool_down * SURPLUS_COOL_DOWNS);
+            self.pool(kind).set_policy(Arc::new(TargetPolicy { may_shrink, ..policy }));
         }
     }
 

@@ -21,8 +21,8 @@ pub use metrics::NodeTableMetrics;
 
 /// The delay before blocks are requested in a subnet again that had none.
 const EXHAUSTED: Duration = Duration::from_secs(30);
-/// The time after a change of an interface during which a read may not show it yet.
-const SETTLING: Duration = Duration::from_secs(15);
+/// The time within which reads show a change of an interface.
+const VISIBILITY: Duration = Duration::from_secs(15);
 
 /// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ struct KnownNode {
     /// The time at which the node must be planned although nothing changed.
     due: Option<Duration>,
     /// The time before which the interface is not read, because a read may not show its last change yet.
-    settled: Duration,
+    visible_at: Duration,
     /// The time of the last read of the interface.
     read: Duration,
     /// `true` if the effect of the last change is not known.
@@ -140,7 +140,7 @@ impl NodeTable {
             subnet,
             pool,
             due: None,
-            settled: read,
+            visible_at: read,
             read,
             is_uncertain: false,
             managed: true,
@@ -280,7 +280,7 @@ impl NodeTable {
         let (is_exhausted, got) = (result.fault == Some(Fault::Exhausted), !result.got.is_empty());
         let Some(node) = state.nodes.get_mut(name) else { return };
         node.pool.assigned(*op, *kind, result, now);
-        node.settled = now + SETTLING;
+        node.visible_at = now + VISIBILITY;
         self.plan_soon(state, name);
         let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
         let relieved = got && !is_exhausted && state.exhausted.remove(&subnet).is_some();
@@ -306,7 +306,7 @@ impl NodeTable {
         let mut state = self.state();
         if let Some(node) = state.nodes.get_mut(name) {
             node.pool.unassigned(*op, *kind, left, now);
-            node.settled = now + SETTLING;
+            node.visible_at = now + VISIBILITY;
             self.plan_soon(&mut state, name);
         }
     }
@@ -315,7 +315,7 @@ impl NodeTable {
     pub(crate) fn read_soon(&self, name: &str) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(node) = state.nodes.get_mut(name) {
-            (node.is_uncertain, node.settled) = (true, now + SETTLING);
+            (node.is_uncertain, node.visible_at) = (true, now + VISIBILITY);
             self.reads_changed.notify_one();
         }
     }
@@ -374,7 +374,7 @@ impl NodeTable {
 impl KnownNode {
     /// Returns the time at which the interface is to be read.
     fn read_due(&self, interval: Duration) -> Duration {
-        self.settled.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
+        self.visible_at.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
     }
 
     fn configure(&mut self, settings: Settings, now: Duration) {

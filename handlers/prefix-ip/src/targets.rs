@@ -18,8 +18,7 @@ pub enum Targets {
 
 /// The policy of a pool of address blocks.
 ///
-/// An address in its cool-down counts as used: it cannot be handed out, and a surplus that lasts no longer than a cool-down
-/// releases nothing. After a restart, all unused addresses are in their cool-down. Until it ends, blocks are assigned only for pods that
+/// An address in its cool-down counts as used: it cannot be handed out. After a restart, all unused addresses are in their cool-down. Until it ends, blocks are assigned only for pods that
 /// wait, so that a program that restarts again and again does not assign more each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
@@ -29,6 +28,8 @@ pub struct TargetPolicy {
     pub block_size: usize,
     /// The maximum number of blocks.
     pub slots: usize,
+    /// `true` if a surplus has lasted for long enough to be removed.
+    pub may_shrink: bool,
 }
 
 impl Policy for TargetPolicy {
@@ -52,7 +53,7 @@ impl Policy for TargetPolicy {
             return Plan::Grow(grow);
         }
         let surplus = if restarted { 0 } else { have.saturating_sub(need).min(wholly_free) };
-        if surplus == 0 || growing > 0 { Plan::Hold } else { Plan::Shrink(surplus) }
+        if surplus == 0 || growing > 0 || !self.may_shrink { Plan::Hold } else { Plan::Shrink(surplus) }
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
     }
 
     fn plan(targets: Targets, counts: Counts) -> Plan {
-        TargetPolicy { targets, block_size: 16, slots: 9 }.plan(&counts)
+        TargetPolicy { targets, block_size: 16, slots: 9, may_shrink: true }.plan(&counts)
     }
 
     const DEFAULT: Targets = Targets::Addresses { warm: 1, minimum: 3 };
@@ -124,7 +125,7 @@ mod tests {
     fn blocks_that_are_being_removed_keep_their_slots_and_count_for_nothing_else() {
         let leaving = Counts { shrinking: 1, warm: 0, wholly_free: 0, ..pool(&[16, 0]) };
         assert_eq!(plan(DEFAULT, leaving), Plan::Grow(1));
-        let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2 };
+        let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2, may_shrink: true };
         assert_eq!(full.plan(&leaving), Plan::Hold);
     }
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::Uid;
 
-use crate::cluster::node_of;
-
 /// The pods that wait for an address, in their newest state. The pool of their node wakes them.
 #[derive(Default)]
 pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
 
 struct WaitingPod {
+    /// The name of the node.
+    node: String,
     pod: Arc<Pod>,
     /// The reason of the wait that was last reported.
     reported: Option<&'static str>,
@@ -20,8 +20,8 @@ struct WaitingPod {
 
 impl WaitingPods {
     /// Adds a pod. Call it before the address is requested, so that no wake-up is missed.
-    pub(crate) fn add(&self, uid: &Uid, pod: &Arc<Pod>) {
-        let new = || WaitingPod { pod: Arc::clone(pod), reported: None };
+    pub(crate) fn add(&self, uid: &Uid, pod: &Arc<Pod>, node: &str) {
+        let new = || WaitingPod { node: node.to_owned(), pod: Arc::clone(pod), reported: None };
         self.pods().entry(uid.clone()).or_insert_with(new).pod = Arc::clone(pod);
     }
 
@@ -51,7 +51,7 @@ impl WaitingPods {
     /// Returns the pods of a node that wait.
     pub(crate) fn of_node(&self, node: &str) -> Vec<Uid> {
         let pods = self.pods();
-        let of_node = pods.iter().filter(|(_, waiting)| node_of(&waiting.pod) == Some(node));
+        let of_node = pods.iter().filter(|(_, waiting)| waiting.node == node);
         of_node.map(|(uid, _)| uid.clone()).collect()
     }
 

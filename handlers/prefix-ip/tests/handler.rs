@@ -48,6 +48,14 @@ const RESYNC: Duration = Duration::from_secs(300);
 impl World {
     /// Starts the handler as after a restart: the cloud may have blocks already.
     async fn new(cloud: &Arc<MemoryPrefixes>, options: Value) -> Self {
+        Self::start(cloud, options, |handler| handler).await
+    }
+
+    async fn start(
+        cloud: &Arc<MemoryPrefixes>,
+        options: Value,
+        change: impl FnOnce(PrefixIpHandler) -> PrefixIpHandler,
+    ) -> Self {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let sent = Arc::<Mutex<Vec<(String, Value)>>>::default();
         let log = Arc::clone(&sent);
@@ -84,7 +92,7 @@ impl World {
         let sender =
             TriggerSender::new(move |trigger| log.lock().unwrap().push(trigger.object_ref().name.to_owned()));
         tokio::spawn(async move { source.run(sender).await.unwrap() });
-        let feed = Feed::new(handler.registration(RESYNC));
+        let feed = Feed::new(change(handler).registration(RESYNC));
         feed.added(self::options(&options)).await.unwrap();
         Self { cloud: Arc::clone(cloud), table, feed, sent, triggered, notes }
     }
@@ -356,4 +364,14 @@ async fn after_a_restart_a_running_pod_keeps_the_address_that_it_uses_whatever_i
     sleep(Duration::from_secs(31)).await;
     restarted.feed.added(pod("db", "Pending", "")).await.unwrap();
     assert_eq!(restarted.written(), ["10.0.0.17/32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_shows_the_capacity_and_that_a_pod_would_wait() {
+    let world = World::start(&cloud(), prefixes(), PrefixIpHandler::dry_run).await;
+    world.feed.added(node("windows")).await.unwrap();
+    assert_eq!(world.written(), ["144"]);
+    let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the node win has no free address: more are being assigned");
+    assert!(!error.transient(), "a dry run does not wait");
 }

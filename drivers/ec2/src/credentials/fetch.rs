@@ -11,8 +11,8 @@ use serde::Deserialize;
 use staffetta_driver::{DriverError, Reason};
 
 use super::{AccessKeys, CredentialSource, read_profile};
-use crate::client::read_body;
-use crate::options::url_of;
+use crate::body::read_body;
+use crate::environment::url_of;
 use crate::responses::{AssumeRole, Ec2ErrorResponse, RoleCredentials};
 
 const STEP: &str = "obtain the AWS credentials";

@@ -12,10 +12,10 @@ use std::time::SystemTime;
 use reqwest::Url;
 use secrecy::SecretString;
 
-use crate::options::{AwsEnvironment, Ec2OptionsError};
+use crate::environment::{AwsEnvironment, HalfSet};
 
 pub(crate) use cache::CredentialCache;
-pub(crate) use profile::ProfileError;
+pub use profile::ProfileError;
 pub(crate) use profile::{ProfileFiles, read_profile};
 
 /// The place of the metadata service of instances, link-local (EC2 User Guide, "Instance metadata service").
@@ -39,6 +39,20 @@ impl fmt::Debug for AccessKeys {
             .field("expires", &self.expires)
             .finish_non_exhaustive()
     }
+}
+
+/// The credentials cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// One of two variables is missing.
+    #[error(transparent)]
+    HalfSet(#[from] HalfSet),
+    /// The URL of the container credentials is neither HTTPS nor local.
+    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host")]
+    ContainerUrl,
+    /// The profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 /// The place from which the access keys come.
@@ -68,7 +82,7 @@ impl CredentialSource {
     pub(crate) fn choose(
         profile: Option<&str>,
         environment: &AwsEnvironment,
-    ) -> Result<Self, Ec2OptionsError> {
+    ) -> Result<Self, CredentialError> {
         let files = |name: &str| ProfileFiles::new(name, environment);
         if let Some(name) = profile.or_else(|| environment.get("AWS_PROFILE")) {
             return Ok(Self::Profile(files(name)));
@@ -88,7 +102,7 @@ impl CredentialSource {
         }
         if let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
             if !is_local_or_https(url) {
-                return Err(Ec2OptionsError::ContainerUrl);
+                return Err(CredentialError::ContainerUrl);
             }
             let token_file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
             return Ok(Self::Container { url: url.to_owned(), token_file });

@@ -8,7 +8,7 @@ use std::{fs, io};
 use secrecy::SecretString;
 
 use super::AccessKeys;
-use crate::options::AwsEnvironment;
+use crate::environment::AwsEnvironment;
 
 /// The options that obtain the keys in a way that the driver does not support.
 const UNSUPPORTED: [&str; 5] =

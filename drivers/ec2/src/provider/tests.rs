@@ -6,7 +6,8 @@ use wiremock::matchers::{body_string_contains, header, header_exists, method, pa
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::*;
-use crate::options::{AwsEnvironment, Ec2Options};
+use crate::environment::AwsEnvironment;
+use crate::options::Ec2Options;
 
 /// A server in the place of EC2, and the driver.
 struct Endpoint {

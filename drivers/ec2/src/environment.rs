@@ -1,0 +1,58 @@
+//! The environment variables that the AWS SDKs read too, and the public URLs of services.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The environment variables of the process, by name.
+#[derive(Clone, Debug, Default)]
+pub struct AwsEnvironment(pub BTreeMap<String, String>);
+
+/// One of two variables that belong together is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("the variable {set} is set, and {missing} is not; set both or none")]
+pub struct HalfSet {
+    /// The variable that is set.
+    pub set: &'static str,
+    /// The variable that is missing.
+    pub missing: &'static str,
+}
+
+impl AwsEnvironment {
+    /// Returns the variables of this process.
+    pub fn of_the_process() -> Self {
+        let text = |name: std::ffi::OsString| name.into_string().ok();
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        Self(variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
+    }
+
+    /// Returns a variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the values of two variables that belong together; `None` if neither is set.
+    pub(crate) fn both(
+        &self,
+        first: &'static str,
+        second: &'static str,
+    ) -> Result<Option<(&str, &str)>, HalfSet> {
+        match (self.get(first), self.get(second)) {
+            (Some(a), Some(b)) => Ok(Some((a, b))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(HalfSet { set: first, missing: second }),
+            (None, Some(_)) => Err(HalfSet { set: second, missing: first }),
+        }
+    }
+
+    /// Returns the path of a file of the AWS configuration: that in the variable, or the one in the home directory.
+    pub(crate) fn file(&self, variable: &str, name: &str) -> Option<PathBuf> {
+        let home = || self.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
+        self.get(variable).map(PathBuf::from).or_else(home)
+    }
+}
+
+/// Returns the public URL of a service in a region (AWS General Reference, "AWS service endpoints").
+pub(crate) fn url_of(service: &str, region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    format!("https://{service}.{region}.{suffix}")
+}
