@@ -83,7 +83,7 @@ impl Tunnel for Presses {
             name: key.to_string(),
             pod_key: PodKey::All,
             state: ContainerState::Activated,
-            change_time: Time::default(),
+            change_time: Time(k8s_openapi::jiff::Timestamp::now()),
             reason: String::new(),
             message: String::new(),
         };
