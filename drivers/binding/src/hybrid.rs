@@ -26,13 +26,13 @@ pub struct BridgeBinding {
 }
 
 /// The names of the interfaces of a VIF.
-struct Names {
+struct HybridNames {
     bridge: String,
     in_bridge: String,
     in_switch: String,
 }
 
-impl Names {
+impl HybridNames {
     fn new(attachment: &VifAttachment) -> Self {
         let [bridge, in_bridge, in_switch] =
             ["qbr", "qvb", "qvo"].map(|prefix| interface_name(prefix, attachment.vif.id.as_str()));
@@ -50,7 +50,7 @@ impl BridgeBinding {
     fn connect(&self, attachment: &VifAttachment) -> Result<String, DriverError> {
         pod_interface::validate(attachment)?;
         let (step, names, port_id) =
-            ("connect the bridge of the VIF", Names::new(attachment), attachment.vif.id.as_str());
+            ("connect the bridge of the VIF", HybridNames::new(attachment), attachment.vif.id.as_str());
         let refused =
             |detail: String| Err::<String, _>(DriverError::new(Reason::Refused, step).detail(detail));
         if bridge(attachment)? != names.bridge {
@@ -109,7 +109,7 @@ impl VifBindingDriver for BridgeBinding {
         if !is_hybrid(attachment) {
             return Ok(());
         }
-        let names = Names::new(attachment);
+        let names = HybridNames::new(attachment);
         self.ovsdb.remove_own(&names.in_switch, attachment.vif.id.as_str())?;
         let host = RouteSocket::open().map_err(failed("remove the bridge of the VIF"))?;
         host_interface::remove(&host, &names.in_bridge)?;
@@ -119,7 +119,7 @@ impl VifBindingDriver for BridgeBinding {
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         LinuxBridgeBinding.check(attachment)?;
         if is_hybrid(attachment) {
-            self.ovsdb.check(&Names::new(attachment).in_switch, attachment.vif.id.as_str())?;
+            self.ovsdb.check(&HybridNames::new(attachment).in_switch, attachment.vif.id.as_str())?;
         }
         Ok(())
     }

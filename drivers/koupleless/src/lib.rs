@@ -20,7 +20,6 @@ mod module;
 mod mqtt;
 mod operations;
 mod options;
-mod tls;
 mod wire;
 
 pub use http::HttpTunnel;

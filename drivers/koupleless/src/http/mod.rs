@@ -139,7 +139,7 @@ impl Tunnel for HttpTunnel {
         let address = listener.local_addr().map_err(failed)?;
         let (changes, arriving) = mpsc::unbounded_channel();
         *lock(&self.shared.running) = Some(Running { address, sender: sender.clone(), changes });
-        let _stopped = StopOnDrop(&self.shared);
+        let _stopped = HttpStopOnDrop(&self.shared);
         info!(tunnel = KEY, %address, "listening for bases");
         let router = listener::router(Arc::clone(&self.shared), sender.clone());
         tokio::select! {
@@ -272,9 +272,9 @@ impl Drop for RequestUnderWay {
 }
 
 /// Makes the tunnel unready when it is dropped.
-struct StopOnDrop<'a>(&'a TunnelState);
+struct HttpStopOnDrop<'a>(&'a TunnelState);
 
-impl Drop for StopOnDrop<'_> {
+impl Drop for HttpStopOnDrop<'_> {
     fn drop(&mut self) {
         *lock(&self.0.running) = None;
     }

@@ -60,7 +60,7 @@ pub(super) enum DropReason {
 /// The envelope of each report.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<T> {
+struct ReportEnvelope<T> {
     /// The time when the base sent it, in milliseconds since 1970.
     publish_timestamp: i64,
     data: T,
@@ -88,7 +88,7 @@ pub(super) fn read(
     if payload.len() > MAX_REPORT {
         return Err(DropReason::Oversized(payload.len()));
     }
-    let report = Report { base, payload, now, max_age };
+    let report = ReceivedReport { base, payload, now, max_age };
     match kind {
         ReportKind::Heart => {
             let (id, node) = report.current::<BaseReport>()?.0.read().map_err(|error| {
@@ -128,21 +128,21 @@ pub(super) fn read(
     }
 }
 
-struct Report<'a> {
+struct ReceivedReport<'a> {
     base: &'a NodeId,
     payload: &'a [u8],
     now: Timestamp,
     max_age: Duration,
 }
 
-impl Report<'_> {
-    fn envelope<T: DeserializeOwned>(&self) -> Result<Envelope<T>, DropReason> {
+impl ReceivedReport<'_> {
+    fn envelope<T: DeserializeOwned>(&self) -> Result<ReportEnvelope<T>, DropReason> {
         serde_json::from_slice(self.payload).map_err(DropReason::Malformed)
     }
 
     /// Returns the content of a report that is not too old, and the time when it was sent.
     fn current<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
-        let Envelope { publish_timestamp, data } = self.envelope()?;
+        let ReportEnvelope { publish_timestamp, data } = self.envelope()?;
         let sent = Timestamp::from_millisecond(publish_timestamp)
             .map_err(|_| DropReason::Invalid("publishTimestamp is no time".to_owned()))?;
         let age = self.now.duration_since(sent);

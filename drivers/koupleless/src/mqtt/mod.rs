@@ -6,6 +6,7 @@ mod message;
 mod options;
 mod session;
 mod subscriptions;
+mod tls;
 mod topics;
 
 use std::convert::Infallible;
@@ -29,7 +30,6 @@ use crate::lock::lock;
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations, report};
 use crate::options::milliseconds;
-use crate::tls;
 use crate::wire::failed;
 
 const KEY: &str = "koupleless-mqtt";
@@ -159,7 +159,7 @@ impl Tunnel for MqttTunnel {
         };
         let topics = Topics::new(environment)?;
         *lock(&self.state.topics) = Some(topics.clone());
-        let _stopped = StopOnDrop(&self.state);
+        let _stopped = MqttStopOnDrop(&self.state);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);
         let connecting = async {
             let mut delay = FIRST_DELAY;
@@ -270,9 +270,9 @@ async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
 }
 
 /// Makes the tunnel unready when it is dropped.
-struct StopOnDrop<'a>(&'a MqttState);
+struct MqttStopOnDrop<'a>(&'a MqttState);
 
-impl Drop for StopOnDrop<'_> {
+impl Drop for MqttStopOnDrop<'_> {
     fn drop(&mut self) {
         *lock(&self.0.topics) = None;
     }

@@ -74,7 +74,7 @@ pub enum MqttVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokerTls {
-    /// Whether TLS is used. Without it, the password and all commands are sent in clear text.
+    /// `true` to use TLS. Without it, the password and all commands are sent in clear text.
     pub enabled: bool,
     /// A PEM file with the CA certificates that verify the broker; those of the operating system unless set.
     pub ca_file: Option<PathBuf>,

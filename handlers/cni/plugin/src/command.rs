@@ -31,7 +31,7 @@ pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Resul
     }
     let configuration = configuration?;
     let version = Version::read(&configuration)?;
-    let call = Invocation { version, configuration, variable: &variable };
+    let call = PluginCall { version, configuration, variable: &variable };
     match command.as_str() {
         "ADD" => call.add(),
         "DEL" => call.delete(),
@@ -65,13 +65,13 @@ fn read(input: impl Read) -> Result<Value, CniError> {
 }
 
 /// A call of the plugin with its configuration.
-struct Invocation<'a, V> {
+struct PluginCall<'a, V> {
     version: Version,
     configuration: Value,
     variable: &'a V,
 }
 
-impl<V: Fn(&str) -> Option<String>> Invocation<'_, V> {
+impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
     fn add(&self) -> Result<String, CniError> {
         let request = self.request("ADD", true)?;
         let answer = self.send("/addNetwork", &request)?;

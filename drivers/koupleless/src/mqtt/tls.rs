@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use staffetta_driver::{DriverError, Reason};
 
-use crate::mqtt::BrokerTls;
+use super::options::BrokerTls;
 
 const STEP: &str = "prepare TLS to the broker";
 
