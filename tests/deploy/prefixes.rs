@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt};
 
 use crate::cluster::{CLUSTER, may_only};
+use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::Site;
@@ -24,7 +25,7 @@ spec: {providerID: 'aws:///eu-west-1a/i-SITE'}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web}
+metadata: {name: web, namespace: SITE}
 spec:
   nodeName: SITE
   tolerations: [{operator: Exists}]
@@ -53,7 +54,8 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     };
     let mut process = site.run_changed("only", alone).await;
     process.ready().await;
-    site.kubectl.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
+    let of_all = Kubectl::find(&site.kubeconfig, "");
+    of_all.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
     eventually("the node has its capacity", async || {
         let node = Api::<Node>::all(site.client.clone()).get_status(&site.namespace).await.unwrap();
         let capacity = node.status.and_then(|status| status.capacity?.remove(ADDRESS));
@@ -71,7 +73,7 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     may_only(&site, &client, "default", &expected, &home).await;
     site.kubectl.run(&["delete", "pod/web", "--force", "--grace-period=0"]).await;
     site.kubectl.run(&["delete", "node", &site.namespace]).await;
-    site.kubectl.run(&["delete", "configmap", "amazon-vpc-cni", "--namespace=kube-system"]).await;
+    of_all.run(&["delete", "configmap", "amazon-vpc-cni", "--namespace=kube-system"]).await;
     assert!(process.terminate().await.success());
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     let all: Rights = expected.union(&home).cloned().collect();
