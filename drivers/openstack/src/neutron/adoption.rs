@@ -156,7 +156,7 @@ impl NodeAttachments {
         let mut attachments = Self::default();
         for node in nodes {
             let node_ips = ips(node);
-            for trunk in &node.trunk_details {
+            if let Some(trunk) = &node.trunk_details {
                 attachments.subports.extend(trunk.sub_ports.iter().map(|subport| {
                     let (id, vlan, node_ips) = (trunk.id.clone(), subport.segmentation_id, node_ips.clone());
                     (subport.port_id.clone(), ExistingAttachment::Trunk { id, vlan, node_ips })
