@@ -1,6 +1,7 @@
 //! The rights of the handler `prefix_ip` on a real cluster.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 
 use crate::cluster::{CLUSTER, may_only};
@@ -12,11 +13,6 @@ const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
 /// SITE stands for a name that nobody else has.
 const OBJECTS: &str = r#"
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: amazon-vpc-cni, namespace: kube-system}
-data: {enable-windows-ipam: "true", enable-windows-prefix-delegation: "true"}
----
 apiVersion: v1
 kind: Node
 metadata: {name: SITE, labels: {kubernetes.io/os: windows}}
@@ -53,6 +49,12 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     };
     let mut process = site.run_changed("only", alone).await;
     process.ready().await;
+    let maps = Api::<ConfigMap>::namespaced(site.client.clone(), "kube-system");
+    let map = serde_json::json!({
+        "metadata": { "name": "amazon-vpc-cni" },
+        "data": { "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true" },
+    });
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
     site.kubectl.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
     eventually("the node has its capacity", async || {
         let node = Api::<Node>::all(site.client.clone()).get_status(&site.namespace).await.unwrap();
@@ -71,7 +73,7 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     may_only(&site, &client, "default", &expected, &home).await;
     site.kubectl.run(&["delete", "pod/web", "--force", "--grace-period=0"]).await;
     site.kubectl.run(&["delete", "node", &site.namespace]).await;
-    site.kubectl.run(&["delete", "configmap", "amazon-vpc-cni", "--namespace=kube-system"]).await;
+    maps.delete("amazon-vpc-cni", &DeleteParams::default()).await.unwrap();
     assert!(process.terminate().await.success());
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     let all: Rights = expected.union(&home).cloned().collect();
