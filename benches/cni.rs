@@ -79,7 +79,7 @@ async fn measure() -> Vec<Row> {
     let calls: Vec<_> = pods[..AT_ONCE].iter().map(|pod| place.ours(pod)).collect();
     join_all(calls.iter().map(|call| place.add(call))).await;
     let together = milliseconds(began.elapsed());
-    let ports = place.ports(BRIDGE).await;
+    let ports = Place::ports(BRIDGE);
     let usage = daemon.usage();
     let ((p50, p99), (other_p50, other_p99)) = (quantiles(times.0), quantiles(times.1));
     let start = median(starts);
@@ -249,7 +249,7 @@ impl Place {
     }
 
     /// The number of ports of a bridge.
-    async fn ports(&self, bridge: &str) -> usize {
+    fn ports(bridge: &str) -> usize {
         let folder = format!("/sys/class/net/{bridge}/brif");
         std::fs::read_dir(folder).expect("the bridge exists").count()
     }

@@ -1,10 +1,10 @@
 //! The rights of the handler `prefix_ip` on a real cluster.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 
 use crate::cluster::{CLUSTER, may_only};
-use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::Site;
@@ -14,18 +14,13 @@ const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 /// SITE stands for a name that nobody else has.
 const OBJECTS: &str = r#"
 apiVersion: v1
-kind: ConfigMap
-metadata: {name: amazon-vpc-cni, namespace: kube-system}
-data: {enable-windows-ipam: "true", enable-windows-prefix-delegation: "true"}
----
-apiVersion: v1
 kind: Node
 metadata: {name: SITE, labels: {kubernetes.io/os: windows}}
 spec: {providerID: 'aws:///eu-west-1a/i-SITE'}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: SITE}
+metadata: {name: web}
 spec:
   nodeName: SITE
   tolerations: [{operator: Exists}]
@@ -54,8 +49,13 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     };
     let mut process = site.run_changed("only", alone).await;
     process.ready().await;
-    let of_all = Kubectl::find(&site.kubeconfig, "");
-    of_all.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
+    let maps = Api::<ConfigMap>::namespaced(site.client.clone(), "kube-system");
+    let map = serde_json::json!({
+        "metadata": { "name": "amazon-vpc-cni" },
+        "data": { "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true" },
+    });
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    site.kubectl.apply(&OBJECTS.replace("SITE", &site.namespace)).await;
     eventually("the node has its capacity", async || {
         let node = Api::<Node>::all(site.client.clone()).get_status(&site.namespace).await.unwrap();
         let capacity = node.status.and_then(|status| status.capacity?.remove(ADDRESS));
@@ -73,7 +73,7 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     may_only(&site, &client, "default", &expected, &home).await;
     site.kubectl.run(&["delete", "pod/web", "--force", "--grace-period=0"]).await;
     site.kubectl.run(&["delete", "node", &site.namespace]).await;
-    of_all.run(&["delete", "configmap", "amazon-vpc-cni", "--namespace=kube-system"]).await;
+    maps.delete("amazon-vpc-cni", &DeleteParams::default()).await.unwrap();
     assert!(process.terminate().await.success());
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     let all: Rights = expected.union(&home).cloned().collect();

@@ -71,7 +71,7 @@ async fn create_pods(client: &Client, node: &str, numbers: std::ops::Range<usize
 /// Returns the addresses in the annotations of all pods. Panics if two pods have the same one.
 async fn addresses(client: &Client) -> BTreeMap<String, Ipv4Addr> {
     let pods = Api::<Pod>::namespaced(client.clone(), "default").list(&ListParams::default()).await.unwrap();
-    let address = |pod: &Pod| Some(pod.annotations().get(ADDRESS)?.strip_suffix("/32")?.parse().ok()?);
+    let address = |pod: &Pod| pod.annotations().get(ADDRESS)?.strip_suffix("/32")?.parse().ok();
     let all: BTreeMap<_, _> = pods.iter().filter_map(|pod| Some((pod.name_any(), address(pod)?))).collect();
     assert_eq!(all.values().collect::<BTreeSet<_>>().len(), all.len(), "two pods have one address: {all:?}");
     all

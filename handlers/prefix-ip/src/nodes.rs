@@ -283,7 +283,9 @@ impl NodeTable {
         node.visible_at = now + VISIBILITY;
         self.plan_soon(state, name);
         let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
-        let relieved = got && !is_exhausted && state.exhausted.remove(&subnet).is_some();
+        // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
+        let was_exhausted = !is_exhausted && state.exhausted.remove(&subnet).is_some();
+        let relieved = got && was_exhausted;
         if is_exhausted {
             state.exhausted.insert(subnet.clone(), now + EXHAUSTED);
         }

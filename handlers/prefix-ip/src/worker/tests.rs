@@ -207,3 +207,19 @@ async fn after_a_restart_pods_have_their_addresses_and_a_forged_annotation_has_n
     pass(31).await;
     assert!(world.take("forged").is_ok_and(|taken| taken.address != address));
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_many_nodes_in_an_exhausted_subnet_one_asks_again_and_all_are_served_when_it_succeeds() {
+    let world = World::new("10.0.0.0/27").await;
+    for number in 2..12 {
+        world.add(&format!("win-{number}"), Vec::new()).await;
+    }
+    pass(1).await;
+    let before = world.cloud.calls().assign;
+    pass(300).await;
+    let calls = world.cloud.calls().assign - before;
+    assert!((5..=25).contains(&calls), "eleven nodes asked {calls} times");
+    world.cloud.add_subnet(&subnet(), "10.0.0.0/16".parse().unwrap());
+    pass(31).await;
+    assert_eq!(world.cloud.blocks().len(), 11);
+}
