@@ -90,15 +90,15 @@ pub(crate) async fn measure() -> Vec<Row> {
     let ratio = calls as f64 / least as f64;
     let handed_out = created - waits.min(created);
     vec![
-        Row::new("pods that were given an address", "1", created as f64),
+        Row::new("pods that were given an address", "1", f64::from(created)),
         Row::new("addresses with two pods, or before their cool-down", "1", 0.0).goal("0", true),
-        Row::new("requests that waited for a call of the provider", "1", waits as f64),
+        Row::new("requests that waited for a call of the provider", "1", f64::from(waits)),
         Row::new("requests refused although the provider grants", "1", refusals as f64)
             .goal("0", refusals == 0),
         Row::new("calls of the provider", "1", calls as f64)
             .against(least as f64)
             .goal("at most 1.1 of the least possible", ratio <= 1.1),
-        Row::new("addresses given without a call", "ratio", handed_out as f64 / created as f64),
+        Row::new("addresses given without a call", "ratio", f64::from(handed_out) / f64::from(created)),
     ]
 }
 

@@ -12,7 +12,7 @@ use crate::site::Site;
 const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
 /// SITE stands for a name that nobody else has.
-const OBJECTS: &str = r#"
+const OBJECTS: &str = r"
 apiVersion: v1
 kind: Node
 metadata: {name: SITE, labels: {kubernetes.io/os: windows}}
@@ -31,7 +31,7 @@ spec:
     image: 'web:1'
     resources: {limits: {vpc.amazonaws.com/PrivateIPv4Address: 1}, requests: {vpc.amazonaws.com/PrivateIPv4Address: 1}}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-"#;
+";
 
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
