@@ -7,15 +7,15 @@ use super::event::TunnelEvent;
 use super::node_id::NodeId;
 use super::sender::{SendError, TunnelLimits};
 
-/// The events that wait for the receiver. Nodes take turns, one event each, so a node that reports a lot delays only itself.
+/// The events that wait for the receiver. Nodes are served round-robin, one event each, so a node that reports a lot delays only itself.
 ///
 /// A node needs one of the places as long as an event of it waits or it is [kept](Self::keep).
 #[derive(Debug)]
 pub(super) struct NodeQueues {
     limits: TunnelLimits,
     nodes: HashMap<NodeId, NodeQueue>,
-    /// The nodes with events, in the order of their turns.
-    turns: VecDeque<NodeId>,
+    /// The nodes with events, in the order in which they are served.
+    ready: VecDeque<NodeId>,
 }
 
 /// The events of one node, in order of arrival. A state takes the place of an earlier one of its kind.
@@ -28,7 +28,7 @@ struct NodeQueue {
 
 impl NodeQueues {
     pub(super) fn new(limits: TunnelLimits) -> Self {
-        Self { limits, nodes: HashMap::new(), turns: VecDeque::new() }
+        Self { limits, nodes: HashMap::new(), ready: VecDeque::new() }
     }
 
     /// Adds an event.
@@ -40,19 +40,19 @@ impl NodeQueues {
         let idle = queue.events.is_empty();
         queue.push(event, self.limits.events_per_node)?;
         if idle {
-            self.turns.push_back(node.clone());
+            self.ready.push_back(node.clone());
         }
         Ok(())
     }
 
-    /// Removes the next event: the first one of the node whose turn it is.
+    /// Removes the next event: the first one of the node that is served next.
     pub(super) fn pop(&mut self) -> Option<(NodeId, TunnelEvent)> {
-        let node = self.turns.pop_front()?;
+        let node = self.ready.pop_front()?;
         let queue = self.nodes.get_mut(&node)?;
         let event = queue.events.pop_front();
         let (idle, kept) = (queue.events.is_empty(), queue.kept);
         if !idle {
-            self.turns.push_back(node.clone());
+            self.ready.push_back(node.clone());
         } else if !kept {
             self.nodes.remove(&node);
         }
@@ -77,7 +77,7 @@ impl NodeQueues {
     /// Removes all events, which fails the baseline queries among them.
     pub(super) fn clear(&mut self) {
         self.nodes.clear();
-        self.turns.clear();
+        self.ready.clear();
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_take_turns_whatever_one_of_them_reports() {
+    fn nodes_are_served_round_robin_whatever_one_of_them_reports() {
         let mut queues = NodeQueues::new(TunnelLimits { events_per_node: 100, ..LIMITS });
         for number in 0..100 {
             queues.push(&id(0), started(&number.to_string())).unwrap();
@@ -219,13 +219,13 @@ mod tests {
 
     proptest! {
         /// Law for any order of calls: the number of nodes and of their events is bounded, an accepted answer is delivered once and in
-        /// order, and between two events of one node every other node with events has its turn.
+        /// order, and between two events of one node every other node with events is served.
         #[test]
         fn queues_are_bounded_fair_and_in_order(calls in prop::collection::vec((0_usize..5, 0_u8..6), 0..200)) {
             let mut queues = NodeQueues::new(LIMITS);
             let (mut accepted, mut delivered) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
             let take = |queues: &mut NodeQueues, delivered: &mut HashMap<_, Vec<_>>| {
-                let waiting: Vec<_> = queues.turns.iter().cloned().collect();
+                let waiting: Vec<_> = queues.ready.iter().cloned().collect();
                 let Some((node, event)) = queues.pop() else { return false };
                 assert_eq!(Some(&node), waiting.first());
                 if let TunnelEvent::StartContainerResponse(answer) = event {
@@ -250,7 +250,7 @@ mod tests {
                 prop_assert!(queues.nodes.len() <= LIMITS.nodes);
                 prop_assert!(queues.nodes.values().all(|queue| queue.events.len() <= LIMITS.events_per_node + 3));
                 let waiting = queues.nodes.values().filter(|queue| !queue.events.is_empty()).count();
-                prop_assert_eq!(queues.turns.len(), waiting, "each waiting node has one turn");
+                prop_assert_eq!(queues.ready.len(), waiting, "each waiting node is listed once");
             }
             while take(&mut queues, &mut delivered) {}
             prop_assert_eq!(accepted, delivered);

@@ -11,7 +11,7 @@ use super::sender::Channel;
 pub struct TunnelReceiver(pub(super) Arc<Channel>);
 
 impl TunnelReceiver {
-    /// Returns the next event with its node, each node in its turn; `None` once all senders are dropped and no event waits.
+    /// Returns the next event with its node, the nodes round-robin; `None` once all senders are dropped and no event waits.
     /// Nothing is lost if the returned future is dropped.
     pub async fn recv(&mut self) -> Option<(NodeId, TunnelEvent)> {
         loop {

@@ -42,7 +42,7 @@ pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
 /// Passes what machines report on to the receiver. Clones share the channel, which is closed when the last one is dropped.
 ///
 /// No call blocks. A state ([`TunnelEvent::is_state`]) replaces an earlier one of the same node that waits. Answers and queries
-/// wait in a bounded queue of their node, and the receiver serves the nodes in turn.
+/// wait in a bounded queue of their node, and the receiver serves the nodes round-robin.
 #[derive(Clone, Debug)]
 pub struct TunnelSender(Arc<SendingEnd>);
 

@@ -22,8 +22,8 @@ pub(super) struct Bases {
 #[derive(Debug)]
 struct Base {
     address: SocketAddr,
-    /// The time of the last report; `None` if the base is known from its Node object only.
-    heard: Option<Instant>,
+    /// The time of the last report. A base that is known from its Node object counts as heard when that was read.
+    heard: Instant,
     /// `true` if a node exists for the base.
     started: bool,
 }
@@ -65,15 +65,15 @@ impl Bases {
             }
         }
         let started = self.by_id.get(id).is_some_and(|base| base.started);
-        self.insert(id, Base { address, heard: Some(now), started });
+        self.insert(id, Base { address, heard: now, started });
         Ok(())
     }
 
-    /// Records that a node exists for a base. `address` is that of its Node object, which counts until the base reports.
-    pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>) {
+    /// Records that a node exists for a base. `address` is that of its Node object, which counts if the base has not reported yet.
+    pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) {
         match (self.by_id.get_mut(id), address) {
             (Some(base), _) => base.started = true,
-            (None, Some(address)) => self.insert(id, Base { address, heard: None, started: true }),
+            (None, Some(address)) => self.insert(id, Base { address, heard: now, started: true }),
             (None, None) => {}
         }
     }
@@ -107,7 +107,7 @@ impl Bases {
 
 impl Base {
     fn is_alive(&self, now: Instant) -> bool {
-        self.heard.is_some_and(|heard| now.saturating_duration_since(heard) < CLAIM)
+        now.saturating_duration_since(self.heard) < CLAIM
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_base_whose_address_another_one_has_by_now_gets_no_request() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
-        bases.start(&id("old"), Some(at("192.0.2.1:1238")));
+        bases.start(&id("old"), Some(at("192.0.2.1:1238")), now);
         bases.record(&id("new"), at("192.0.2.1:1238"), now).unwrap();
         assert_eq!(
             (bases.address(&id("old")), bases.address(&id("new"))),
@@ -156,11 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_object_tells_the_address_only_until_the_base_reports() {
+    fn the_address_of_a_node_object_counts_until_the_base_reports_and_protects_its_id() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
-        bases.start(&id("a"), Some(at("192.0.2.1:1238")));
-        bases.record(&id("a"), at("192.0.2.2:1238"), now).unwrap();
-        bases.start(&id("a"), Some(at("192.0.2.1:1238")));
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now);
+        assert_eq!(bases.record(&id("a"), at("192.0.2.2:1238"), now), Err(AddressClaimError::Taken));
+        bases.record(&id("a"), at("192.0.2.2:1238"), now + CLAIM).unwrap();
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + CLAIM);
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
         assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
@@ -171,7 +172,7 @@ mod tests {
         let (mut bases, now) = (Bases::new(2), Instant::now());
         let base = |number: u16| SocketAddr::new(IpAddr::from([192, 0, 2, 1]), number);
         bases.record(&id("a"), base(1), now).unwrap();
-        bases.start(&id("a"), None);
+        bases.start(&id("a"), None, now);
         bases.record(&id("b"), base(2), now).unwrap();
         assert_eq!(bases.record(&id("c"), base(3), now), Err(AddressClaimError::TooMany(2)));
         bases.record(&id("c"), base(3), now + CLAIM).unwrap();

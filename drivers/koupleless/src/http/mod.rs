@@ -18,6 +18,7 @@ use staffetta_driver::{ContainerKey, DriverError, Reason};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 use self::bases::Bases;
@@ -151,7 +152,7 @@ impl Tunnel for HttpTunnel {
     async fn on_node_start(&self, node: &NodeId, description: &NodeDescription) {
         let network = &description.network_info;
         let address = network.node_ip.zip(network.port).map(|(ip, port)| SocketAddr::new(ip, port));
-        self.shared.bases().start(node, address);
+        self.shared.bases().start(node, address, Instant::now());
     }
 
     async fn on_node_stop(&self, node: &NodeId) {

@@ -41,8 +41,8 @@ pub(super) enum LinkEvents {
 pub(super) enum LinkEvent {
     /// The broker accepted the log-in.
     Connected,
-    /// The broker refused this many subscriptions of one request.
-    Refused(usize),
+    /// The broker answered a request to subscribe topics, and refused this many of them.
+    Subscribed { refused: usize },
     /// A message arrived.
     Message { topic: Vec<u8>, payload: Vec<u8>, retained: bool },
 }
@@ -143,9 +143,8 @@ impl LinkEvents {
                     mqtt3::Event::Incoming(mqtt3::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
                     mqtt3::Event::Incoming(mqtt3::Packet::SubAck(answer)) => {
                         let granted = |code| matches!(code, &mqtt3::SubscribeReasonCode::Success(_));
-                        return Ok(LinkEvent::Refused(
-                            answer.return_codes.iter().filter(|code| !granted(code)).count(),
-                        ));
+                        let refused = answer.return_codes.iter().filter(|code| !granted(code)).count();
+                        return Ok(LinkEvent::Subscribed { refused });
                     }
                     mqtt3::Event::Incoming(mqtt3::Packet::Publish(message)) => {
                         let (topic, payload) = (message.topic.to_vec(), message.payload.to_vec());
@@ -157,9 +156,8 @@ impl LinkEvents {
                     mqtt5::Event::Incoming(mqtt5::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
                     mqtt5::Event::Incoming(mqtt5::Packet::SubAck(answer)) => {
                         let granted = |code| matches!(code, &mqtt5::SubscribeReasonCode::Success(_));
-                        return Ok(LinkEvent::Refused(
-                            answer.return_codes.iter().filter(|code| !granted(code)).count(),
-                        ));
+                        let refused = answer.return_codes.iter().filter(|code| !granted(code)).count();
+                        return Ok(LinkEvent::Subscribed { refused });
                     }
                     mqtt5::Event::Incoming(mqtt5::Packet::Publish(message)) => {
                         let (topic, payload) = (message.topic.to_vec(), message.payload.to_vec());

@@ -1,5 +1,6 @@
 //! The tunnel over MQTT.
 
+mod baselines;
 mod dropped;
 mod link;
 mod message;
@@ -245,7 +246,7 @@ impl MqttState {
 /// Reports overdue answers, and now and then that reports were dropped.
 async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
     let mut ticks = tokio::time::interval(OVERDUE_PERIOD);
-    let mut told = Instant::now() - DROPPED_PERIOD;
+    let mut told: Option<Instant> = None;
     loop {
         ticks.tick().await;
         for (base, command, key) in lock(&state.operations).overdue(Instant::now()) {
@@ -257,14 +258,14 @@ async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
                 debug!(%base, %error, "an answer is dropped; the next query will show its effect");
             }
         }
-        if told.elapsed() >= DROPPED_PERIOD
+        if told.is_none_or(|told| told.elapsed() >= DROPPED_PERIOD)
             && let Some((count, topic, reason)) = lock(&state.dropped).take()
         {
             warn!(
                 tunnel = KEY,
                 count, topic, reason, "reports of bases were dropped; the latest one is shown"
             );
-            told = Instant::now();
+            told = Some(Instant::now());
         }
     }
 }

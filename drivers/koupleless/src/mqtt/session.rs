@@ -1,17 +1,16 @@
 //! One connection of the tunnel to its broker.
 
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rustls::ClientConfig;
-use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest, TunnelSender};
-use tokio::task::JoinSet;
+use staffetta_driver::tunnel::{NodeId, TunnelSender};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::baselines::BaselineQueries;
 use super::link::{self, LinkClient, LinkError, LinkEvent, LinkEvents};
 use super::message::{self, BaseMessage, DropReason};
 use super::options::MqttTunnelOptions;
@@ -19,12 +18,8 @@ use super::subscriptions::SubscriptionChange;
 use super::topics::Topics;
 use super::{KEY, MqttState};
 use crate::lock::lock;
-use crate::module::Module;
 use crate::operations::{ArkletCommand, report};
 use crate::options::milliseconds;
-
-/// The maximum number of baseline queries that wait for their answer at the same time.
-const BASELINE_QUERIES: usize = 64;
 
 /// The maximum time between two queries after a reconnect.
 const MAX_PACE: Duration = Duration::from_millis(100);
@@ -65,40 +60,27 @@ async fn receive(
     events: &mut LinkEvents,
     sender: &TunnelSender,
 ) -> Result<Infallible, LinkError> {
-    let (mut baselines, mut asking) = (JoinSet::new(), HashSet::new());
+    let mut baselines = BaselineQueries::default();
     loop {
         let event = tokio::select! {
             event = events.next() => event?,
-            Some(answered) = baselines.join_next() => {
-                if let Ok(base) = answered {
-                    asking.remove(&base);
-                }
-                continue;
-            }
+            () = baselines.ended() => continue,
         };
         match event {
-            LinkEvent::Connected | LinkEvent::Refused(0) => {}
-            LinkEvent::Refused(count) => {
-                error!(tunnel = KEY, count, "the broker refuses subscriptions; check the rights of the user");
+            LinkEvent::Connected | LinkEvent::Subscribed { refused: 0 } => {}
+            LinkEvent::Subscribed { refused } => {
+                error!(
+                    tunnel = KEY,
+                    refused, "the broker refuses subscriptions; check the rights of the user"
+                );
             }
             LinkEvent::Message { topic, payload, retained } => {
                 let read = read(&state.options, topics, &topic, &payload, retained);
                 let passed = read.and_then(|(base, message)| match message {
                     BaseMessage::Baseline(request) => {
-                        if asking.len() >= BASELINE_QUERIES || !asking.insert(base.clone()) {
-                            return Err(DropReason::Overload("the query waits behind others".to_owned()));
-                        }
-                        let (client, sender) = (client.clone(), sender.clone());
-                        let topic = topics.baseline(&base);
                         let expiry = milliseconds(state.options.operation_timeout_ms);
-                        baselines.spawn(async move {
-                            let answered = answer_baseline(&client, &sender, &base, request, topic, expiry);
-                            if let Err(error) = answered.await {
-                                warn!(%base, error, "a base does not get its baseline");
-                            }
-                            base
-                        });
-                        Ok(())
+                        let to = (topics.baseline(&base), expiry);
+                        baselines.ask(base, request, to, client, sender)
                     }
                     other => pass_on(state, sender, &base, other),
                 });
@@ -143,23 +125,9 @@ fn pass_on(
             }
             report(sender, base, command, answer)
         }
-        BaseMessage::Baseline(_) => Ok(()),
+        BaseMessage::Baseline(_) => Ok(()), // it is answered, not passed on
     };
     sent.map_err(|error| DropReason::Overload(error.to_string()))
-}
-
-/// Asks for the baseline of a base and publishes it. Nothing is published if it is not known.
-async fn answer_baseline(
-    client: &LinkClient,
-    sender: &TunnelSender,
-    base: &NodeId,
-    request: QueryBaselineRequest,
-    topic: String,
-    expiry: Duration,
-) -> Result<(), LinkError> {
-    let containers = sender.query_baseline(base, request).await?;
-    let payload = serde_json::to_vec(&Module::of_all(&containers, base))?;
-    client.publish(topic, payload, expiry)
 }
 
 /// Keeps the subscriptions up to date, and asks each base for its modules once it is subscribed.

@@ -1,0 +1,68 @@
+//! The baseline queries of bases that wait for their answer.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest, TunnelSender};
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::link::{LinkClient, LinkError};
+use super::message::DropReason;
+use crate::module::Module;
+
+/// The maximum number of queries that wait at the same time.
+const WAITING: usize = 64;
+
+/// The baseline queries that wait for their answer, at most one of each base. Dropping it cancels them.
+#[derive(Default)]
+pub(super) struct BaselineQueries {
+    tasks: JoinSet<NodeId>,
+    bases: HashSet<NodeId>,
+}
+
+impl BaselineQueries {
+    /// Asks for the baseline of a base, and publishes it to `topic`. Nothing is published if it is not known.
+    pub(super) fn ask(
+        &mut self,
+        base: NodeId,
+        request: QueryBaselineRequest,
+        (topic, expiry): (String, Duration),
+        client: &LinkClient,
+        sender: &TunnelSender,
+    ) -> Result<(), DropReason> {
+        if self.bases.len() >= WAITING || !self.bases.insert(base.clone()) {
+            return Err(DropReason::Overload("earlier baseline queries still wait".to_owned()));
+        }
+        let (client, sender) = (client.clone(), sender.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = answer(&client, &sender, &base, request, topic, expiry).await {
+                warn!(%base, error, "a base does not get its baseline");
+            }
+            base
+        });
+        Ok(())
+    }
+
+    /// Waits until a query has ended; for ever if there is none.
+    pub(super) async fn ended(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(base)) => drop(self.bases.remove(&base)),
+            Some(Err(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn answer(
+    client: &LinkClient,
+    sender: &TunnelSender,
+    base: &NodeId,
+    request: QueryBaselineRequest,
+    topic: String,
+    expiry: Duration,
+) -> Result<(), LinkError> {
+    let containers = sender.query_baseline(base, request).await?;
+    let payload = serde_json::to_vec(&Module::of_all(&containers, base))?;
+    client.publish(topic, payload, expiry)
+}
