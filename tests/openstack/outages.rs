@@ -83,8 +83,8 @@ async fn while_octavia_is_away_for_a_minute_services_wait_and_are_not_forgotten_
     tokio::time::sleep(MINUTE).await; // that is the fault
     let asked = world.gate.seen().len() - asked;
     // Three objects are tried once a second, a sweep and a comparison every two seconds, and what does no harm is asked twice
-    // at a time. Neutron, which answers, is asked for floating IPs too.
-    let most = 10 * usize::try_from(MINUTE.as_secs()).unwrap();
+    // at a time.
+    let most = 8 * usize::try_from(MINUTE.as_secs()).unwrap();
     assert!(asked <= most, "{asked} calls while Octavia was away");
     world.until_told("comes", "DriverUnavailable").await;
     world.stack.resume().await;

@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 use staffetta_real_openstack::Match;
 
-use crate::world::{PATIENCE, World};
+use crate::world::World;
 
 const POOL: &str = r#"
 [kubernetes]
@@ -167,19 +167,19 @@ async fn two_controllers_by_mistake_with_a_pool_give_each_pod_a_port_of_its_own_
     for name in &names {
         world.pod(name).await;
     }
-    // Neither knows what the other takes from its pool: it may delete a port as unused, and the pod gets another one.
-    let each_has_its_own = "each pod shows an active port that exists and that no other pod shows";
+    let mut shown = Vec::new();
     world
-        .until_within(4 * PATIENCE, each_has_its_own, async || {
-            let mut shown = BTreeSet::new();
+        .until("each pod shows an active port that no other pod shows", async || {
+            shown.clear();
             for name in &names {
                 let vifs = world.vifs(name).await;
                 shown.extend(vifs.into_iter().filter(|vif| vif.active).map(|vif| vif.id));
             }
-            let ports = world.ports().await.into_iter().map(|port| port.id).collect();
-            shown.len() == names.len() && shown.is_subset(&ports)
+            shown.len() == names.len() && shown.iter().collect::<BTreeSet<_>>().len() == names.len()
         })
         .await;
+    let ports: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+    assert!(world.named().await.is_subset(&ports));
     for name in names.iter().map(String::as_str).chain(["first"]) {
         world.end_pod(name).await;
     }

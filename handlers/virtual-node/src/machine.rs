@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
-use crate::reach::{Reachability, Silence, Transition};
+use crate::reach::{Reachability, ReportVerdict, Transition};
 use crate::triggers::Notifier;
 
 /// A virtual node and the last known state of the machine behind it. A change of that state triggers a reconciliation
@@ -171,9 +171,9 @@ impl Machine {
     }
 
     /// Judges the machine by the time since its last report.
-    pub(crate) fn silence(&self) -> Silence {
+    pub(crate) fn report_verdict(&self) -> ReportVerdict {
         let since = lock(&self.state).reported.elapsed();
-        Silence::judge(since, &self.policy)
+        ReportVerdict::judge(since, &self.policy)
     }
 
     /// Records that the machine sends no reports. Returns `true` if it becomes unreachable with that, or was unreachable

@@ -41,7 +41,7 @@ pub(crate) const SILENT: &str = "MachineSilent";
 
 /// The verdict on a machine whose answers come later than requested, by the time since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum ReportVerdict {
     /// It reported recently.
     None,
     /// It cannot be reached.
@@ -50,7 +50,7 @@ pub(crate) enum Silence {
     Gone,
 }
 
-impl Silence {
+impl ReportVerdict {
     /// Judges a machine whose last report was `since` ago. A machine that has not reported to this process yet counts as
     /// heard when its node was added, so that no node is lost by a restart.
     pub(crate) fn judge(since: Duration, policy: &Policy) -> Self {
@@ -240,11 +240,11 @@ mod tests {
     #[test]
     fn a_machine_is_judged_by_the_time_since_its_last_report() {
         let policy = Policy { gone_after: Some(Duration::from_secs(60)), ..Policy::default() };
-        let judge = |seconds, policy| Silence::judge(Duration::from_secs(seconds), policy);
-        assert_eq!([0, 24].map(|seconds| judge(seconds, &policy)), [Silence::None; 2]);
-        assert_eq!([25, 59].map(|seconds| judge(seconds, &policy)), [Silence::Unreachable; 2]);
-        assert_eq!(judge(60, &policy), Silence::Gone);
-        assert_eq!(judge(3600, &Policy::default()), Silence::Unreachable, "its node is kept");
+        let judge = |seconds, policy| ReportVerdict::judge(Duration::from_secs(seconds), policy);
+        assert_eq!([0, 24].map(|seconds| judge(seconds, &policy)), [ReportVerdict::None; 2]);
+        assert_eq!([25, 59].map(|seconds| judge(seconds, &policy)), [ReportVerdict::Unreachable; 2]);
+        assert_eq!(judge(60, &policy), ReportVerdict::Gone);
+        assert_eq!(judge(3600, &Policy::default()), ReportVerdict::Unreachable, "its node is kept");
     }
 
     #[test]

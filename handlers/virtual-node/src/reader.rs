@@ -16,7 +16,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::reach::{MISDESCRIBED, MachineOutage, Silence, retry_delay};
+use crate::reach::{MISDESCRIBED, MachineOutage, ReportVerdict, retry_delay};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
@@ -167,7 +167,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                     shared.note_node(&machine.name, EventReason::Reached, text);
                 }
                 if !answered {
-                    judge_silence(shared, machine);
+                    judge_reports(shared, machine);
                 }
                 shared.config.policy.poll_interval
             }
@@ -200,16 +200,16 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
 }
 
 /// Judges a machine whose answers come later by its last report. A node whose machine is gone is removed.
-fn judge_silence(shared: &Shared, machine: &Machine) {
-    match machine.silence() {
-        Silence::None => shared.counts.read(Read::Success),
-        Silence::Unreachable => {
+fn judge_reports(shared: &Shared, machine: &Machine) {
+    match machine.report_verdict() {
+        ReportVerdict::None => shared.counts.read(Read::Success),
+        ReportVerdict::Unreachable => {
             shared.counts.read(Read::Failure);
             if machine.fell_silent() {
                 report_outage(shared, machine);
             }
         }
-        Silence::Gone => shared.node_store.gone(&machine.name),
+        ReportVerdict::Gone => shared.node_store.gone(&machine.name),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What bases report to the listener.
+//! The reports that bases send to the listener.
 
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeActivation, TunnelEvent};

@@ -48,9 +48,9 @@ impl LbDrivers {
         ip_owner: Option<&Owner>,
     ) -> Result<Marks, LbError> {
         const STEP: &str = "list the existing resources of the service";
-        let load_balancers = self.load_balancer.load_balancers(owner).await;
-        let public_ips = self.public_ip.public_ips(ip_owner).await;
-        Ok(Marks { load_balancers: load_balancers.step(STEP)?, public_ips: public_ips.step(STEP)? })
+        let load_balancers = self.load_balancer.load_balancers(owner).await.step(STEP)?;
+        let public_ips = self.public_ip.public_ips(ip_owner).await.step(STEP)?;
+        Ok(Marks { load_balancers, public_ips })
     }
 }
 
