@@ -83,7 +83,7 @@ fn register(registry: &mut Registry, cloud: &MemoryCloud) {
         dyn ServiceSubnetsDriver => cloud.services(setup)?;
         dyn ServiceSecurityGroupsDriver => cloud.services(setup)?;
         dyn LoadBalancerDriver => Arc::new(MemoryLoadBalancerDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
-        dyn NamespaceSubnetDriver => Arc::new(cloud.network(setup).map(|_| MemoryNamespaceSubnets::default())?);
+        dyn NamespaceSubnetDriver => Arc::new(MemoryNamespaceSubnets::new(cloud.network(setup)?, setup.cluster_id()?.into()));
         dyn ServicePublicIpDriver => Arc::new(MemoryPublicIpDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
     }
     let cloud = cloud.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use staffetta_driver::{
     Adoption, AdoptionDriver, ClusterId, DriverError, ExistingAttachment, ExistingLoadBalancer, ExistingMark,
-    ExistingNetwork, ExistingPort, ExistingPublicIp, Owner, Reason, UnusedResource,
+    ExistingNetwork, ExistingPort, ExistingPublicIp, NetworkId, Owner, Reason, SubnetId, UnusedResource,
 };
 use tokio::time::Instant;
 
@@ -58,6 +58,16 @@ impl MemoryAdoption {
             mark => is_owned_by(&mark, owner),
         }
     }
+
+    fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> Result<(), Reason> {
+        let mut networks = self.network.namespaces();
+        let found = networks.get_mut(network).filter(|found| found.network.subnet == *subnet);
+        let found = found.ok_or(Reason::NotFound)?;
+        if found.cluster.is_none() {
+            (found.cluster, found.owner) = (Some(self.cluster.clone()), Some(owner.clone()));
+        }
+        is_owned_by(&self.mark(found.cluster.as_ref(), found.owner.as_ref()), owner)
+    }
 }
 
 /// Fails unless the mark is that of `owner`.
@@ -98,7 +108,13 @@ impl AdoptionDriver for MemoryAdoption {
     }
 
     async fn networks(&self) -> Result<Vec<ExistingNetwork>, DriverError> {
-        Ok(Vec::new())
+        let existing = self.network.namespace_networks().into_iter().map(|made| ExistingNetwork {
+            mark: self.mark(made.cluster.as_ref(), made.owner.as_ref()),
+            id: made.network.network,
+            name: made.name,
+            subnets: vec![made.network.subnet],
+        });
+        Ok(existing.collect())
     }
 
     async fn adopt(&self, adoption: &Adoption) -> Result<(), DriverError> {
@@ -119,7 +135,9 @@ impl AdoptionDriver for MemoryAdoption {
                 let adopted = self.services.state().public_ips.adopt(&self.cluster, owner, id);
                 (adopted, id.to_string())
             }
-            Adoption::Network(network, ..) => (Err(Reason::NotFound), network.to_string()),
+            Adoption::Network(network, subnet, owner) => {
+                (self.adopt_network(network, subnet, owner), network.to_string())
+            }
         };
         adopted.map_err(|reason| DriverError::new(reason, "adopt a resource").detail(name))
     }
@@ -136,7 +154,7 @@ impl AdoptionDriver for MemoryAdoption {
                 self.network.remove_port(id);
                 Ok(())
             }
-            UnusedResource::SecurityGroup(_) => Err(failed(Reason::Unsupported)),
+            UnusedResource::SecurityGroup(id) => self.network.delete_unmarked_group(id),
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod http;
 mod load_balancer;
 mod load_balancers;
 mod lock;
+mod namespace_network;
 mod namespaces;
 mod network;
 mod network_policy;
@@ -44,6 +45,7 @@ pub use devices::{
 pub use driver::MemoryDriver;
 pub use faults::{Fault, Faults};
 pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};
+pub use namespace_network::MemoryNamespaceNetwork;
 pub use namespaces::{MemoryNamespaceSubnets, NamespaceCall, NamespaceMethod};
 pub use network::MemoryNetwork;
 pub use network_policy::{MemoryNetworkPolicyDriver, NetworkPolicyCall, NetworkPolicyMethod};

@@ -1,30 +1,20 @@
 //! The driver `memory` of namespace networks.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Faults;
+use super::{Faults, MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions};
 use crate::driver::Calls;
-use crate::lock::lock;
 use staffetta_driver::{
-    DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
+    ClusterId, DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
 };
 
-/// The driver `memory` of namespace networks. Its networks consist of their ids only; no subnet allocates addresses.
-#[derive(Default)]
+/// The driver `memory` of namespace networks, for one cluster. Its networks consist of their ids only; no subnet allocates addresses.
 pub struct MemoryNamespaceSubnets {
-    networks: Mutex<BTreeMap<Uid, MemoryNamespaceNetwork>>,
+    network: Arc<MemoryNetwork>,
+    cluster: ClusterId,
     calls: Calls<NamespaceMethod, NamespaceCall>,
-}
-
-/// An existing network of a namespace.
-struct MemoryNamespaceNetwork {
-    owner: Owner,
-    network: NamespaceNetwork,
-    /// `true` if the network cannot be deleted.
-    used: bool,
 }
 
 /// A method of a driver of namespace networks, for planned faults.
@@ -49,7 +39,18 @@ pub enum NamespaceCall {
     List,
 }
 
+impl Default for MemoryNamespaceSubnets {
+    fn default() -> Self {
+        Self::new(Arc::new(MemoryNetwork::new(MemoryOptions::default())), "kubernetes".into())
+    }
+}
+
 impl MemoryNamespaceSubnets {
+    /// Creates the driver. The networks that it creates carry the ownership mark of `cluster`.
+    pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
+        Self { network, cluster, calls: Calls::default() }
+    }
+
     /// Returns the planned faults, to which others can be added.
     pub fn faults(&self) -> &Faults<NamespaceMethod> {
         &self.calls.faults
@@ -60,14 +61,18 @@ impl MemoryNamespaceSubnets {
         self.calls.log()
     }
 
-    /// Returns the owners of the existing networks.
+    /// Returns the owners of the existing networks of the cluster, ordered by network.
     pub fn owners(&self) -> Vec<Owner> {
-        lock(&self.networks).values().map(|made| made.owner.clone()).collect()
+        let networks = self.network.namespace_networks().into_iter();
+        networks
+            .filter(|made| made.cluster.as_ref() == Some(&self.cluster))
+            .filter_map(|made| made.owner)
+            .collect()
     }
 
     /// Marks the network of the owner with this UID as in use, so that its release fails with [`Reason::Conflict`], or as unused.
     pub fn set_used(&self, uid: &Uid, used: bool) {
-        if let Some(made) = lock(&self.networks).get_mut(uid) {
+        for made in self.network.namespaces().values_mut().filter(|made| made.is_of(&self.cluster, uid)) {
             made.used = used;
         }
     }
@@ -77,26 +82,35 @@ impl MemoryNamespaceSubnets {
 impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
     async fn ensure_network(&self, owner: &Owner, _: &ProjectId) -> Result<NamespaceNetwork, DriverError> {
         let work = || {
-            let made = || MemoryNamespaceNetwork {
-                owner: owner.clone(),
-                network: NamespaceNetwork {
-                    network: format!("network-{}", owner.uid).into(),
-                    subnet: format!("subnet-{}", owner.uid).into(),
-                },
+            let mut networks = self.network.namespaces();
+            if let Some(made) = networks.values().find(|made| made.is_of(&self.cluster, &owner.uid)) {
+                return Ok(made.network.clone());
+            }
+            let network = NamespaceNetwork {
+                network: format!("network-{}", owner.uid).into(),
+                subnet: format!("subnet-{}", owner.uid).into(),
+            };
+            let made = MemoryNamespaceNetwork {
+                network: network.clone(),
+                name: owner.name.clone(),
+                cluster: Some(self.cluster.clone()),
+                owner: Some(owner.clone()),
                 used: false,
             };
-            Ok(lock(&self.networks).entry(owner.uid.clone()).or_insert_with(made).network.clone())
+            networks.insert(network.network.clone(), made);
+            Ok(network)
         };
         self.calls.call(NamespaceMethod::Ensure, NamespaceCall::Ensure(owner.uid.clone()), work).await
     }
 
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError> {
         let work = || {
-            let mut networks = lock(&self.networks);
-            if networks.get(&owner.uid).is_some_and(|made| made.used) {
+            let mut networks = self.network.namespaces();
+            let is_of = |made: &MemoryNamespaceNetwork| made.is_of(&self.cluster, &owner.uid);
+            if networks.values().any(|made| made.used && is_of(made)) {
                 return Err(DriverError::new(Reason::Conflict, "delete a network").detail("it is used"));
             }
-            networks.remove(&owner.uid);
+            networks.retain(|_, made| !is_of(made));
             Ok(())
         };
         self.calls.call(NamespaceMethod::Release, NamespaceCall::Release(owner.uid.clone()), work).await

@@ -8,11 +8,11 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::security_groups::SecurityGroups;
-use super::{AddressPool, MemoryOptions, MemoryPort};
+use super::{AddressPool, MemoryNamespaceNetwork, MemoryOptions, MemoryPort};
 use crate::lock::lock;
 use staffetta_driver::{
-    Activation, ClusterId, DriverError, MacAddress, Network, Owner, PortProfile, Reason, SecurityGroup,
-    SecurityGroupId, SecurityRuleId, Subnet, SubnetId, Vif, VifClass, VifId, VifRequest,
+    Activation, ClusterId, DriverError, MacAddress, Network, NetworkId, Owner, PortProfile, Reason,
+    SecurityGroup, SecurityGroupId, SecurityRuleId, Subnet, SubnetId, Vif, VifClass, VifId, VifRequest,
 };
 
 const BRIDGE: &str = "br-int";
@@ -23,6 +23,7 @@ pub struct MemoryNetwork {
     options: MemoryOptions,
     state: Mutex<NetworkState>,
     groups: Mutex<SecurityGroups>,
+    namespaces: Mutex<BTreeMap<NetworkId, MemoryNamespaceNetwork>>,
     /// The VIFs that pods returned to a pool.
     returned: Mutex<BTreeSet<VifId>>,
 }
@@ -48,7 +49,13 @@ impl MemoryNetwork {
             port_quota: options.port_quota,
             made: 0,
         };
-        Self { options, state: Mutex::new(state), groups: Mutex::default(), returned: Mutex::default() }
+        Self {
+            options,
+            state: Mutex::new(state),
+            groups: Mutex::default(),
+            namespaces: Mutex::default(),
+            returned: Mutex::default(),
+        }
     }
 
     /// Returns the options with which the network was created.
@@ -113,6 +120,35 @@ impl MemoryNetwork {
     /// Returns the existing security groups of all clusters.
     pub fn security_groups(&self) -> Vec<SecurityGroup> {
         self.groups().all(None)
+    }
+
+    /// Inserts a security group that another controller created.
+    pub fn insert_security_group(&self, id: &SecurityGroupId) {
+        self.groups().insert_unmarked(id);
+    }
+
+    /// Deletes a security group that another controller created. A group that does not exist counts as deleted.
+    pub(super) fn delete_unmarked_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
+        let used = self.state().ports.values().flat_map(|port| port.security_groups.clone()).collect();
+        let mut groups = self.groups();
+        if groups.is_marked(id) {
+            return Err(DriverError::new(Reason::Refused, "delete a security group").detail(id.to_string()));
+        }
+        groups.remove(id, &used)
+    }
+
+    /// Returns the existing networks of namespaces, of all clusters.
+    pub fn namespace_networks(&self) -> Vec<MemoryNamespaceNetwork> {
+        self.namespaces().values().cloned().collect()
+    }
+
+    /// Inserts a network that another controller may have created for a namespace. No subnet of it allocates addresses.
+    pub fn insert_namespace_network(&self, network: MemoryNamespaceNetwork) {
+        self.namespaces().insert(network.network.network.clone(), network);
+    }
+
+    pub(super) fn namespaces(&self) -> MutexGuard<'_, BTreeMap<NetworkId, MemoryNamespaceNetwork>> {
+        lock(&self.namespaces)
     }
 
     /// Limits the number of security groups, and the total number of their rules, or removes a limit (`None`).

@@ -7,10 +7,10 @@ use staffetta_driver::{
     SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
 };
 
-/// The existing security groups, each with the cluster in its ownership mark.
+/// The existing security groups, each with the cluster in its ownership mark; `None` for one that another controller created.
 #[derive(Debug, Default)]
 pub(super) struct SecurityGroups {
-    groups: BTreeMap<SecurityGroupId, (ClusterId, SecurityGroup)>,
+    groups: BTreeMap<SecurityGroupId, (Option<ClusterId>, SecurityGroup)>,
     /// The maximum number of groups, and the maximum total number of their rules.
     pub(super) quota: (Option<usize>, Option<usize>),
     /// The number of ids that were used.
@@ -20,7 +20,7 @@ pub(super) struct SecurityGroups {
 impl SecurityGroups {
     /// Returns the groups with the ownership mark of `cluster`, or all groups.
     pub(super) fn all(&self, cluster: Option<&ClusterId>) -> Vec<SecurityGroup> {
-        let wanted = |marked: &ClusterId| cluster.is_none_or(|cluster| cluster == marked);
+        let wanted = |marked: &Option<ClusterId>| cluster.is_none() || marked.as_ref() == cluster;
         self.groups.values().filter(|(marked, _)| wanted(marked)).map(|(_, group)| group.clone()).collect()
     }
 
@@ -40,8 +40,20 @@ impl SecurityGroups {
         let rules =
             IpFamily::ALL.map(|family| ExistingRule { id: self.rule_id(), rule: Some(out(family)) }).into();
         let group = SecurityGroup { id: id.clone(), name: name.clone(), owner: owner.cloned(), rules };
-        self.groups.insert(id, (cluster.clone(), group.clone()));
+        self.groups.insert(id, (Some(cluster.clone()), group.clone()));
         Ok(group)
+    }
+
+    /// Adds a group without rules, as one of another controller.
+    pub(super) fn insert_unmarked(&mut self, id: &SecurityGroupId) {
+        let name = GroupName::from(id.as_str());
+        let group = SecurityGroup { id: id.clone(), name, owner: None, rules: Vec::new() };
+        self.groups.insert(id.clone(), (None, group));
+    }
+
+    /// Returns `true` if the group carries the ownership mark of a cluster.
+    pub(super) fn is_marked(&self, id: &SecurityGroupId) -> bool {
+        self.groups.get(id).is_some_and(|(cluster, _)| cluster.is_some())
     }
 
     /// Removes and adds rules of a group, and returns the added ones with their ids. A rule that exists already keeps its id. The error is

@@ -1,0 +1,25 @@
+//! A network of a namespace in the simulated network, as tests see it.
+
+use staffetta_driver::{ClusterId, NamespaceNetwork, Owner, Uid};
+
+/// An existing network of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryNamespaceNetwork {
+    /// The ids of the network and of its subnet.
+    pub network: NamespaceNetwork,
+    /// The name.
+    pub name: String,
+    /// The cluster in the ownership mark; `None` for a network that another controller created.
+    pub cluster: Option<ClusterId>,
+    /// The namespace in the ownership mark.
+    pub owner: Option<Owner>,
+    /// `true` if the network cannot be deleted.
+    pub used: bool,
+}
+
+impl MemoryNamespaceNetwork {
+    /// Returns `true` if the network is that of the namespace with this UID in `cluster`.
+    pub(super) fn is_of(&self, cluster: &ClusterId, uid: &Uid) -> bool {
+        self.cluster.as_ref() == Some(cluster) && self.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
+    }
+}
