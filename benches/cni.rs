@@ -177,7 +177,8 @@ impl Place {
     fn sections(&self) -> String {
         let path = self.path().display();
         format!(
-            "[cni_daemon]\nnode_name = {NODE:?}\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n"
+            "[cni_daemon]\nnode_name = {NODE:?}\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n\
+             [binding]\nbridges = [{BRIDGE:?}]\n"
         )
     }
 

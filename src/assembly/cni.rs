@@ -1,9 +1,11 @@
 //! Registers the drivers that bind VIFs on a node, and the handler `cni` in the command `cni-daemon`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use staffetta_binding::{
     BindingOptions, BridgeBinding, NestedBinding, NodePort, NodePortOptions, OpenVSwitchBinding,
+    PermittedBridges,
 };
 use staffetta_cni_daemon::{CniDaemon, CniDaemonOptions, HANDLER, registration};
 use staffetta_driver::VifBindingDriver;
@@ -35,14 +37,24 @@ pub(super) fn register(registry: &mut Registry) {
         .all_in_use();
     drivers! { registry, setup:
         dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge, which may be connected to Open vSwitch." =>
-            Arc::new(BridgeBinding::new(setup.section::<BindingOptions>(BINDING)?.ovsdb));
+            Arc::new(BridgeBinding::new(ovsdb(setup)?, bridges(setup)?));
         dyn VifBindingDriver, "VIFOpenVSwitch", "A port of an Open vSwitch bridge." =>
-            Arc::new(OpenVSwitchBinding::new(setup.section::<BindingOptions>(BINDING)?.ovsdb));
+            Arc::new(OpenVSwitchBinding::new(ovsdb(setup)?, bridges(setup)?));
         dyn VifBindingDriver, "VIFVlanNested", "A VLAN interface of the node." =>
             Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
         dyn VifBindingDriver, "VIFMacvlanNested", "A macvlan interface of the node." =>
             Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
     }
+}
+
+/// Returns the socket of OVSDB.
+fn ovsdb(setup: &Setup) -> Result<PathBuf, SetupError> {
+    Ok(setup.section::<BindingOptions>(BINDING)?.ovsdb)
+}
+
+/// Returns the bridges to which pods may be connected.
+fn bridges(setup: &Setup) -> Result<PermittedBridges, SetupError> {
+    Ok(PermittedBridges::new(setup.section::<BindingOptions>(BINDING)?.bridges))
 }
 
 /// Adds the handler `cni`, which serves `daemon` with the pods of the node `node_name`.
@@ -61,8 +73,7 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
 
 /// Adds a check that creates the port of the node, if there is one. It is repeated until it succeeds.
 fn node_port(setup: &Setup) -> Result<(), SetupError> {
-    let ovsdb = setup.section::<BindingOptions>(BINDING)?.ovsdb;
-    let port = NodePort::new(ovsdb, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
+    let port = NodePort::new(ovsdb(setup)?, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
     if let Some(port) = port {
         setup.check("node port", move || {
             let port = port.clone();

@@ -35,7 +35,7 @@ fn the_daemon_reads_pods_and_writes_events_and_nothing_else() {
 }
 
 #[test]
-fn the_daemon_has_the_network_of_the_node_and_two_capabilities() {
+fn the_daemon_has_the_network_of_the_node_and_three_capabilities() {
     let pod = pod();
     assert_eq!(
         (&pod["hostNetwork"], &pod["hostPID"], &pod["hostIPC"]),
@@ -46,7 +46,7 @@ fn the_daemon_has_the_network_of_the_node_and_two_capabilities() {
         pod["containers"][0]["securityContext"],
         json!({ "runAsUser": 0, "runAsGroup": 0, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
             "seccompProfile": { "type": "RuntimeDefault" },
-            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"] } })
+            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN", "NET_RAW"] } })
     );
 }
 

@@ -4,6 +4,8 @@
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, interface_name};
 
+use crate::announcement::announce;
+use crate::bridges::PermittedBridges;
 use crate::error::failed;
 use crate::host_interface::{self, make_way};
 use crate::linux_bridge::{LinuxBridgeBinding, bridge};
@@ -16,13 +18,14 @@ use crate::{ethtool, messages, pod_interface};
 const OVS: &str = "ovs";
 
 /// The driver of the class `VIFBridge`. A VIF of the plugin `ovs` gets a Linux bridge of its own, which a pair of interfaces connects to
-/// Open vSwitch; another one becomes a port of a bridge that exists, as [`LinuxBridgeBinding`] makes it.
+/// Open vSwitch; another one becomes a port of a bridge that exists already, because an agent of Neutron creates it.
 ///
 /// The interfaces are named as Neutron's agent expects it, after the id of the port: the bridge `qbr`, its port `qvb`, and the port `qvo`
 /// of Open vSwitch.
 #[derive(Clone, Debug)]
 pub struct BridgeBinding {
     ovsdb: Ovsdb,
+    bridges: PermittedBridges,
 }
 
 /// The names of the interfaces of a VIF.
@@ -41,9 +44,10 @@ impl HybridNames {
 }
 
 impl BridgeBinding {
-    /// Creates the driver for the server of OVSDB at the Unix socket `ovsdb`, which is used for the VIFs of Open vSwitch only.
-    pub fn new(ovsdb: std::path::PathBuf) -> Self {
-        Self { ovsdb: Ovsdb { socket: ovsdb } }
+    /// Creates the driver for the server of OVSDB at the Unix socket `ovsdb`, which is used for the VIFs of Open vSwitch only. A VIF on
+    /// a bridge of Linux or Open vSwitch that is not among `bridges` is refused.
+    pub fn new(ovsdb: std::path::PathBuf, bridges: PermittedBridges) -> Self {
+        Self { ovsdb: Ovsdb { socket: ovsdb }, bridges }
     }
 
     /// Connects a bridge of the VIF's own to Open vSwitch, in place of a leftover. Returns the type of the datapath.
@@ -59,6 +63,7 @@ impl BridgeBinding {
         let Some(switch) = attachment.vif.network.bridge.as_deref() else {
             return refused("the VIF names no bridge of Open vSwitch".to_owned());
         };
+        self.bridges.check(switch)?;
         let datapath = self.ovsdb.datapath(switch)?;
         if let Some(old) = self.ovsdb.own(&names.in_switch, port_id)? {
             self.ovsdb.remove(&old)?;
@@ -97,6 +102,7 @@ fn is_hybrid(attachment: &VifAttachment) -> bool {
 impl VifBindingDriver for BridgeBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         if !is_hybrid(attachment) {
+            self.bridges.check(bridge(attachment)?)?;
             return LinuxBridgeBinding.plug(attachment);
         }
         let datapath = self.connect(attachment)?;
@@ -122,5 +128,9 @@ impl VifBindingDriver for BridgeBinding {
             self.ovsdb.check(&HybridNames::new(attachment).in_switch, attachment.vif.id.as_str())?;
         }
         Ok(())
+    }
+
+    fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        announce(attachment)
     }
 }

@@ -6,13 +6,19 @@
 //! | `VIFOpenVSwitch` | [`OpenVSwitchBinding`] | a veth pair and a port of an Open vSwitch bridge |
 //! | `VIFVlanNested`, `VIFMacvlanNested` | [`NestedBinding`] | a VLAN or macvlan interface on an interface of the node |
 //!
+//! A VIF on a bridge that is not among the [`PermittedBridges`] is refused.
+//!
 //! `pod_interface` checks and configures the interface in the pod, `host_interface` the one on the node, `namespace` moves a thread into
-//! the network namespace of a pod, `netlink` and `messages` speak rtnetlink.
+//! the network namespace of a pod, `announcement` announces its addresses, `netlink` and `messages` speak rtnetlink.
 
+mod announcement;
+mod bridges;
 mod error;
 mod ethtool;
 mod host_interface;
 mod hybrid;
+#[cfg(test)]
+mod killing;
 mod linux_bridge;
 mod messages;
 mod namespace;
@@ -24,8 +30,8 @@ mod options;
 mod ovsdb;
 mod pod_interface;
 
+pub use bridges::PermittedBridges;
 pub use hybrid::BridgeBinding;
-pub use linux_bridge::LinuxBridgeBinding;
 pub use nested::NestedBinding;
 pub use node_port::NodePort;
 pub use open_vswitch::OpenVSwitchBinding;

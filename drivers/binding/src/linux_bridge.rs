@@ -8,15 +8,16 @@ use crate::namespace::{NetworkNamespaces, within};
 use crate::netlink::RouteSocket;
 use crate::{host_interface, messages, pod_interface};
 
-/// The driver of VIFs on a Linux bridge that exists already: an agent of Neutron creates it.
+/// Binds VIFs to a Linux bridge that exists already, whichever it is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LinuxBridgeBinding;
+pub(crate) struct LinuxBridgeBinding;
 
 impl VifBindingDriver for LinuxBridgeBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         let bridge = bridge(attachment)?;
         within(&attachment.netns, |namespaces| {
+            pod_interface::check_addresses(attachment, namespaces)?;
             let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
             create_pair(attachment, namespaces, Some(bridge))?;
             pod_interface::configure(attachment, namespaces)

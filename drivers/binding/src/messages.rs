@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use ipnet::IpNet;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth,
-    InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InetDevConf, InfoBridge, InfoData, InfoKind,
+    InfoMacVlan, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, MacVlanMode,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -134,6 +134,25 @@ pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNe
     RouteNetlinkMessage::SetLink(link)
 }
 
+/// Sets the MAC address of the interface with that index.
+pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    link.attributes = vec![LinkAttribute::Address(mac.0.to_vec())];
+    RouteNetlinkMessage::SetLink(link)
+}
+
+/// Lets the kernel announce the addresses of the interface with that index by ARP whenever its MAC address is set, or it is set up.
+pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
+    let mut options = InetDevConf::default();
+    options.arp_notify = 1;
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    let inet = AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(options)]);
+    link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![inet])];
+    RouteNetlinkMessage::SetLink(link)
+}
+
 /// Deletes the interface with that index, and the other end of the pair with it.
 pub(crate) fn delete_link(index: u32) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
@@ -228,5 +247,14 @@ mod tests {
         // IFLA_INFO_DATA with IFLA_VLAN_ID.
         assert!(contains(&message, &attribute(1, &4094_u16.to_ne_bytes())));
         assert!(contains(&message, b"vlan"));
+    }
+
+    #[test]
+    fn announcements_by_arp_are_an_option_of_the_interface() {
+        let message = encode(notify_by_arp(3), 0);
+        assert_eq!(message[4..6], [19, 0], "RTM_SETLINK");
+        // IPV4_DEVCONF_ARP_NOTIFY in IFLA_INET_CONF, which contains attributes.
+        let option = attribute(1 | 1 << 15, &attribute(22, &1_u32.to_ne_bytes()));
+        assert!(contains(&message, &option), "{message:?}");
     }
 }

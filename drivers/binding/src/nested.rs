@@ -8,6 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
+use crate::announcement::announce;
 use crate::error::failed;
 use crate::messages::{self, PodEnd};
 use crate::namespace::within;
@@ -56,6 +57,7 @@ impl VifBindingDriver for NestedBinding {
             )));
         }
         within(&attachment.netns, |namespaces| {
+            pod_interface::check_addresses(attachment, namespaces)?;
             let create = || {
                 let request =
                     request(attachment, parent.header.index, pod_interface::pod_end(attachment, namespaces))?;
@@ -78,6 +80,10 @@ impl VifBindingDriver for NestedBinding {
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))
+    }
+
+    fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        announce(attachment)
     }
 }
 

@@ -1,14 +1,19 @@
 //! A socket of the protocol rtnetlink, with blocking requests.
 
 use std::io;
+use std::net::IpAddr;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+
+/// The maximum length of the name of an interface, in bytes. The kernel rejects requests with a longer one.
+const MAX_NAME: usize = 15;
 
 /// A socket that configures the network namespace in which it was opened, also when its thread has left that namespace.
 pub(crate) struct RouteSocket(Socket);
@@ -24,11 +29,16 @@ impl RouteSocket {
 
     /// Sends a request that changes something, with additional flags, and waits until it is done.
     pub(crate) fn change(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        #[cfg(test)]
+        crate::killing::step()?;
         self.exchange(request, flags | NLM_F_ACK, |_| ())
     }
 
     /// Returns the interface called `name`; `None` if there is none.
     pub(crate) fn link(&self, name: &str) -> io::Result<Option<LinkMessage>> {
+        if name.len() > MAX_NAME {
+            return Ok(None);
+        }
         let mut request = LinkMessage::default();
         request.attributes = vec![
             LinkAttribute::IfName(name.to_owned()),
@@ -45,6 +55,21 @@ impl RouteSocket {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns `true` if `address` is one of the network namespace itself. An address without any route to it is not.
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
+        let mut request = RouteMessage::default();
+        (request.header.address_family, request.header.destination_prefix_length) =
+            if address.is_ipv4() { (AddressFamily::Inet, 32) } else { (AddressFamily::Inet6, 128) };
+        request.attributes = vec![RouteAttribute::Destination(RouteAddress::from(address))];
+        let mut is_local = false;
+        let found = self.exchange(RouteNetlinkMessage::GetRoute(request), NLM_F_ACK, |answer| {
+            if let RouteNetlinkMessage::NewRoute(route) = answer {
+                is_local = route.header.kind == RouteType::Local;
+            }
+        });
+        found.is_ok() && is_local
     }
 
     /// Returns all objects that `request` selects.

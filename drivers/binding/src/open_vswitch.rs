@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
+use crate::announcement::announce;
+use crate::bridges::PermittedBridges;
 use crate::linux_bridge::{create_pair, remove_pair};
 use crate::namespace::within;
 use crate::ovsdb::{Ovsdb, PortRow};
@@ -14,12 +16,13 @@ use crate::{ethtool, pod_interface};
 #[derive(Clone, Debug)]
 pub struct OpenVSwitchBinding {
     ovsdb: Ovsdb,
+    bridges: PermittedBridges,
 }
 
 impl OpenVSwitchBinding {
-    /// Creates the driver for the server of OVSDB at the Unix socket `socket`.
-    pub fn new(socket: PathBuf) -> Self {
-        Self { ovsdb: Ovsdb { socket } }
+    /// Creates the driver for the server of OVSDB at the Unix socket `socket`. A VIF on a bridge that is not among `bridges` is refused.
+    pub fn new(socket: PathBuf, bridges: PermittedBridges) -> Self {
+        Self { ovsdb: Ovsdb { socket }, bridges }
     }
 }
 
@@ -27,6 +30,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         let bridge = bridge(attachment)?;
+        self.bridges.check(bridge)?;
         let datapath = self.ovsdb.datapath(bridge)?;
         let (name, mac) = (attachment.host_interface(), attachment.vif.address.to_string());
         // Before the interface: Open vSwitch would keep the socket of an earlier one with the same name, and hear nothing of the pod.
@@ -34,6 +38,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
             self.ovsdb.remove(&old)?;
         }
         within(&attachment.netns, |namespaces| {
+            pod_interface::check_addresses(attachment, namespaces)?;
             create_pair(attachment, namespaces, None)?;
             ethtool::prepare_for(&datapath, &attachment.interface)?;
             let port_id = attachment.vif.id.as_str();
@@ -51,6 +56,10 @@ impl VifBindingDriver for OpenVSwitchBinding {
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))?;
         self.ovsdb.check(&attachment.host_interface(), attachment.vif.id.as_str())
+    }
+
+    fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        announce(attachment)
     }
 }
 

@@ -11,6 +11,10 @@ use staffetta_driver::MacAddress;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BindingOptions {
+    /// The bridges of Linux and Open vSwitch to which pods may be connected. A name that ends in `*` permits each bridge whose name
+    /// begins with the rest. A VIF on another bridge is refused, because tenants can write annotations. The default permits those of
+    /// Neutron's agents; `neutron_defaults.ovs_bridge` must be among them.
+    pub bridges: Vec<String>,
     /// The Unix socket of OVSDB, for VIFs of Open vSwitch.
     #[schemars(length(min = 1))]
     pub ovsdb: PathBuf,
@@ -22,7 +26,8 @@ pub struct BindingOptions {
 
 impl Default for BindingOptions {
     fn default() -> Self {
-        Self { ovsdb: "/run/openvswitch/db.sock".into(), link_iface: None }
+        let bridges = ["br-int", "brq*"].map(str::to_owned).to_vec();
+        Self { bridges, ovsdb: "/run/openvswitch/db.sock".into(), link_iface: None }
     }
 }
 

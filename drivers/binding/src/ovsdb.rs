@@ -217,6 +217,8 @@ impl Ovsdb {
     }
 
     fn exchange(&self, request: &Value) -> io::Result<Value> {
+        #[cfg(test)]
+        crate::killing::step()?;
         let mut stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;

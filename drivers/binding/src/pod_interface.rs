@@ -1,7 +1,7 @@
 //! The interface of a VIF in a pod: its checks, addresses and routes.
 
-use std::fs;
 use std::net::IpAddr;
+use std::{fs, io};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
@@ -47,6 +47,18 @@ pub(crate) fn validate(attachment: &VifAttachment) -> Result<(), DriverError> {
     }
 }
 
+/// Returns an error if an address of the VIF is one of the node itself.
+pub(crate) fn check_addresses(
+    attachment: &VifAttachment,
+    namespaces: &NetworkNamespaces,
+) -> Result<(), DriverError> {
+    match attachment.vif.ips().find(|ip| namespaces.host.is_local(*ip)) {
+        None => Ok(()),
+        Some(ip) => Err(DriverError::new(Reason::Refused, "bind the VIF")
+            .detail(format!("{ip} is an address of the node itself"))),
+    }
+}
+
 /// Returns the end of the VIF in the pod.
 pub(crate) fn pod_end<'a>(attachment: &'a VifAttachment, namespaces: &NetworkNamespaces) -> PodEnd<'a> {
     PodEnd {
@@ -57,9 +69,7 @@ pub(crate) fn pod_end<'a>(attachment: &'a VifAttachment, namespaces: &NetworkNam
     }
 }
 
-/// Adds the addresses of the VIF to its interface in the pod, sets it up, and adds the routes. The pod announces its addresses to the
-/// network when the interface gets up (gratuitous ARP, unsolicited neighbour advertisement), so the interface must be connected
-/// before.
+/// Adds the addresses of the VIF to its interface in the pod, sets it up, and adds the routes.
 pub(crate) fn configure(
     attachment: &VifAttachment,
     namespaces: &NetworkNamespaces,
@@ -68,12 +78,14 @@ pub(crate) fn configure(
     let link = namespaces.pod.link(&attachment.interface).map_err(failed(step))?;
     let index = link.ok_or_else(|| DriverError::new(Reason::Unavailable, step))?.header.index;
     let addresses = addresses(&attachment.vif);
-    announce(&attachment.interface, addresses.iter().any(|address| matches!(address, IpNet::V6(_))));
+    if addresses.iter().any(|address| matches!(address, IpNet::V6(_))) {
+        enable_v6(&attachment.interface);
+    }
     for address in addresses {
         namespaces
             .pod
             .change(messages::new_address(index, address), NLM_F_CREATE | NLM_F_REPLACE)
-            .map_err(|error| failed("add an address")(error).detail(address.to_string()))?;
+            .map_err(|error| unadded(address, error))?;
     }
     namespaces.pod.change(messages::set_up(index), 0).map_err(failed("set the interface up"))?;
     for (destination, gateway, onlink) in routes(attachment) {
@@ -88,17 +100,19 @@ pub(crate) fn configure(
     Ok(())
 }
 
-/// Lets the kernel announce the addresses of an interface whenever it gets up, and enables IPv6 where the VIF has it. Where `/proc/sys`
-/// is read-only, neighbours learn a moved address only when they ask again.
-fn announce(interface: &str, v6: bool) {
-    let set = |family, option, value| {
-        let _ = fs::write(format!("/proc/sys/net/{family}/conf/{interface}/{option}"), value);
+/// Enables IPv6 on an interface, because the node may disable it for new ones. Where `/proc/sys` is read-only, only the node can.
+fn enable_v6(interface: &str) {
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "0");
+}
+
+fn unadded(address: IpNet, error: io::Error) -> DriverError {
+    let remedy = match (address, error.kind()) {
+        (IpNet::V6(_), io::ErrorKind::PermissionDenied) => {
+            "; IPv6 is disabled in the pod: set net.ipv6.conf.default.disable_ipv6 of the node to 0"
+        }
+        _ => "",
     };
-    set("ipv4", "arp_notify", "1");
-    if v6 {
-        set("ipv6", "disable_ipv6", "0");
-        set("ipv6", "ndisc_notify", "1");
-    }
+    failed("add an address")(error).detail(format!("{address}{remedy}"))
 }
 
 /// Returns the addresses of a VIF with the prefix lengths of their subnets.

@@ -58,6 +58,13 @@ pub trait VifBindingDriver: Send + Sync {
 
     /// Returns an error if the interface or its connection does not exist as [`plug`](Self::plug) makes it.
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
+
+    /// Announces the addresses of the pod to its network, so that neighbours replace what they know of an earlier owner. The daemon calls
+    /// it when the port is active, because the network drops what the pod sends before. Does nothing by default, and if the pod has ended.
+    fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        let _ = attachment;
+        Ok(())
+    }
 }
 
 impl VifAttachment {

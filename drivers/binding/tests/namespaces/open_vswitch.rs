@@ -1,0 +1,112 @@
+//! VIFs on a bridge of Open vSwitch.
+
+use staffetta_binding::{BridgeBinding, OpenVSwitchBinding, PermittedBridges};
+use staffetta_driver::{Reason, VifBindingDriver, VifClass, interface_name};
+
+use crate::node::{Node, link, sh};
+use crate::switch::OpenVSwitch;
+
+fn permitted(bridge: &str) -> PermittedBridges {
+    PermittedBridges::new(vec![bridge.to_owned()])
+}
+
+#[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn two_pods_on_open_vswitch_exchange_packets_of_both_ip_versions() {
+    let mut node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let switch = OpenVSwitch::start(&bridge);
+    let binding = OpenVSwitchBinding::new(switch.socket(), permitted(&bridge));
+    let pods = [node.pod(11), node.pod(12)].map(|mut pod| {
+        pod.vif.class = VifClass::OpenVSwitch { vif_name: "eth0".to_owned(), bridge_name: bridge.clone() };
+        pod
+    });
+    for pod in &pods {
+        binding.plug(pod).unwrap();
+        binding.check(pod).unwrap();
+        binding.plug(pod).unwrap();
+    }
+    assert!(node.carries_tcp(0, 1, "10.99.0.12") && node.carries_tcp(1, 0, "fd99::b"));
+    let ids = switch.vsctl(&format!("get interface {} external_ids", pods[0].host_interface()));
+    assert!(ids.contains(pods[0].vif.id.as_str()), "{ids}");
+    for pod in &pods {
+        binding.unplug(pod).unwrap();
+        binding.unplug(pod).unwrap();
+        assert!(binding.check(pod).is_err() && link(&pod.host_interface()).is_none());
+    }
+    assert_eq!(switch.vsctl(&format!("list-ports {bridge}")), "");
+
+    // A port of another program with the name of a VIF's is refused, and stays.
+    let name = pods[0].host_interface();
+    switch.vsctl(&format!("add-port {bridge} {name} -- set interface {name} type=internal"));
+    assert!(binding.plug(&pods[0]).unwrap_err().to_string().contains("another program"));
+    binding.unplug(&pods[0]).unwrap();
+    assert_eq!(switch.vsctl(&format!("list-ports {bridge}")).trim(), name);
+    switch.vsctl(&format!("del-br {bridge}"));
+}
+
+#[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn a_port_that_kuryr_or_an_earlier_boot_left_is_removed() {
+    let mut node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let switch = OpenVSwitch::start(&bridge);
+    let binding = OpenVSwitchBinding::new(switch.socket(), permitted(&bridge));
+    let mut pod = node.pod(11);
+    pod.vif.class = VifClass::OpenVSwitch { vif_name: "eth0".to_owned(), bridge_name: bridge.clone() };
+    let ports = || switch.vsctl(&format!("list-ports {bridge}"));
+    // A reboot removes the namespace and with it the pair of interfaces, and keeps the database.
+    binding.plug(&pod).unwrap();
+    sh(&format!("ip netns del {}", node.pods[0]));
+    assert_eq!(ports().trim(), pod.host_interface());
+    binding.unplug(&pod).unwrap();
+    assert_eq!(ports(), "");
+
+    sh(&format!("ip netns add {}", node.pods[0]));
+    let (name, mac, id) = (pod.host_interface(), pod.vif.address, &pod.vif.id);
+    sh(&format!("ip link add {name} type veth peer name eth0 address {mac} netns {}", node.pods[0]));
+    switch.vsctl(&format!("add-port {bridge} {name} -- set interface {name} external_ids:iface-id={id}"));
+    binding.unplug(&pod).unwrap();
+    assert_eq!(ports(), "");
+    assert!(link(&name).is_none());
+}
+
+#[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn two_pods_with_hybrid_plug_exchange_packets_through_a_bridge_of_their_own() {
+    let mut node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let switch = OpenVSwitch::start(&bridge);
+    let binding = BridgeBinding::new(switch.socket(), permitted(&bridge));
+    let pods = [node.pod(11), node.pod(12)].map(|mut pod| {
+        let own = interface_name("qbr", pod.vif.id.as_str());
+        pod.vif.class = VifClass::Bridge { vif_name: "eth0".to_owned(), bridge_name: own };
+        pod.vif.network.bridge = Some(bridge.clone());
+        pod.vif.plugin = "ovs".to_owned();
+        pod
+    });
+    for pod in &pods {
+        binding.plug(pod).unwrap();
+        binding.plug(pod).unwrap();
+        binding.check(pod).unwrap();
+    }
+    assert!(node.carries_tcp(0, 1, "10.99.0.12") && node.carries_tcp(1, 0, "fd99::b"));
+    let own = interface_name("qbr", pods[0].vif.id.as_str());
+    let names = |prefix| interface_name(prefix, pods[0].vif.id.as_str());
+    let ports = sh(&format!("ls /sys/class/net/{own}/brif"));
+    assert_eq!(ports.lines().collect::<Vec<_>>(), [names("qvb"), names("tap")]);
+    assert_eq!(sh(&format!("ip -6 addr show dev {own}")), "", "no pod reaches the node by it");
+    let ids = switch.vsctl(&format!("get interface {} external_ids", names("qvo")));
+    assert!(ids.contains(pods[0].vif.id.as_str()), "{ids}");
+
+    let mut forged = pods[0].clone();
+    forged.vif.class = VifClass::Bridge { vif_name: "eth0".to_owned(), bridge_name: node.bridge.clone() };
+    assert_eq!(binding.plug(&forged).unwrap_err().reason(), Reason::Refused);
+    for pod in &pods {
+        binding.unplug(pod).unwrap();
+        binding.unplug(pod).unwrap();
+        assert!(binding.check(pod).is_err());
+    }
+    assert!(["qbr", "qvb", "qvo", "tap"].iter().all(|prefix| link(&names(prefix)).is_none()));
+    assert_eq!(switch.vsctl(&format!("list-ports {bridge}")), "");
+}

@@ -1,0 +1,45 @@
+//! A real Open vSwitch.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::PathBuf;
+
+use super::node::{sh, succeeds};
+
+/// Open vSwitch with a datapath in userspace, in a folder of its own.
+pub(crate) struct OpenVSwitch(tempfile::TempDir);
+
+impl OpenVSwitch {
+    pub(crate) fn start(bridge: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        sh(&format!(
+            "export OVS_RUNDIR={path} OVS_DBDIR={path} OVS_LOGDIR={path}; cd {path}; \
+             ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema; \
+             ovsdb-server conf.db --remote=punix:db.sock --detach --no-chdir --pidfile --log-file >/dev/null 2>&1; \
+             ovs-vsctl --db=unix:{path}/db.sock --no-wait init; \
+             ovs-vswitchd unix:{path}/db.sock --detach --no-chdir --pidfile --log-file >/dev/null 2>&1; \
+             ovs-vsctl --db=unix:{path}/db.sock add-br {bridge} -- set bridge {bridge} datapath_type=netdev"
+        ));
+        Self(folder)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.path().join("db.sock")
+    }
+
+    pub(crate) fn vsctl(&self, command: &str) -> String {
+        sh(&format!("ovs-vsctl --db=unix:{} {command}", self.socket().display()))
+    }
+}
+
+impl Drop for OpenVSwitch {
+    fn drop(&mut self) {
+        let path = self.0.path().display();
+        // With its interfaces, of which a failed test leaves some.
+        let _ = succeeds(&format!(
+            "ovs-appctl --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
+        ));
+        let _ = succeeds(&format!("kill $(cat {path}/ovsdb-server.pid)"));
+    }
+}
