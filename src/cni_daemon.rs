@@ -122,7 +122,7 @@ fn assemble(
 
 /// Writes the configuration that makes the container runtime use the plugin.
 fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), CniDaemonError> {
-    let list = conflist(&String::from(options.listen.clone()));
+    let list = conflist(&String::from(options.listen.clone()), &options.chained_plugins);
     install(path, list.as_bytes(), 0o644)
         .map_err(|source| CniDaemonError::Conflist { path: path.to_owned(), source })?;
     info!(path = %path.display(), "the CNI configuration is in place");

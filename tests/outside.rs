@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, Config};
 use process::{Process, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_cni::message::CniRequest;
 use staffetta_driver::{Network, Vif, VifClass};
@@ -94,8 +95,8 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     assert_eq!((metadata.annotations, metadata.finalizers), (None, None));
 }
 
-/// Sends a request to the daemon of the CNI plugin, and returns the status code.
-async fn ask(socket: &Path, path: &str, request: &CniRequest) -> u16 {
+/// Sends a request to the daemon of the CNI plugin, and returns the status code and the body.
+async fn ask(socket: &Path, path: &str, request: &CniRequest) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let body = serde_json::to_string(request).unwrap();
     let head = format!(
@@ -105,20 +106,15 @@ async fn ask(socket: &Path, path: &str, request: &CniRequest) -> u16 {
     stream.write_all((head + &body).as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-#[tokio::test]
-async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
-    let program = tokio::task::spawn_blocking(build).await.unwrap();
-    let server = ApiServer::start(Options::default()).await.unwrap();
-    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+/// A pod `NAME` on the node `n1`, with the active port `acme-NUMBER` of the outside switch.
+fn acme_pod(name: &str, number: u8) -> Pod {
     let vif = Vif {
-        id: "acme-00000000".into(),
-        address: "02:ac:00:00:00:01".parse().unwrap(),
+        id: format!("acme-0000000{number}").into(),
+        address: format!("02:ac:00:00:00:0{number}").parse().unwrap(),
         active: true,
         plugin: "noop".into(),
         class: VifClass::Other {
@@ -133,40 +129,146 @@ async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
         port_profile: None,
     };
     let annotation = PodState::new(vif).write();
-    let pod = json!({ "metadata": { "name": "web", "annotations": { "openstack.org/kuryr-vif": annotation },
+    let pod = json!({ "metadata": { "name": name, "annotations": { "openstack.org/kuryr-vif": annotation },
             "finalizers": ["staffetta.dev/vif"] },
         "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
-    let pods = Api::<Pod>::namespaced(client, "default");
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    serde_json::from_value(pod).unwrap()
+}
 
-    let path = folder.path().display();
-    let configuration = format!(
-        "[kubernetes]\n[cni_daemon]\nnode_name = \"n1\"\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n"
-    );
-    let ports = folder.path().join("ports");
-    std::fs::create_dir(&ports).unwrap();
-    let mut daemon = Process::start_cni_daemon_in(
-        &[("ACME_PORTS", &ports)],
-        &program,
-        folder.path(),
-        &configuration,
-        &kubeconfig,
-    )
-    .await;
-    daemon.ready().await;
-    let request = |command: &str| CniRequest {
+/// A node with the daemon of the outside program.
+struct AcmeNode {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl AcmeNode {
+    async fn new(server: &ApiServer) -> Self {
+        let program = tokio::task::spawn_blocking(build).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kubeconfig"), server.kubeconfig()).unwrap();
+        std::fs::create_dir(folder.path().join("ports")).unwrap();
+        Self { program, folder }
+    }
+
+    async fn daemon(&self) -> Process {
+        let path = self.folder.path();
+        let shown = path.display();
+        let configuration = format!(
+            "[kubernetes]\n[cni_daemon]\nnode_name = \"n1\"\nlisten = \"{shown}/cni.sock\"\nstate_folder = \"{shown}/records\"\n\
+             conflist = \"{shown}/05-staffetta.conflist\"\nvif_annotation_timeout = 1\n"
+        );
+        let ports = path.join("ports");
+        let environment = [("ACME_PORTS", &*ports)];
+        let kubeconfig = path.join("kubeconfig");
+        Process::start_cni_daemon_in(&environment, &self.program, path, &configuration, &kubeconfig).await
+    }
+
+    /// Runs ADD for a pod, whose sandbox is called like it.
+    async fn add(&self, name: &str) -> (u16, String) {
+        ask(&self.folder.path().join("cni.sock"), "/addNetwork", &request("ADD", name)).await
+    }
+
+    async fn delete(&self, name: &str) -> u16 {
+        ask(&self.folder.path().join("cni.sock"), "/delNetwork", &request("DEL", name)).await.0
+    }
+
+    /// The ports that the switch connects.
+    fn ports(&self) -> Vec<String> {
+        let ports = std::fs::read_dir(self.folder.path().join("ports")).unwrap();
+        let mut names: Vec<_> = ports.map(|port| port.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn request(command: &str, name: &str) -> CniRequest {
+    CniRequest {
         cni_command: command.to_owned(),
-        cni_containerid: "c1".to_owned(),
-        cni_netns: "/run/netns/c1".to_owned(),
+        cni_containerid: name.to_owned(),
+        cni_netns: format!("/run/netns/{name}"),
         cni_ifname: "eth0".to_owned(),
-        cni_args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web".to_owned(),
+        cni_args: format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}"),
         ..CniRequest::default()
-    };
-    let socket = folder.path().join("cni.sock");
-    assert_eq!(ask(&socket, "/addNetwork", &request("ADD")).await, 202);
-    assert_eq!(std::fs::read_to_string(ports.join("acme-00000000")).unwrap(), "/run/netns/c1");
-    assert_eq!(ask(&socket, "/delNetwork", &request("DEL")).await, 204);
-    assert_eq!(std::fs::read_dir(&ports).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let events = Api::<Event>::namespaced(client.clone(), "default");
+    let pods = Api::<Pod>::namespaced(client, "default");
+    pods.create(&PostParams::default(), &acme_pod("web", 1)).await.unwrap();
+    let node = AcmeNode::new(&server).await;
+    let mut daemon = node.daemon().await;
+    daemon.ready().await;
+    assert_eq!(node.add("web").await.0, 202);
+    let bound = std::fs::read_to_string(node.folder.path().join("ports/acme-00000001")).unwrap();
+    assert_eq!(bound, "/run/netns/web");
+    assert_eq!(node.delete("web").await, 204);
+    assert_eq!(node.ports(), [""; 0]);
+
+    // A pod without a VIF is told why it waits, and the wait is counted.
+    let bare = json!({ "metadata": { "name": "bare" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(bare).unwrap()).await.unwrap();
+    let (code, error) = node.add("bare").await;
+    assert_eq!(code, 504);
+    assert!(error.contains("the controller has not given it a VIF yet"), "{error}");
+    eventually("the pod has an Event", async || {
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        events.iter().any(|event| {
+            let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+            regarding == Some("bare") && event.reason.as_deref() == Some("WaitingForVif")
+        })
+    })
+    .await;
+    let metrics = daemon.get("/metrics").await.1;
+    let counted = "staffetta_cni_request_duration_seconds_count{command=\"add\",error=\"try_again_later\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+    assert!(daemon.terminate().await.success());
+}
+
+#[tokio::test]
+async fn without_an_api_server_the_daemon_on_a_node_binds_the_pods_that_it_knows_and_unbinds_all() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let pods = Api::<Pod>::namespaced(client, "default");
+    for (name, number) in [("one", 1), ("two", 2), ("three", 3)] {
+        pods.create(&PostParams::default(), &acme_pod(name, number)).await.unwrap();
+    }
+    let node = AcmeNode::new(&server).await;
+    let conflist = node.folder.path().join("05-staffetta.conflist");
+    let daemon = node.daemon().await;
+    daemon.ready().await;
+    eventually("the runtime is told of the plugin", async || conflist.exists()).await;
+    assert_eq!(node.add("one").await.0, 202);
+    drop(server);
+    eventually("the watch has failed", async || {
+        let state: Value = serde_json::from_str(&daemon.get("/debug/state").await.1).unwrap();
+        state["watches"][0]["error"].is_string()
+    })
+    .await;
+    // It goes on serving, and kubelets are not to restart it or take it for one that cannot.
+    assert_eq!((daemon.get("/livez").await.0, daemon.get("/readyz").await.0), (200, 200));
+    assert_eq!((node.add("two").await.0, node.delete("one").await), (202, 204));
+    assert_eq!(node.ports(), ["acme-00000002"]);
+
+    // A daemon that starts now knows nobody, and unbinds by its records.
+    drop(daemon);
+    std::fs::remove_file(&conflist).unwrap();
+    let mut daemon = node.daemon().await;
+    eventually("the socket is there", async || {
+        UnixStream::connect(node.folder.path().join("cni.sock")).await.is_ok()
+    })
+    .await;
+    let (code, error) = node.add("three").await;
+    assert_eq!(code, 504);
+    assert!(error.contains("is the API server reachable?"), "{error}");
+    assert_eq!(node.delete("two").await, 204);
+    assert_eq!(node.ports(), [""; 0]);
+    assert!(!conflist.exists(), "nodes without a ready daemon are not ready");
+    assert_eq!(daemon.get("/readyz").await.0, 503);
     assert!(daemon.terminate().await.success());
 }
 

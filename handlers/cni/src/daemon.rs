@@ -14,6 +14,7 @@ use staffetta_cni::message::{CniRequest, ValidAttachments};
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{EventNote, Identity, Recorder};
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tracing::{info, warn};
 
 use crate::locks::Locks;
@@ -36,6 +37,9 @@ pub type OnRequest = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + S
 
 /// The number of pods whose interfaces are changed at the same time. The kernel serializes such changes, so more would only wait.
 const CONCURRENT: usize = 8;
+
+/// The number of times that `ADD` binds the VIFs of a pod, if they are replaced before they are active.
+const REPLACEMENTS: usize = 3;
 
 /// Executes the commands of the plugin for the pods of one node.
 pub struct CniDaemon {
@@ -84,16 +88,11 @@ impl CniDaemon {
         for record in self.records.all().into_iter().filter(|record| record.boot_id != self.records.boot_id())
         {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
-            match self.release(record).await {
-                Ok(()) => info!(namespace, name, "a pod from before the reboot was unbound"),
+            match self.release_unless_replaced(record).await {
+                Ok(()) => info!(namespace, name, "a pod from before the reboot is unbound"),
                 Err(error) => {
-                    warn!(
-                        namespace,
-                        name,
-                        error = error.msg,
-                        details = error.details,
-                        "a pod from before the reboot cannot be unbound"
-                    );
+                    let (error, details) = (error.msg, error.details);
+                    warn!(namespace, name, error, details, "a pod from before the reboot cannot be unbound");
                 }
             }
         }
@@ -113,20 +112,45 @@ impl CniDaemon {
     }
 
     async fn bind_pod(self: &Arc<Self>, target: &PodTarget) -> Result<Value, CniError> {
-        let pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
-        let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
-        self.bind(target, &pod.uid, &state).await?;
-        let pod = self.until(target, "has a VIF whose port is not active", PodEntry::is_active).await?;
-        // Another command may have unbound the pod in the meantime.
-        if self.records.get(&pod.uid).is_none_or(|record| record.container_id != target.container_id) {
-            return Err(CniError::new(
-                Code::UnknownContainer,
-                "the pod was unbound while its port became active",
-            ));
+        let mut pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
+        for _ in 0..REPLACEMENTS {
+            let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
+            let bound = bind::attachments(target, &state);
+            let (daemon, its, uid) = (Arc::clone(self), target.clone(), pod.uid);
+            to_the_end(async move { daemon.bind(&its, &uid, &state).await }).await?;
+            // The controller may replace a VIF before the pod uses it.
+            let has_bound = |pod: &PodEntry| bind::are_of(&bound, target, pod);
+            let is_decided = |pod: &PodEntry| pod.is_active() || !has_bound(pod);
+            pod = self.until(target, "has a VIF whose port is not active", is_decided).await?;
+            if has_bound(&pod) {
+                return self.answer(target, pod);
+            }
         }
+        Err(CniError::new(Code::TryAgainLater, "the VIFs of the pod are replaced again and again"))
+    }
+
+    /// Returns the default VIF of a pod whose VIFs are bound and active, and announces its addresses.
+    fn answer(self: &Arc<Self>, target: &PodTarget, pod: PodEntry) -> Result<Value, CniError> {
+        // Another command may have unbound the pod in the meantime.
+        let record = self.records.get(&pod.uid).filter(|record| record.container_id == target.container_id);
+        let unbound =
+            || CniError::new(Code::UnknownContainer, "the pod was unbound while its port became active");
+        self.announce(record.ok_or_else(unbound)?);
         let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
         let mut answer: Value = serde_json::from_str(&state.write()).unwrap_or_default();
         Ok(answer["versioned_object.data"]["default_vif"].take())
+    }
+
+    /// Announces the addresses of a pod in the background, because its containers need not wait for that.
+    fn announce(self: &Arc<Self>, record: Record) {
+        let daemon = Arc::clone(self);
+        tokio::spawn(async move {
+            let Record { namespace, name, attachments, .. } = record;
+            if let Err(error) = daemon.announce_attachments(attachments).await {
+                let error = error.details;
+                warn!(namespace, name, error, "the addresses of a pod are not announced to its neighbours");
+            }
+        });
     }
 
     /// Waits for the pod. `wanting` says what the pod lacks until then.
@@ -202,12 +226,17 @@ impl CniDaemon {
         let is_valid =
             |record: &Record| valid.valid.iter().any(|valid| valid.container_id == record.container_id);
         for record in self.records.all().into_iter().filter(|record| !is_valid(record)) {
-            let _held = self.locks.lock(&format!("{}/{}", record.namespace, record.name)).await;
-            // A command may have replaced the record in the meantime.
-            if self.records.get(&record.uid).as_ref() == Some(&record) {
-                info!(namespace = record.namespace, name = record.name, "a pod without a sandbox is unbound");
-                self.release(record).await?;
-            }
+            info!(namespace = record.namespace, name = record.name, "a pod without a sandbox is unbound");
+            self.release_unless_replaced(record).await?;
+        }
+        Ok(())
+    }
+
+    /// Unbinds the VIFs of a record, unless a command has replaced or removed it in the meantime.
+    async fn release_unless_replaced(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
+        let _held = self.locks.lock(&format!("{}/{}", record.namespace, record.name)).await;
+        if self.records.get(&record.uid).as_ref() == Some(&record) {
+            self.release(record).await?;
         }
         Ok(())
     }
@@ -253,4 +282,13 @@ impl CniDaemon {
             text: format!("{}: {}", error.msg, error.details),
         });
     }
+}
+
+/// Runs `work` in a task of its own, which goes on when its caller is gone: nothing stops in the middle because a plugin is killed.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, CniError>> + Send + 'static,
+) -> Result<T, CniError> {
+    let panicked =
+        |error: JoinError| CniError::new(Code::Failed, "the daemon panicked").details(error.to_string());
+    tokio::spawn(work).await.map_err(panicked)?
 }

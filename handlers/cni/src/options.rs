@@ -31,6 +31,10 @@ pub struct CniDaemonOptions {
     /// The file of the CNI configuration, which the daemon writes as soon as it is ready. If not set, none is written.
     #[schemars(length(min = 1), example = &"/etc/cni/net.d/05-staffetta.conflist")]
     pub conflist: Option<PathBuf>,
+    /// The names of plugins that follow ours in the CNI configuration, such as `portmap` for host ports and `bandwidth` for the rates of
+    /// pods. They must be where the container runtime finds plugins. Plugins that need a configuration of their own cannot be among
+    /// them.
+    pub chained_plugins: Vec<String>,
 }
 
 impl Default for CniDaemonOptions {
@@ -41,6 +45,7 @@ impl Default for CniDaemonOptions {
             state_folder: "/var/lib/staffetta/cni".into(),
             vif_annotation_timeout: NonZeroU64::new(60).expect("60 is not zero"),
             conflist: None,
+            chained_plugins: Vec::new(),
         }
     }
 }

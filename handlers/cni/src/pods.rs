@@ -89,6 +89,12 @@ impl PodTable {
         self.table().pods.contains_key(uid)
     }
 
+    /// Returns the number of commands that wait for a pod.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.changes.receiver_count()
+    }
+
     /// Returns the pod that the command is about.
     pub(crate) fn get(&self, target: &PodTarget) -> Option<PodEntry> {
         let table = self.table();

@@ -18,7 +18,7 @@ use staffetta_cni::error::{CniError, Code};
 use staffetta_cni::message::{CniRequest, MAX_MESSAGE};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::daemon::CniDaemon;
+use crate::daemon::{CniDaemon, to_the_end};
 use crate::options::Listen;
 
 /// The server cannot listen at its address, or stopped.
@@ -98,40 +98,27 @@ fn router(daemon: Arc<CniDaemon>) -> Router {
 
 type Daemon = State<Arc<CniDaemon>>;
 
+/// Binds a pod. The command stops waiting when the plugin is killed, because the runtime then unbinds the pod; what it has begun to
+/// change, it ends.
 async fn add(State(daemon): Daemon, body: Bytes) -> Response {
-    // The task goes on when the plugin is killed, so that no pod is left bound in part.
-    let result =
-        observed(
-            &daemon,
-            "add",
-            body,
-            |daemon, request: CniRequest| async move { daemon.add(&request).await },
-        );
-    match result.await {
+    let add = |daemon: Arc<CniDaemon>, request: CniRequest| async move { daemon.add(&request).await };
+    match observed(&daemon, "add", body, add).await {
         Ok(vif) => (StatusCode::ACCEPTED, Json(vif)).into_response(),
         Err(error) => failure(error),
     }
 }
 
 async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
-    empty(
-        observed(
-            &daemon,
-            "del",
-            body,
-            |daemon, request: CniRequest| async move { daemon.delete(&request).await },
-        )
-        .await,
-    )
+    let delete = |daemon: Arc<CniDaemon>, request: CniRequest| {
+        to_the_end(async move { daemon.delete(&request).await })
+    };
+    empty(observed(&daemon, "del", body, delete).await)
 }
 
 async fn check(State(daemon): Daemon, body: Bytes) -> Response {
-    empty(
-        observed(&daemon, "check", body, |daemon, request: CniRequest| async move {
-            daemon.check(&request).await
-        })
-        .await,
-    )
+    let check =
+        |daemon: Arc<CniDaemon>, request: CniRequest| to_the_end(async move { daemon.check(&request).await });
+    empty(observed(&daemon, "check", body, check).await)
 }
 
 async fn status(State(daemon): Daemon) -> Response {
@@ -139,24 +126,20 @@ async fn status(State(daemon): Daemon) -> Response {
 }
 
 async fn collect(State(daemon): Daemon, body: Bytes) -> Response {
-    empty(observed(&daemon, "gc", body, |daemon, valid| async move { daemon.collect(&valid).await }).await)
+    let collect = |daemon: Arc<CniDaemon>, valid| to_the_end(async move { daemon.collect(&valid).await });
+    empty(observed(&daemon, "gc", body, collect).await)
 }
 
-/// Reads the request, runs the command in a task of its own, and reports its duration and result.
-async fn observed<R: DeserializeOwned, T: Send + 'static, F>(
+/// Reads the request, runs the command, and reports its duration and result.
+async fn observed<R: DeserializeOwned, T, F: Future<Output = Result<T, CniError>>>(
     daemon: &Arc<CniDaemon>,
     command: &'static str,
     body: Bytes,
     run: impl FnOnce(Arc<CniDaemon>, R) -> F,
-) -> Result<T, CniError>
-where
-    F: Future<Output = Result<T, CniError>> + Send + 'static,
-{
+) -> Result<T, CniError> {
     let start = Instant::now();
     let result = match serde_json::from_slice(&body) {
-        Ok(request) => tokio::spawn(run(Arc::clone(daemon), request)).await.unwrap_or_else(|error| {
-            Err(CniError::new(Code::Failed, "the daemon panicked").details(error.to_string()))
-        }),
+        Ok(request) => run(Arc::clone(daemon), request).await,
         Err(error) => Err(CniError::new(Code::Decode, "the request is malformed").details(error.to_string())),
     };
     daemon.observed(command, result.as_ref().err(), start.elapsed());
@@ -181,3 +164,6 @@ fn failure(error: CniError) -> Response {
     };
     (status, Json(error)).into_response()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,4 +3,4 @@
 mod add;
 mod delete;
 mod killing;
-mod world;
+pub(crate) mod world;

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{io, iter};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::version::VERSIONS;
 
@@ -15,15 +15,27 @@ pub const FILE: &str = "05-staffetta.conflist";
 /// The name of the plugin's file.
 pub const PLUGIN: &str = "staffetta-cni";
 
-/// Returns the configuration list for a daemon at `daemon`. Its version is 1.0.0, because containerd 1.6 knows no later one.
-pub fn conflist(daemon: &str) -> String {
-    let list = json!({
-        "cniVersion": "1.0.0",
-        "cniVersions": VERSIONS,
-        "name": "staffetta",
-        "plugins": [{ "type": PLUGIN, "daemon": daemon }],
-    });
+/// The reference plugins that get a capability, and its name: the runtime passes host ports and rates to no other plugin.
+const CAPABILITIES: [(&str, &str); 2] = [("portmap", "portMappings"), ("bandwidth", "bandwidth")];
+
+/// Returns the configuration list for a daemon at `daemon`, with the plugins called `chained` after ours. Its version is 1.0.0, because
+/// containerd 1.6 knows no later one. It offers later ones only if ours is the only plugin: others may not know them.
+pub fn conflist(daemon: &str, chained: &[String]) -> String {
+    let ours = json!({ "type": PLUGIN, "daemon": daemon });
+    let plugins: Vec<Value> =
+        iter::once(ours).chain(chained.iter().map(|name| chained_plugin(name))).collect();
+    let mut list = json!({ "cniVersion": "1.0.0", "name": "staffetta", "plugins": plugins });
+    if chained.is_empty() {
+        list["cniVersions"] = json!(VERSIONS);
+    }
     format!("{list:#}\n")
+}
+
+fn chained_plugin(name: &str) -> Value {
+    match CAPABILITIES.iter().find(|(plugin, _)| *plugin == name) {
+        Some((_, capability)) => json!({ "type": name, "capabilities": { *capability: true } }),
+        None => json!({ "type": name }),
+    }
 }
 
 /// Writes a file so that no reader ever sees a part of it: a temporary file in the same folder takes its place. Nothing is written if
@@ -58,11 +70,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         install(&path, b"old", 0o644).unwrap();
-        install(&path, conflist("/run/x.sock").as_bytes(), 0o600).unwrap();
-        let list: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        install(&path, conflist("/run/x.sock", &[]).as_bytes(), 0o600).unwrap();
+        let list: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!(list["plugins"][0], json!({ "type": "staffetta-cni", "daemon": "/run/x.sock" }));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn chained_plugins_get_their_capabilities_and_no_version_that_they_may_not_know() {
+        let chained = ["portmap", "bandwidth", "tuning"].map(str::to_owned);
+        let list: Value = serde_json::from_str(&conflist("/run/x.sock", &chained)).unwrap();
+        let expected = json!([
+            { "type": "staffetta-cni", "daemon": "/run/x.sock" },
+            { "type": "portmap", "capabilities": { "portMappings": true } },
+            { "type": "bandwidth", "capabilities": { "bandwidth": true } },
+            { "type": "tuning" },
+        ]);
+        assert_eq!((&list["plugins"], &list["cniVersions"]), (&expected, &Value::Null));
+        let alone: Value = serde_json::from_str(&conflist("/run/x.sock", &[])).unwrap();
+        assert_eq!(alone["cniVersions"], json!(VERSIONS));
     }
 
     #[test]

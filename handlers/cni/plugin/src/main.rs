@@ -63,5 +63,5 @@ fn install_from(arguments: &[String]) -> Result<(), String> {
     install(&plugin, &itself, 0o755).map_err(|error| failed(&plugin, error))?;
     let Some(conf) = conf else { return Ok(()) };
     let list = conf.join(conflist::FILE);
-    install(&list, conflist(&daemon).as_bytes(), 0o644).map_err(|error| failed(&list, error))
+    install(&list, conflist(&daemon, &[]).as_bytes(), 0o644).map_err(|error| failed(&list, error))
 }

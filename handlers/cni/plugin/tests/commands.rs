@@ -135,6 +135,37 @@ fn a_daemon_that_is_gone_is_named_and_the_runtime_tries_again() {
 }
 
 #[test]
+fn a_daemon_that_ends_before_it_has_answered_is_named_and_the_runtime_tries_again() {
+    for answer in ["", "HTTP/1.1 202 Accepted\r\nContent-Length: 9\r\n\r\n{"] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = call("ADD", &json!({ "cniVersion": "1.0.0", "daemon": socket })).unwrap_err();
+        daemon.join().unwrap();
+        assert_eq!(error.code, 11);
+        assert!(error.msg.contains("does not answer") && error.details.contains("is its pod"), "{error:?}");
+    }
+}
+
+#[test]
+fn each_missing_variable_is_named() {
+    let all = ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"];
+    for missing in all {
+        let variable = |name: &str| match name {
+            "CNI_COMMAND" => Some("ADD".to_owned()),
+            name => (name != missing && all.contains(&name)).then(|| "x".to_owned()),
+        };
+        let error = run(variable, &b"{}"[..]).unwrap_err();
+        assert_eq!((error.code, error.msg), (4, format!("{missing} is not set")));
+    }
+}
+
+#[test]
 fn check_status_and_gc_reach_the_daemon() {
     let interfaces = json!([{ "name": "eth0", "sandbox": "/run/netns/c1" }]);
     let attachments = json!([{ "containerID": "c1", "ifname": "eth0" }]);

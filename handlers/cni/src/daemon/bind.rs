@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 use tracing::warn;
 
 use super::CniDaemon;
+use crate::pods::PodEntry;
 use crate::records::{ClaimError, Record, RecordError};
 use crate::target::PodTarget;
 
@@ -24,6 +25,11 @@ pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttach
     let default = attachment(&state.default_vif, &target.interface, true);
     let additional = state.additional_vifs.iter().map(|(name, vif)| attachment(vif, name, false));
     std::iter::once(default).chain(additional).collect()
+}
+
+/// Returns `true` if the pod still has these VIFs, active or not.
+pub(super) fn are_of(bound: &[VifAttachment], target: &PodTarget, pod: &PodEntry) -> bool {
+    pod.vifs.as_ref().is_ok_and(|state| same(bound, &attachments(target, state)))
 }
 
 impl CniDaemon {
@@ -118,6 +124,13 @@ impl CniDaemon {
         attachments: Vec<VifAttachment>,
     ) -> Result<(), CniError> {
         self.each(attachments, |driver, attachment| driver.check(attachment)).await
+    }
+
+    pub(super) async fn announce_attachments(
+        self: &Arc<Self>,
+        attachments: Vec<VifAttachment>,
+    ) -> Result<(), CniError> {
+        self.each(attachments, |driver, attachment| driver.announce(attachment)).await
     }
 
     /// Calls `work` for each VIF with the driver of its class, on a thread for blocking work, until one call fails. The work continues

@@ -4,7 +4,7 @@ use serde_json::json;
 use staffetta_driver::VifClass;
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 
-use super::world::{Kernel, code, daemon, from, pod, request, vif};
+use super::world::{Kernel, code, daemon, from, pod, request, starting_daemon, vif};
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_as_soon_as_its_vif_appears_and_answered_when_it_is_active() {
@@ -18,13 +18,60 @@ async fn a_pod_is_bound_as_soon_as_its_vif_appears_and_answered_when_it_is_activ
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         // The agent sees the interface before it reports the port as active.
         assert_eq!(kernel.ports(), ["port-001-0000"]);
+        assert!(kernel.announced.lock().unwrap().is_empty(), "the network would drop it");
         daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
     };
     let (answer, ()) = tokio::join!(daemon.add(&adding), feed);
     let answer = answer.unwrap();
     assert_eq!(answer["versioned_object.name"], "VIFBridge");
     assert_eq!(answer["versioned_object.data"]["id"], "port-001-0000");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(*kernel.announced.lock().unwrap(), ["port-001-0000"]);
     assert_eq!(daemon.add(&adding).await.unwrap(), answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_is_replaced_before_it_is_active_is_unbound_for_the_new_one() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    let (adding, [mut first, mut second]) = (request("web", "u1", "c1"), [vif(1), vif(2)]);
+    (first.active, second.active) = (false, false);
+    daemon.pods.put(&pod("web", "u1", &PodState::new(first)));
+    let feed = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        daemon.pods.put(&pod("web", "u1", &PodState::new(second)));
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(kernel.ports(), ["port-002-0000"], "its port is active only when it is bound");
+        daemon.pods.put(&pod("web", "u1", &PodState::new(vif(2))));
+    };
+    let (answer, ()) = tokio::join!(daemon.add(&adding), feed);
+    assert_eq!(answer.unwrap()["versioned_object.data"]["id"], "port-002-0000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_has_not_read_the_pods_yet_says_so() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = starting_daemon(&kernel, folder.path());
+    assert_eq!(daemon.status().unwrap_err().code, 50);
+    let error = daemon.add(&request("web", "u1", "c1")).await.unwrap_err();
+    let expected = "the daemon has not read the pods of the node yet; is the API server reachable?";
+    assert_eq!((error.code, &*error.details), (11, expected));
+    daemon.set_ready();
+    daemon.status().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_ends_without_a_change_when_its_pod_is_deleted_while_it_waits() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&from(json!({ "metadata": { "namespace": "default", "name": "web", "uid": "u1" } })));
+    let (adding, deletion) = (request("web", "u1", "c1"), async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        daemon.pods.remove("u1");
+    });
+    let (answer, ()) = tokio::join!(daemon.add(&adding), deletion);
+    assert_eq!(code(answer), 3);
+    assert!(kernel.ports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! `DEL`, `CHECK`, `GC`, and what a reboot leaves.
 
+use std::sync::mpsc::channel;
+
 use staffetta_cni::message::{ValidAttachment, ValidAttachments};
 use staffetta_network::os_vif::PodState;
 
@@ -66,6 +68,38 @@ async fn what_a_reboot_left_is_unbound_at_the_start() {
     daemon(&kernel, folder.path()).release_earlier_boot().await;
     assert!(kernel.ports().is_empty());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn pods_that_are_bound_again_while_what_a_reboot_left_is_unbound_stay_bound() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let first = daemon(&kernel, folder.path());
+    for (uid, number) in [("u1", 1), ("u2", 2)] {
+        first.pods.put(&pod(uid, uid, &PodState::new(vif(number))));
+        first.add(&request(uid, uid, "before")).await.unwrap();
+        let path = folder.path().join(format!("{uid}.json"));
+        let record = std::fs::read_to_string(&path).unwrap();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        std::fs::write(&path, record.replace(boot.trim(), "earlier")).unwrap();
+    }
+    kernel.plugged.lock().unwrap().clear();
+    let second = daemon(&kernel, folder.path());
+    let (release, gate) = channel();
+    *kernel.gate.lock().unwrap() = Some(gate);
+    let add = async |uid: &str, number| {
+        second.pods.put(&pod(uid, uid, &PodState::new(vif(number))));
+        second.add(&request(uid, uid, uid)).await.unwrap();
+    };
+    let go_on = async {
+        // The kubelet has bound a pod again while the leftovers of the other, or of this one, are being removed.
+        while kernel.ports().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        release.send(()).unwrap();
+    };
+    tokio::join!(second.release_earlier_boot(), add("u1", 1), add("u2", 2), go_on);
+    assert_eq!(kernel.ports(), ["port-001-0000", "port-002-0000"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,22 +21,28 @@ use crate::records::Records;
 
 /// The interfaces of a node: port and network namespace. Outlives the daemon.
 #[derive(Default)]
-pub(super) struct Kernel {
-    pub(super) plugged: Mutex<BTreeSet<(String, String)>>,
+pub(crate) struct Kernel {
+    pub(crate) plugged: Mutex<BTreeSet<(String, String)>>,
     /// The number of changes that still succeed.
-    pub(super) left: AtomicUsize,
+    pub(crate) left: AtomicUsize,
+    /// The next change waits for a message.
+    pub(crate) gate: Mutex<Option<Receiver<()>>>,
+    /// The ports whose addresses were announced.
+    pub(crate) announced: Mutex<Vec<String>>,
 }
 
 impl Kernel {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { left: AtomicUsize::new(usize::MAX), ..Self::default() })
     }
 
-    pub(super) fn ports(&self) -> Vec<String> {
+    pub(crate) fn ports(&self) -> Vec<String> {
         self.plugged.lock().unwrap().iter().map(|(port, _)| port.clone()).collect()
     }
 
     fn change(&self) -> Result<(), DriverError> {
+        let gate = self.gate.lock().unwrap().take();
+        let _ = gate.map(|gate| gate.recv());
         let less = |left: usize| left.checked_sub(1);
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         left.map(drop).map_err(|_| DriverError::new(Reason::Unavailable, "change the kernel"))
@@ -63,19 +70,29 @@ impl VifBindingDriver for Kernel {
         let is_plugged = self.plugged.lock().unwrap().contains(&place(attachment));
         if is_plugged { Ok(()) } else { Err(DriverError::new(Reason::NotFound, "check")) }
     }
+
+    fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
+        self.announced.lock().unwrap().push(attachment.vif.id.to_string());
+        Ok(())
+    }
 }
 
 /// Starts a daemon with the records in `folder`, which knows all pods.
-pub(super) fn daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
+pub(crate) fn daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
+    let daemon = starting_daemon(kernel, folder);
+    daemon.set_ready();
+    daemon
+}
+
+/// Starts a daemon that has not read the pods of its node yet.
+pub(crate) fn starting_daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
     let bindings =
         BTreeMap::from([("VIFBridge".to_owned(), Arc::<Kernel>::clone(kernel) as Arc<dyn VifBindingDriver>)]);
-    let daemon = CniDaemon::new(Records::open(folder).unwrap(), bindings, Duration::from_secs(60));
-    daemon.set_ready();
-    Arc::new(daemon)
+    Arc::new(CniDaemon::new(Records::open(folder).unwrap(), bindings, Duration::from_secs(60)))
 }
 
 /// A VIF whose port, MAC address and IP address end in `number`.
-pub(super) fn vif(number: u8) -> Vif {
+pub(crate) fn vif(number: u8) -> Vif {
     Vif {
         id: format!("port-{number:03}-0000").as_str().into(),
         address: format!("fa:16:3e:00:00:{number:02x}").parse().unwrap(),
@@ -97,19 +114,19 @@ pub(super) fn vif(number: u8) -> Vif {
 }
 
 /// A pod with our finalizer and these VIFs.
-pub(super) fn pod(name: &str, uid: &str, state: &PodState) -> Pod {
+pub(crate) fn pod(name: &str, uid: &str, state: &PodState) -> Pod {
     from(
         json!({ "metadata": { "namespace": "default", "name": name, "uid": uid, "finalizers": ["staffetta.dev/vif"],
         "annotations": { KURYR_VIF: state.write() } } }),
     )
 }
 
-pub(super) fn from(pod: Value) -> Pod {
+pub(crate) fn from(pod: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
 /// A command for the pod `name` with that UID, and a sandbox whose namespace is named after it.
-pub(super) fn request(name: &str, uid: &str, container: &str) -> CniRequest {
+pub(crate) fn request(name: &str, uid: &str, container: &str) -> CniRequest {
     CniRequest {
         cni_containerid: container.to_owned(),
         cni_netns: format!("/run/netns/{container}"),
@@ -119,6 +136,6 @@ pub(super) fn request(name: &str, uid: &str, container: &str) -> CniRequest {
     }
 }
 
-pub(super) fn code<T: std::fmt::Debug>(result: Result<T, CniError>) -> u32 {
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, CniError>) -> u32 {
     result.unwrap_err().code
 }
