@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use staffetta_apiserver::testing::RealServer;
+use tokio::process::Command;
 
+use crate::cni_node::HostPortChains;
 use crate::process::Process;
 use crate::real_node::{NodePort, RealNode};
 use crate::{PROGRAM, network, options};
@@ -18,6 +20,7 @@ const PORT: NodePort<'_> = NodePort {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Kubernetes and a real node: devstack/real/test"]
 async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_a_real_node() {
+    let _chains = HostPortChains;
     let server = RealServer::start_whole(&[]).await;
     let (network, ports) = network();
     let folder = tempfile::tempdir().unwrap();
@@ -46,6 +49,15 @@ async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_
     node.start_daemon().await;
     node.deploy(5).await;
     node.assert_all_reach_all().await;
+    // The plugins after ours, in the configuration that the daemon has written.
+    node.deploy_with_host_port(18_098).await;
+    let page =
+        Command::new("curl").args(["--silent", "--noproxy", "*", "http://10.10.0.1:18098/"]).output().await;
+    assert_eq!(String::from_utf8(page.unwrap().stdout).unwrap(), "hello\n");
+    let queues = Command::new("tc").args(["qdisc", "show"]).output().await.unwrap();
+    let limited = |line: &&str| line.contains("qdisc tbf") && line.contains("rate 60Mbit");
+    let queues = String::from_utf8(queues.stdout).unwrap();
+    assert_eq!(queues.lines().filter(limited).count(), 1, "{queues}");
     node.scale_down().await;
     crate::eventually("all ports are released", async || ports.ports().await.unwrap().is_empty()).await;
     drop(node);

@@ -44,7 +44,7 @@ impl RealNode {
         let path = folder.display();
         let configuration = format!(
             "[kubernetes]\n[cni_daemon]\nnode_name = \"{NODE}\"\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n\
-             conflist = \"{path}/net.d/05-staffetta.conflist\"\n[binding]\novsdb = \"{path}/ovs/db.sock\"\n\
+             conflist = \"{path}/net.d/05-staffetta.conflist\"\nchained_plugins = [\"portmap\", \"bandwidth\"]\n[binding]\novsdb = \"{path}/ovs/db.sock\"\n\
              [node_port]\nport_id = \"{}\"\nmac = \"{}\"\naddresses = [\"{}\"]\n",
             port.id, port.mac, port.address
         );
@@ -77,7 +77,21 @@ impl RealNode {
 
     /// Runs a Deployment with so many pods, each of which serves HTTP and is probed by the kubelet, and waits until all are ready.
     pub(crate) async fn deploy(&self, replicas: usize) {
-        self.kubectl.apply(&DEPLOYMENT.replace("REPLICAS", &replicas.to_string())).await;
+        self.roll_out(replicas, "", "").await;
+    }
+
+    /// Replaces the pods by one with this port of the node, and with a limit for what it receives.
+    pub(crate) async fn deploy_with_host_port(&self, port: u16) {
+        let annotations = "annotations: { kubernetes.io/ingress-bandwidth: 60M }";
+        self.roll_out(1, annotations, &format!("ports: [{{ containerPort: 8080, hostPort: {port} }}]")).await;
+    }
+
+    async fn roll_out(&self, replicas: usize, metadata: &str, container: &str) {
+        let deployment = DEPLOYMENT
+            .replace("REPLICAS", &replicas.to_string())
+            .replace("# metadata", metadata)
+            .replace("# container", container);
+        self.kubectl.apply(&deployment).await;
         self.kubectl.run(&["rollout", "status", "deployment/web", "--timeout=120s"]).await;
     }
 
@@ -166,7 +180,9 @@ spec:
   replicas: REPLICAS
   selector: { matchLabels: { app: web } }
   template:
-    metadata: { labels: { app: web } }
+    metadata:
+      labels: { app: web }
+      # metadata
     spec:
       automountServiceAccountToken: false
       dnsPolicy: Default
@@ -177,4 +193,5 @@ spec:
           imagePullPolicy: Never
           command: [sh, -c, "busybox mkdir /www; echo hello >/www/index.html; exec busybox httpd -f -p 8080 -h /www"]
           readinessProbe: { httpGet: { path: /, port: 8080 }, periodSeconds: 1 }
+          # container
 "#;
