@@ -14,6 +14,7 @@ mod kubectl;
 #[path = "../support/kuryr.rs"]
 mod kuryr;
 mod migration;
+mod migration_of_namespaces;
 mod multi_pool;
 mod namespaces;
 mod nested;

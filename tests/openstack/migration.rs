@@ -16,7 +16,7 @@ use crate::world::{VIF, World};
 const BOTH: &str = "[kubernetes]\nenabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]\n";
 
 /// Creates a running pod with a port, as Kuryr does. A port of its pool names no pod.
-async fn pod(world: &World, name: &str, is_pooled: bool) -> (String, Port) {
+pub(crate) async fn pod(world: &World, name: &str, is_pooled: bool) -> (String, Port) {
     let uid = world.pod(name).await.metadata.uid.unwrap();
     let mut wish = json!({ "device_owner": "compute:kuryr", "binding:host_id": world.node, "admin_state_up": true,
         "security_groups": [world.group] });
@@ -32,7 +32,7 @@ async fn pod(world: &World, name: &str, is_pooled: bool) -> (String, Port) {
 }
 
 /// The VIF of a port as Kuryr writes it.
-fn vif(port: &Port) -> Value {
+pub(crate) fn vif(port: &Port) -> Value {
     let envelope = |name: &str, version: &str, data: Value| {
         json!({ "versioned_object.name": name, "versioned_object.namespace": "os_vif",
             "versioned_object.version": version, "versioned_object.data": data })

@@ -12,6 +12,8 @@ mod faults;
 #[path = "../support/kuryr.rs"]
 mod kuryr;
 mod migration;
+mod migration_command;
+mod migration_of_namespaces;
 mod monitoring;
 mod plans;
 mod pods;

@@ -15,7 +15,7 @@ use staffetta_network::os_vif::PodState;
 use crate::kuryr::{BALANCER, POD, PORT, SERVICE, create, define, resources};
 use crate::world::{STATE, VIF, World};
 
-const APPLY: MigrationOptions = MigrationOptions { apply: true, delete_idle_ports: false };
+pub(crate) const APPLY: MigrationOptions = MigrationOptions { apply: true, delete_idle_ports: false };
 
 /// Creates a running pod with a port, as Kuryr does, and returns the port. One of a pool names no pod.
 async fn pod(world: &World, name: &str, metadata: Value, is_pooled: bool) -> (Pod, MemoryPort) {
@@ -47,7 +47,7 @@ fn envelope(port: &MemoryPort) -> Value {
 }
 
 /// Creates a pod with a `KuryrPort`.
-async fn pod_with_kuryr_port(world: &World, name: &str, is_pooled: bool) -> MemoryPort {
+pub(crate) async fn pod_with_kuryr_port(world: &World, name: &str, is_pooled: bool) -> MemoryPort {
     let (pod, port) = pod(world, name, json!({ "finalizers": [POD] }), is_pooled).await;
     let uid = pod.metadata.uid.unwrap();
     let more = json!({ "spec": { "podUid": uid, "podNodeName": "n1" },
@@ -81,14 +81,14 @@ async fn service_with_kuryr_load_balancer(world: &World, name: &str) -> (LoadBal
     (tree, public)
 }
 
-async fn run(world: &World, options: MigrationOptions) -> Result<Migration, MigrateError> {
+pub(crate) async fn run(world: &World, options: MigrationOptions) -> Result<Migration, MigrateError> {
     let registry = world.registry();
     let configuration = world.configuration(&registry);
     migrate(registry, &configuration, world.client.clone(), options).await
 }
 
 /// The results as lines.
-fn lines(migration: &Migration) -> Vec<String> {
+pub(crate) fn lines(migration: &Migration) -> Vec<String> {
     let line = |object: &staffetta::migrate::MigratedObject| {
         format!("{} {}: {}", object.kind, object.name, object.result)
     };

@@ -1,13 +1,15 @@
 //! The command is stopped after each of its steps in turn, and run again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_driver::{LoadBalancer, Vif};
-use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryPort, MemoryServices};
+use staffetta_driver::{LoadBalancer, NamespaceNetwork, Vif};
+use staffetta_memory::{MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions, MemoryPort, MemoryServices};
 use staffetta_network::os_vif::PodState;
 
 use super::world::{NODE, annotation, vif};
@@ -20,43 +22,79 @@ struct World {
     client: Client,
     network: Arc<MemoryNetwork>,
     services: Arc<MemoryServices>,
-    _server: ApiServer,
+    /// The embedded server, if it is that one.
+    _server: Option<ApiServer>,
 }
 
+/// The group and the kinds of the objects that a migration may change.
+const KINDS: [(&str, &str); 8] = [
+    ("", "Namespace"),
+    ("", "Pod"),
+    ("", "Service"),
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("openstack.org", "KuryrPort"),
+    ("openstack.org", "KuryrLoadBalancer"),
+    ("openstack.org", "KuryrNetwork"),
+    ("openstack.org", "KuryrNetworkPolicy"),
+];
+
+/// The number of steps of the migration: of the namespace, the pods a, b and c, the service, and the policy.
+const STEPS: usize = 3 + (3 + 3 + 2) + 3 + 3;
+
 impl World {
-    /// A pod with a `KuryrPort`, one of a pool, one with an annotation, a service with a `KuryrLoadBalancer`.
+    /// A world on the embedded server.
     async fn new() -> Self {
         let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+        Self { _server: Some(server), ..Self::on(client).await }
+    }
+
+    /// A namespace with a network, a pod with a `KuryrPort`, one of a pool, one with an annotation, a service with a `KuryrLoadBalancer`,
+    /// and a policy whose group no port has any more.
+    async fn on(client: Client) -> Self {
         let options = MemoryOptions::default();
         let world = Self {
-            client: Client::try_from(Config::new(server.url().parse().unwrap())).unwrap(),
+            client,
             network: Arc::new(MemoryNetwork::new(options.clone())),
             services: Arc::new(MemoryServices::new(options)),
-            _server: server,
+            _server: None,
         };
-        world.define("KuryrPort", "kuryrports").await;
-        world.define("KuryrLoadBalancer", "kuryrloadbalancers").await;
+        for (_, kind) in KINDS.into_iter().filter(|(group, _)| *group == "openstack.org") {
+            world.define(kind).await;
+        }
+        world.namespace().await;
         world.pod("a", "10.10.0.7", false, true).await;
         world.pod("b", "10.10.0.8", true, true).await;
         world.pod("c", "10.10.0.9", false, false).await;
         world.service().await;
+        world.policy().await;
         world
     }
 
     fn objects(&self, group: &str, kind: &str) -> Api<DynamicObject> {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         match kind {
-            "CustomResourceDefinition" => Api::all_with(self.client.clone(), &resource),
+            "CustomResourceDefinition" | "Namespace" => Api::all_with(self.client.clone(), &resource),
             _ => Api::namespaced_with(self.client.clone(), "default", &resource),
         }
     }
 
+    /// Creates an object. A real server needs a moment until it serves a kind that was defined just now.
     async fn create(&self, group: &str, kind: &str, object: Value) -> DynamicObject {
-        let object = serde_json::from_value(object).unwrap();
-        self.objects(group, kind).create(&PostParams::default(), &object).await.unwrap()
+        let (objects, object) = (self.objects(group, kind), serde_json::from_value(object).unwrap());
+        for _ in 0..600 {
+            match objects.create(&PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                created => return created.unwrap(),
+            }
+        }
+        panic!("the server does not serve {kind}")
     }
 
-    async fn define(&self, kind: &str, plural: &str) {
+    async fn define(&self, kind: &str) {
+        let plural = ApiResource::from_gvk(&GroupVersionKind::gvk("openstack.org", "v1", kind)).plural;
         let schema =
             json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
         let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -64,6 +102,33 @@ impl World {
             "spec": { "group": "openstack.org", "scope": "Namespaced", "names": { "kind": kind, "plural": plural },
                 "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }] } });
         self.create("apiextensions.k8s.io", "CustomResourceDefinition", definition).await;
+    }
+
+    async fn namespace(&self) {
+        let network = NamespaceNetwork { network: "n1".into(), subnet: "s1".into() };
+        let status = json!({ "netId": network.network, "subnetId": network.subnet });
+        let recorded = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrNetwork", "status": status,
+            "metadata": { "name": "default", "finalizers": ["kuryrnetwork.finalizers.kuryr.openstack.org"] } });
+        self.create("openstack.org", "KuryrNetwork", recorded).await;
+        let name = "ns/default-net".to_owned();
+        self.network.insert_namespace_network(MemoryNamespaceNetwork {
+            network,
+            name,
+            cluster: None,
+            owner: None,
+            used: false,
+        });
+    }
+
+    async fn policy(&self) {
+        let finalizer = "kuryr.openstack.org/networkpolicy-finalizer";
+        let policy = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": { "name": "deny", "finalizers": [finalizer] }, "spec": { "podSelector": {} } });
+        self.create("networking.k8s.io", "NetworkPolicy", policy).await;
+        let recorded = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrNetworkPolicy",
+            "metadata": { "name": "deny", "finalizers": [finalizer] }, "status": { "securityGroupId": "g1" } });
+        self.create("openstack.org", "KuryrNetworkPolicy", recorded).await;
+        self.network.insert_security_group(&"g1".into());
     }
 
     async fn pod(&self, name: &str, ip: &str, is_pooled: bool, has_kuryr_port: bool) {
@@ -74,7 +139,8 @@ impl World {
             json!({ "name": name, "annotations": { "openstack.org/kuryr-vif": annotation(&vif) } })
         };
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-            "spec": { "nodeName": NODE, "containers": [{ "name": "c", "image": "i" }] } });
+            "spec": { "nodeName": NODE, "automountServiceAccountToken": false,
+                "containers": [{ "name": "c", "image": "i" }] } });
         let pod = self.create("", "Pod", pod).await;
         let status = json!({ "status": { "phase": "Running", "podIP": ip, "hostIP": "192.0.2.1" } });
         let patch = kube::api::Patch::Merge(status);
@@ -128,6 +194,9 @@ impl World {
         assembly::world(&mut registry, &self.network, &self.services);
         let schema = FileSchema::assemble(&registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
+        let handlers =
+            "[kubernetes]\nenabled_handlers = [\"vif\", \"lb\", \"lbaasspec\", \"namespace\", \"policy\"]\n";
+        std::fs::write(file.path(), handlers).unwrap();
         let cluster_id = ("STAFFETTA_KUBERNETES__CLUSTER_ID".into(), "east".into());
         let configuration = Configuration::load(&schema, Some(file.path()), [cluster_id]).unwrap();
         (registry, configuration)
@@ -154,27 +223,15 @@ impl World {
     /// Everything that a migration may change, with names in place of UIDs.
     async fn outcome(&self) -> Value {
         let mut objects = Vec::new();
-        for (group, kind) in [
-            ("", "Pod"),
-            ("", "Service"),
-            ("openstack.org", "KuryrPort"),
-            ("openstack.org", "KuryrLoadBalancer"),
-        ] {
+        for (group, kind) in KINDS {
             let listed = self.objects(group, kind).list(&ListParams::default()).await.unwrap();
-            objects.extend(
-                listed
-                    .items
-                    .iter()
-                    .filter(|object| object.metadata.name.as_deref() != Some("kubernetes"))
-                    .map(|object| {
-                        json!([
-                            kind,
-                            object.metadata.name,
-                            object.metadata.annotations,
-                            object.metadata.finalizers
-                        ])
-                    }),
-            );
+            for DynamicObject { metadata, .. } in listed.items {
+                let name = metadata.name.unwrap();
+                // Not those that a server has of its own.
+                if name != "kubernetes" && (kind != "Namespace" || name == "default") {
+                    objects.push(json!([kind, name, metadata.annotations, metadata.finalizers]));
+                }
+            }
         }
         let ports: Vec<_> = self
             .network
@@ -193,7 +250,11 @@ impl World {
         let balancers = self.services.load_balancers().into_iter();
         let balancers: Vec<_> =
             balancers.map(|(owner, tree)| json!([owner.map(|owner| owner.name), tree])).collect();
-        json!([objects, ports, balancers])
+        let networks = self.network.namespace_networks().into_iter();
+        let networks: Vec<_> = networks
+            .map(|made| json!([made.network, made.cluster, made.owner.map(|owner| owner.name)]))
+            .collect();
+        json!([objects, ports, balancers, networks, self.network.security_groups().len()])
     }
 }
 
@@ -203,10 +264,10 @@ async fn a_migration_that_is_stopped_after_any_step_and_run_again_ends_as_if_it_
     assert!(whole.run().await.iter().all(|object| object.is_ok && object.result == "done"));
     let expected = whole.outcome().await;
     let text = expected.to_string();
-    assert!(!text.contains("kuryr.openstack.org") && text.matches("staffetta.dev/").count() == 4, "{text}");
-    let steps = World::new().await.stop_after(0).await;
-    assert_eq!(steps, 3 + 3 + 2 + 3, "of the pods a, b and c, and of the service");
-    for count in 0..=steps {
+    // The finalizers of the pods, the service and the namespace, and the annotation of the latter.
+    assert!(!text.contains("kuryr.openstack.org") && text.matches("staffetta.dev/").count() == 6, "{text}");
+    assert_eq!(World::new().await.stop_after(0).await, STEPS);
+    for count in 0..=STEPS {
         let world = World::new().await;
         world.stop_after(count).await;
         // And once more, just as far, before it may end.
@@ -238,4 +299,19 @@ async fn an_object_that_changed_since_it_was_planned_is_not_written() {
         failed.result
     );
     assert_eq!(world.objects("", "Pod").get("c").await.unwrap().metadata.finalizers, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_migration_that_is_stopped_after_each_of_its_steps_ends_as_if_it_had_not_been_on_a_real_server() {
+    let server = RealServer::start(&[]).await;
+    let real = World::on(crate::connect::client(Some(server.kubeconfig())).await.unwrap()).await;
+    // One step of each run, so that every state between two steps is read and planned from.
+    for left in (1..=STEPS).rev() {
+        assert_eq!(real.stop_after(1).await, left);
+    }
+    assert_eq!(real.run().await.len(), 0, "nothing is left to do");
+    let whole = World::new().await;
+    assert!(whole.run().await.iter().all(|object| object.is_ok));
+    assert_eq!(real.outcome().await, whole.outcome().await);
 }
