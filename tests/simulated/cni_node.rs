@@ -55,6 +55,7 @@ impl CniNode {
         let bridge = &node.bridge;
         iproute(&format!("ip link add {bridge} type bridge")).await;
         iproute(&format!("ip addr add {}/24 dev {bridge}", node.address(1))).await;
+        iproute(&format!("ip addr add {}/64 dev {bridge} nodad", node.v6_address(1))).await;
         iproute(&format!("ip link set {bridge} up")).await;
         for (name, host) in PODS {
             iproute(&format!("ip netns add {bridge}-{name}")).await;
@@ -87,6 +88,11 @@ impl CniNode {
     /// Returns the address that ends in `host`; the node has the one that ends in 1.
     pub(crate) fn address(&self, host: u8) -> String {
         format!("10.97.{}.{host}", self.number)
+    }
+
+    /// Returns the IPv6 address that ends in `host`.
+    pub(crate) fn v6_address(&self, host: u8) -> String {
+        format!("fd97:{}::{host:x}", self.number)
     }
 
     /// Starts the daemon with more `options` of its section, and waits until it is ready.
@@ -161,13 +167,15 @@ impl CniNode {
     /// Returns a pod whose VIF is active.
     fn pod(&self, name: &str, host: u8) -> Pod {
         let number = self.number;
-        let subnet = SubnetAddresses {
-            cidr: format!("{}/24", self.address(0)).parse().unwrap(),
-            gateway: Some(self.address(1).parse().unwrap()),
+        let subnet = |cidr: String, gateway: String, ip: String| SubnetAddresses {
+            cidr: cidr.parse().unwrap(),
+            gateway: Some(gateway.parse().unwrap()),
             dns: Vec::new(),
             routes: Vec::new(),
-            ips: vec![self.address(host).parse().unwrap()],
+            ips: vec![ip.parse().unwrap()],
         };
+        let v4 = subnet(format!("{}/24", self.address(0)), self.address(1), self.address(host));
+        let v6 = subnet(format!("{}/64", self.v6_address(0)), self.v6_address(1), self.v6_address(host));
         let vif = Vif {
             id: format!("cc{number:02x}00{host:02x}-0000-4000-8000-000000000000").as_str().into(),
             address: format!("fa:16:3e:97:{number:02x}:{host:02x}").parse().unwrap(),
@@ -175,7 +183,7 @@ impl CniNode {
             plugin: "linux_bridge".to_owned(),
             class: VifClass::Bridge { vif_name: "eth0".to_owned(), bridge_name: self.bridge.clone() },
             network: Network::new("n".into()),
-            subnets: vec![subnet],
+            subnets: vec![v4, v6],
             has_traffic_filtering: false,
             preserve_on_delete: false,
             port_profile: None,
@@ -212,9 +220,10 @@ pub(crate) struct HostPortChains;
 
 impl Drop for HostPortChains {
     fn drop(&mut self) {
-        let script = "rules=$(iptables-save -t nat); ! echo \"$rules\" | grep -q '^:CNI-DN-' || exit; \
-            echo \"$rules\" | sed -n '/CNI-HOSTPORT/s/^-A/-D/p' | xargs -r -L1 iptables -t nat; \
-            for chain in DNAT SETMARK MASQ; do iptables -t nat -X CNI-HOSTPORT-$chain; done";
+        let script = "for table in iptables ip6tables; do \
+            rules=$($table-save -t nat); ! echo \"$rules\" | grep -q '^:CNI-DN-' || continue; \
+            echo \"$rules\" | sed -nE '/^-A (PREROUTING|OUTPUT|POSTROUTING) .*CNI-HOSTPORT/s/^-A/-D/p' | xargs -r -L1 $table -t nat; \
+            for action in F X; do for chain in DNAT SETMARK MASQ; do $table -t nat -$action CNI-HOSTPORT-$chain; done; done; done";
         let _ = std::process::Command::new("sh").args(["-c", script]).status();
     }
 }

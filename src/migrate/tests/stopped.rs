@@ -306,9 +306,13 @@ async fn an_object_that_changed_since_it_was_planned_is_not_written() {
 async fn a_migration_that_is_stopped_after_each_of_its_steps_ends_as_if_it_had_not_been_on_a_real_server() {
     let server = RealServer::start(&[]).await;
     let real = World::on(crate::connect::client(Some(server.kubeconfig())).await.unwrap()).await;
-    // One step of each run, so that every state between two steps is read and planned from.
-    for left in (1..=STEPS).rev() {
-        assert_eq!(real.stop_after(1).await, left);
+    // One step of each run, so that every state between two steps is read and planned from. Only the deletion of a group is planned again
+    // as long as Kuryr's record names it; then the run is stopped after the next step.
+    let (mut left, mut before) = (real.stop_after(1).await, 0);
+    assert_eq!(left, STEPS);
+    while left > 0 {
+        let count = if left == before { 2 } else { 1 };
+        (before, left) = (left, real.stop_after(count).await);
     }
     assert_eq!(real.run().await.len(), 0, "nothing is left to do");
     let whole = World::new().await;
