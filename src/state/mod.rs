@@ -1,5 +1,6 @@
 //! The observable state of the controller, which `/debug/state`, `staffetta status` and `/metrics` expose.
 
+mod duration;
 mod metrics;
 mod query;
 mod snapshot;
@@ -17,9 +18,11 @@ use crate::pipeline::{Chain, Pipeline};
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
 
+pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
     HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, WatchSummary,
+    full_name,
 };
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
