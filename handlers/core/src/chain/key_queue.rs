@@ -166,9 +166,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Returns the three things that end the wait of the failed messages: the time of the next attempt; the end of an outage, with the
-    /// longest delay that a message requested that may wait for it; and the notification of the next arrival. Returns `None` if no
-    /// message has failed.
+    /// Returns what the failed messages wait for: the time of the next attempt; if some of them may wait for the end of an outage,
+    /// the longest delay that these requested; and the notification of the next arrival. Returns `None` if no message has failed.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
         let due = self.waiting.front().and_then(|_| self.due())?;
         let outage = self.waiting.iter().filter_map(Queued::outage).max();
