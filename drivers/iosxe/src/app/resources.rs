@@ -88,7 +88,8 @@ impl AppResourceLimits {
                 amount.ok_or_else(|| Refusal::invalid(format!("resourceLimits.{name}"), wrong(text, measure)))
             };
             let given = max.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
-            let (max, max_limit_with_request) = (given.unwrap_or(measure.max), given.unwrap_or(measure.max_limit_with_request));
+            let (max, max_limit_with_request) =
+                (given.unwrap_or(measure.max), given.unwrap_or(measure.max_limit_with_request));
             let path = format!("default{what}");
             let default = default.as_deref().map(|text| read(text, &path)).transpose()?;
             let default = default.unwrap_or(measure.default.min(max));
