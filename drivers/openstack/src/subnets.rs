@@ -87,7 +87,7 @@ impl Subnets {
                 DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is not an id"))
             );
         }
-        Ok(self.cached.get(id, || self.ask(id)).await?)
+        Ok(self.cached.get(id, || self.fetch(id)).await?)
     }
 
     /// Returns the subnet with this id, which a user names for a pod of `project`: a subnet of the project, or one of
@@ -104,7 +104,8 @@ impl Subnets {
         Err(DriverError::new(Reason::Refused, READ).detail(detail))
     }
 
-    async fn ask(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
+    /// Reads a subnet and its network from Neutron. Returns the subnet with its project.
+    async fn fetch(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
         let subnet: SubnetBody = subnet.answer_in("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));

@@ -85,7 +85,9 @@ impl AppResourceLimits {
         let bounded = |measure: Measure, default: &Option<String>, max: &Option<String>, what: &str| {
             let read = |text: &str, name: &str| {
                 let amount = measure.read(text).filter(|amount| *amount <= measure.max);
-                amount.ok_or_else(|| Refusal::invalid(format!("resourceLimits.{name}"), wrong(text, measure)))
+                amount.ok_or_else(|| {
+                    Refusal::invalid(format!("resourceLimits.{name}"), out_of_range(text, measure))
+                })
             };
             let given = max.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
             let (max, max_limit_with_request) =
@@ -127,12 +129,12 @@ impl AppResourceLimits {
                 format!("the device has no `{other}`"),
             ));
         }
-        let read = |measure: Measure, words: &str, amounts| match of(amounts, measure) {
+        let read = |measure: Measure, words: &str, amounts| match amount_of(amounts, measure) {
             None => Ok(None),
             Some((name, Quantity(text))) => {
                 let amount = measure.read(text).filter(|amount| *amount <= measure.max);
                 let path = || format!("{path}.resources.{words}.{name}");
-                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), wrong(text, measure)))
+                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), out_of_range(text, measure)))
             }
         };
         let amount = |measure: Measure| {
@@ -155,11 +157,11 @@ impl AppResourceLimits {
     }
 }
 
-fn of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
+fn amount_of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }
 
-fn wrong(text: &str, measure: Measure) -> String {
+fn out_of_range(text: &str, measure: Measure) -> String {
     let text: String = text.chars().take(40).collect();
     format!("`{text}` is not a quantity up to {} {}", measure.max, measure.unit)
 }

@@ -119,6 +119,7 @@ pub(crate) fn decide(
     }
 }
 
+/// The next step of an application, which may still be delayed because it was tried recently.
 enum Next {
     Done,
     AppStep(AppStep),

@@ -113,7 +113,7 @@ impl AppRecord {
     /// disappears during the install. Returns `true` if the device has activated or started the application by itself.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
-            self.give_up_install(now);
+            self.fail_overdue_install(now);
             return false;
         }
         let by_itself = self.goes_on_by_itself(state);
@@ -162,7 +162,8 @@ impl AppRecord {
         self.attempt(act).is_none_or(|attempt| attempt.refusal.is_some())
     }
 
-    fn give_up_install(&mut self, now: Instant) {
+    /// Records an accepted install as failed if the application is still absent after the time limit.
+    fn fail_overdue_install(&mut self, now: Instant) {
         let absent = self.state == AppState::Absent;
         let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {

@@ -88,7 +88,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             kept => kept,
         };
         let lacks_monitor = on_ovn && at.protocol == Protocol::Sctp;
-        pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| slowed(at, asked));
+        pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| with_accepted_delay(at, asked));
     }
     NormalizedSpec { spec, without }
 }
@@ -97,7 +97,8 @@ fn timeout(asked: Option<u32>, chosen: u32) -> u32 {
     asked.unwrap_or(chosen).min(MAX_TIMEOUT_MS)
 }
 
-fn slowed(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {
+/// Raises the interval of health checks to the shortest one that Octavia accepts.
+fn with_accepted_delay(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {
     let least = if at.protocol == Protocol::Udp { MIN_UDP_DELAY_S } else { 1 };
     HealthMonitor { delay_s: monitor.delay_s.max(least), ..monitor }
 }
