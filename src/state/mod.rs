@@ -101,7 +101,7 @@ impl ControllerState {
         self.conditions().iter().all(|condition| condition.reason.is_none())
     }
 
-    /// Returns a description of each watch that is stuck through a bug of the program. Objects that fail do not affect liveness.
+    /// Returns a description of each watch that is stuck because of a bug in the program. Objects that fail do not affect liveness.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.watches().iter().filter_map(WatchStatus::stuck).collect()
     }
