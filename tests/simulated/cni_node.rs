@@ -61,7 +61,7 @@ impl CniNode {
             iproute(&format!("ip netns add {bridge}-{name}")).await;
             pods.create(&PostParams::default(), &node.pod(name, host)).await.unwrap();
         }
-        run(Command::new(node.plugin())
+        run(Command::new(Self::plugin())
             .args(["install", "--bin"])
             .arg(node.path())
             .arg("--conf")
@@ -77,7 +77,7 @@ impl CniNode {
         self.folder.path()
     }
 
-    pub(crate) fn plugin(&self) -> PathBuf {
+    pub(crate) fn plugin() -> PathBuf {
         Path::new(PROGRAM).with_file_name("staffetta-cni")
     }
 

@@ -13,7 +13,7 @@ use crate::process::eventually;
 async fn collect(node: &CniNode) {
     let configuration = json!({ "cniVersion": "1.1.0", "name": "staffetta", "type": "staffetta-cni",
         "daemon": node.socket(), "cni.dev/valid-attachments": [] });
-    let mut child = Command::new(node.plugin())
+    let mut child = Command::new(CniNode::plugin())
         .env("CNI_COMMAND", "GC")
         .env("CNI_PATH", "/usr/lib/cni")
         .stdin(Stdio::piped())
