@@ -81,6 +81,7 @@ impl RealNode {
     }
 
     /// Replaces the pods by one with this port of the node, and with a limit for what it receives.
+    #[allow(dead_code, reason = "the tests on OpenStack need none")]
     pub(crate) async fn deploy_with_host_port(&self, port: u16) {
         let annotations = "annotations: { kubernetes.io/ingress-bandwidth: 60M }";
         self.roll_out(1, annotations, &format!("ports: [{{ containerPort: 8080, hostPort: {port} }}]")).await;
