@@ -62,8 +62,8 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Returns the fence of the drivers, which lets requests pass only during the leadership term. Without a term, as in commands that change
-/// nothing without being asked to, it lets all of them pass.
+/// Returns the fence of the drivers, which lets requests pass only during the leadership term. A command without a leader election has no
+/// term, and its fence lets all requests pass.
 #[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 fn fence(setup: &Setup) -> Result<Fence, SetupError> {
     let term = setup.shared(|| Ok(Term::unlimited()))?;

@@ -21,7 +21,7 @@ use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
 use crate::controller::{ControllerError, create_handlers};
 
-/// Transient failures are retried for a minute: the user waits.
+/// The delays between retries. Transient failures are retried for a minute only, because the user waits.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(5),

@@ -98,7 +98,7 @@ pub(crate) fn migrate(
     })
 }
 
-/// Creates each enabled handler, without a request to any server. Warnings are logged.
+/// Checks the configuration by creating each enabled handler, without a request to any server. Warnings are logged.
 pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     install_tls_provider();

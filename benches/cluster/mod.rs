@@ -111,14 +111,14 @@ pub(crate) async fn end(client: &Client, names: &[String]) {
 }
 
 /// Waits until this many pods have a VIF; if `active`, one that is active.
-pub(crate) async fn until_wired(client: &Client, pods: usize, active: bool) -> Vec<String> {
+pub(crate) async fn until_wired(client: &Client, pods: usize, active: bool) {
     let shows = |annotation: &String| !active || annotation.replace(' ', "").contains(r#""active":true"#);
     until(Duration::from_millis(500), async || {
         let state = versions(client).await.into_values();
-        let wired: Vec<_> = state.filter_map(|(_, _, annotation)| annotation.filter(shows)).collect();
-        complete(wired.len(), pods, "pods have a VIF").map(|()| wired)
+        let wired = state.filter_map(|(_, _, annotation)| annotation.filter(shows));
+        complete(wired.count(), pods, "pods have a VIF")
     })
-    .await
+    .await;
 }
 
 /// One bare PATCH, as the program sends it: of the answer it wants the metadata alone.

@@ -1,6 +1,7 @@
-//! The admin server: an HTTP server with `/livez`, `/readyz`, `/metrics` and `/debug/state`.
+//! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics` and `/debug/state`.
 
 mod health;
+mod page;
 mod serve;
 
 use std::io;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{self, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use tokio::net::TcpListener;
@@ -32,12 +33,22 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let router = Router::new()
+        .route("/", get(status_page))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics))
         .route("/debug/state", get(state))
         .with_state(controller);
     Ok((address, tokio::spawn(async { match serve::serve(listener, router).await {} })))
+}
+
+/// Returns the status page.
+async fn status_page(State(controller): State<Arc<ControllerState>>) -> impl IntoResponse {
+    let query = Query { limit: Some(page::MAX_OBJECTS), ..Query::default() };
+    let mut snapshot = controller.snapshot(&query);
+    snapshot.retain_failing_and_stuck();
+    let headers = [(CONTENT_SECURITY_POLICY, page::POLICY), (CACHE_CONTROL, "no-store")];
+    (headers, Html(page::page(&snapshot)))
 }
 
 /// Returns all metrics in the OpenMetrics text format.

@@ -20,12 +20,13 @@ const APP_HOSTING: &str = if cfg!(feature = "iosxe") { "XE" } else { "FAKE" };
 /// The driver that assigns addresses to the interfaces of nodes.
 const PREFIX_PROVIDER: &str = if cfg!(feature = "ec2") { "ec2" } else { "memory" };
 
-/// The default drivers are those of OpenStack, under their names in kuryr.conf. A program without them has simulated ones only.
+/// Returns the name of a default driver: `name`, which is a driver of OpenStack and named as in kuryr.conf, or `memory` in a program
+/// without the drivers of OpenStack.
 const fn real(name: &'static str) -> &'static str {
     if cfg!(feature = "openstack") { name } else { "memory" }
 }
 
-/// The default driver of most traits: the one of OpenStack whose choice is in `[neutron_defaults]`.
+/// The default driver of most traits: the driver of OpenStack that returns the values of `[neutron_defaults]`.
 const DEFAULT: &str = real("default");
 
 /// Registers one trait on each line: `"option" = "default driver", dyn Trait, "description"`. A trait that changes an external system

@@ -24,11 +24,12 @@ use crate::term::Term;
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "the options have the names that kuryr.conf gives them")]
 struct VifPool {
-    /// The maximum number of ready VIFs; further released VIFs are deleted, and those that still wait for
-    /// `ports_pool_update_frequency` count when new ones are created. 0 means no maximum, as in Kuryr: no VIF is deleted.
-    /// Otherwise not less than `ports_pool_min`.
+    /// The maximum number of ready VIFs; further released VIFs are deleted. VIFs that still wait for `ports_pool_update_frequency`
+    /// count towards the maximum when new ones are created. 0 means no maximum, as in Kuryr: no VIF is deleted. Otherwise not less than
+    /// `ports_pool_min`.
     ports_pool_max: usize,
-    /// The minimum number of ready VIFs, from the first request of a pod on. More are kept ready after many recent requests.
+    /// The minimum number of ready VIFs, which are created after the first request of a pod. More are kept ready after many recent
+    /// requests.
     ports_pool_min: usize,
     /// The minimum number of VIFs that are created at a time, up to `ports_pool_max`.
     ports_pool_batch: NonZeroUsize,
@@ -46,7 +47,7 @@ struct VifPool {
 struct AdditionalNetworksOptions {
     /// Allows a pod to use only each `NetworkAttachmentDefinition` of its own namespace and of `shared_namespaces`.
     namespace_isolation: bool,
-    /// The namespaces of which every pod may use each `NetworkAttachmentDefinition` although `namespace_isolation` is set.
+    /// The namespaces whose `NetworkAttachmentDefinition`s every pod may use although `namespace_isolation` is set.
     shared_namespaces: Vec<String>,
 }
 

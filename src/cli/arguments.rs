@@ -98,7 +98,7 @@ pub(super) enum PlanFormat {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MigrateCommand {
-    /// Shows what takes the cluster over from Kuryr-Kubernetes, and does it with `--apply`.
+    /// Shows the steps that take a cluster over from Kuryr-Kubernetes, and executes them with `--apply`.
     Kuryr(MigrateArguments),
 }
 

@@ -50,7 +50,7 @@ impl Checker<'_> {
     /// Checks `value` and everything in it against the names and limits in `schema`.
     fn limits(&mut self, schema: &Value, value: &Value, path: &OptionPath, secret: bool) {
         for message in exceeded(schema, value, !secret) {
-            self.wrong(path, message);
+            self.add_wrong_value(path, message);
         }
         match value {
             Value::Object(entries) => self.entries(schema, entries, path, secret),
@@ -61,7 +61,7 @@ impl Checker<'_> {
                     self.limits(&schema["items"], item, &path, secret);
                     if unique && items[..index].contains(item) {
                         let shown = if secret { "the value".to_owned() } else { item.to_string() };
-                        self.wrong(&path, format!("{shown} is listed twice"));
+                        self.add_wrong_value(&path, format!("{shown} is listed twice"));
                     }
                 }
             }
@@ -114,7 +114,7 @@ impl Checker<'_> {
     fn types(&mut self, section: &SectionSchema, mut options: Value) {
         let root = OptionPath::section(&section.name);
         if !options.is_object() {
-            return self.wrong(&root, format!("must be a section, [{}]", section.name));
+            return self.add_wrong_value(&root, format!("must be a section, [{}]", section.name));
         }
         let found = self.findings.iter().filter(|finding| finding.path.0.starts_with(&root.0));
         let complete = found.clone().next().is_none();
@@ -131,7 +131,7 @@ impl Checker<'_> {
                 let option = path.option().and_then(|option| section.option(option));
                 let secret = option.is_some_and(|option| option.secret);
                 let hidden = || "has a wrong type or form; it is secret and not shown".to_owned();
-                self.wrong(&path, if secret { hidden() } else { message });
+                self.add_wrong_value(&path, if secret { hidden() } else { message });
             }
             if !path.below_section().remove_from(&mut options) {
                 break;
@@ -139,7 +139,7 @@ impl Checker<'_> {
         }
     }
 
-    fn wrong(&mut self, path: &OptionPath, message: String) {
+    fn add_wrong_value(&mut self, path: &OptionPath, message: String) {
         self.findings.push(Finding { path: path.clone(), kind: FindingKind::WrongValue, message });
     }
 }

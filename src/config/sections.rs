@@ -207,8 +207,8 @@ impl Default for EventsOptions {
     }
 }
 
-/// The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/state`. Its clients can read the names and errors of objects, and
-/// change nothing.
+/// The admin server: a status page at `/`, and `/livez`, `/readyz`, `/metrics`, `/debug/state`. Its clients can read the names and
+/// errors of objects, and change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminOptions {

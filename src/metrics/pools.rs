@@ -17,29 +17,30 @@ struct PoolSource {
     name: &'static str,
     /// The counts of earlier pools of the same name, from former leadership terms of this process.
     earlier: VifPoolMetrics,
-    figures: Box<dyn Fn() -> VifPoolMetrics + Send + Sync>,
+    read_metrics: Box<dyn Fn() -> VifPoolMetrics + Send + Sync>,
 }
 
 impl PoolSource {
     fn read(&self) -> VifPoolMetrics {
-        (self.figures)().after(&self.earlier)
+        (self.read_metrics)().after(&self.earlier)
     }
 }
 
 impl PoolMetrics {
-    /// Adds a pool. `figures` reads its metrics. The pool replaces an earlier pool of the same name and continues its counts.
+    /// Adds a pool. `read_metrics` reads its metrics. The pool replaces an earlier pool of the same name and continues its
+    /// counts.
     pub(crate) fn add(
         &self,
         name: &'static str,
-        figures: impl Fn() -> VifPoolMetrics + Send + Sync + 'static,
+        read_metrics: impl Fn() -> VifPoolMetrics + Send + Sync + 'static,
     ) {
-        let (mut pools, figures) = (lock(&self.0), Box::new(figures));
+        let (mut pools, read_metrics) = (lock(&self.0), Box::new(read_metrics));
         match pools.iter_mut().find(|pool| pool.name == name) {
             Some(pool) => {
                 pool.earlier = pool.read();
-                pool.figures = figures;
+                pool.read_metrics = read_metrics;
             }
-            None => pools.push(PoolSource { name, earlier: VifPoolMetrics::default(), figures }),
+            None => pools.push(PoolSource { name, earlier: VifPoolMetrics::default(), read_metrics }),
         }
     }
 
@@ -77,10 +78,10 @@ mod tests {
     #[test]
     fn a_pool_of_the_next_term_replaces_the_one_before_and_continues_its_counts() {
         let pools = PoolMetrics::default();
-        let figures = |free, warm| move || VifPoolMetrics { free, warm, ..VifPoolMetrics::default() };
-        pools.add("memory", figures(5, 7));
-        pools.add("neutron", figures(1, 1));
-        pools.add("memory", figures(3, 2));
+        let read_metrics = |free, warm| move || VifPoolMetrics { free, warm, ..VifPoolMetrics::default() };
+        pools.add("memory", read_metrics(5, 7));
+        pools.add("neutron", read_metrics(1, 1));
+        pools.add("memory", read_metrics(3, 2));
         let mut page = MetricsPage::default();
         pools.show(&mut page);
         let page = page.encode().unwrap();

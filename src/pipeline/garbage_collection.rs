@@ -21,9 +21,9 @@ use crate::watcher::Watcher;
 /// The time between two updates of the progress of reading the ownership marks.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Reads the ownership marks of a handler, and repeats that until it succeeds. The handler gets its first event after that. Only the
-/// driver's calls have time limits, because nobody knows how long a list is. `progress` gets a description of the progress every five
-/// seconds.
+/// Reads the ownership marks of a handler, and repeats that until it succeeds. The handler gets its first event after that. There is
+/// no time limit except those of the driver's calls, because a list may be of any length. `progress` gets a description of the
+/// progress every five seconds.
 pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
     let Some(collector) = &handler.collector else { return };
     let (listed, started) = (Arc::<AtomicUsize>::default(), Instant::now());
@@ -83,12 +83,12 @@ pub(crate) struct MassRelease {
 }
 
 impl MassRelease {
-    /// The number of missing owners up to which their resources are released in any case.
-    const HARMLESS: usize = 20;
+    /// The maximum number of missing owners whose resources are always released.
+    const ALWAYS_RELEASED: usize = 20;
 
     /// Checks that at most half of the owners, or at most 20, are missing.
     fn check(missing: usize, owners: usize) -> Result<(), Self> {
-        let is_mass = missing > Self::HARMLESS && missing * 2 > owners;
+        let is_mass = missing > Self::ALWAYS_RELEASED && missing * 2 > owners;
         if is_mass { Err(Self { missing, owners }) } else { Ok(()) }
     }
 }

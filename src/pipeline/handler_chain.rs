@@ -16,8 +16,8 @@ use crate::config::RelayOptions;
 use crate::observers::Observers;
 use crate::term::Term;
 
-/// The number of unhandled objects whose names are logged at the end.
-const LOGGED: usize = 10;
+/// The maximum number of unhandled objects that the log names at the end.
+const MAX_LOGGED: usize = 10;
 
 /// The reason why a handler gets no events while its garbage collector has not read the ownership marks.
 pub(crate) const UNREAD: &str = "the ownership marks are not read yet";
@@ -95,12 +95,12 @@ impl HandlerChain {
             .collect()
     }
 
-    /// Logs the objects that are left at the end, of which the next leader takes care: their number, and the names of some.
+    /// Logs the objects that were not handled at the end, which the next leader will handle: their number, and the names of some.
     pub(super) fn log_left(&self, mut objects: Vec<String>) {
         objects.sort_unstable();
         objects.dedup();
         if !objects.is_empty() {
-            let (count, some) = (objects.len(), objects[..objects.len().min(LOGGED)].join(", "));
+            let (count, some) = (objects.len(), objects[..objects.len().min(MAX_LOGGED)].join(", "));
             warn!(handler = self.name, count, objects = some, "not all objects were handled before the end");
         }
     }

@@ -1,5 +1,6 @@
 //! The observable state of the controller, which `/debug/state`, `staffetta status` and `/metrics` expose.
 
+mod duration;
 mod metrics;
 mod query;
 mod snapshot;
@@ -17,9 +18,11 @@ use crate::pipeline::{Chain, Pipeline};
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
 
+pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
     HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, WatchSummary,
+    full_name,
 };
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
@@ -98,7 +101,7 @@ impl ControllerState {
         self.conditions().iter().all(|condition| condition.reason.is_none())
     }
 
-    /// Returns a description of each watch that is stuck through a bug of the program. Objects that fail do not affect liveness.
+    /// Returns a description of each watch that is stuck because of a bug in the program. Objects that fail do not affect liveness.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.watches().iter().filter_map(WatchStatus::stuck).collect()
     }

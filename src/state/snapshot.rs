@@ -42,6 +42,34 @@ pub(crate) struct StateSnapshot {
     pub(crate) known: Option<bool>,
 }
 
+/// The time in one phase, in seconds, after which an object counts as stuck.
+const STUCK_AFTER_SECONDS: f64 = 5.0;
+
+impl StateSnapshot {
+    /// Removes all objects except those that fail or are stuck.
+    pub(crate) fn retain_failing_and_stuck(&mut self) {
+        self.objects
+            .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
+    }
+
+    /// Returns the reason why the list of objects may be incomplete; `None` if it is complete.
+    pub(crate) fn incomplete_reason(&self) -> Option<String> {
+        if !self.leadership.leads {
+            let role = &self.leadership.role;
+            return Some(format!(
+                "This process is not the leader ({role}) and handles no objects; query the leader."
+            ));
+        }
+        let all = self.ready && self.watches.iter().all(|watch| watch.listed);
+        (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
+    }
+
+    /// Returns the number of events in the queues of all handlers.
+    pub(crate) fn queued_events(&self) -> usize {
+        self.handlers.iter().flat_map(|handler| handler.counts.values()).sum()
+    }
+}
+
 /// The state of the leader election.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -154,6 +182,12 @@ pub(crate) struct ObjectSummary {
 }
 
 impl ObjectSummary {
+    /// Returns the age of the failure or, if the object does not fail, of its phase, in seconds. The phase of a failing object changes with
+    /// each attempt.
+    pub(crate) fn age_seconds(&self) -> f64 {
+        self.last_error.as_ref().map_or(self.since_seconds, |last_error| last_error.since_seconds)
+    }
+
     pub(super) fn new(handler: &str, entry: QueueEntry, now: Now) -> Self {
         let next = match entry.phase {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),
@@ -180,6 +214,11 @@ impl ObjectSummary {
             }),
         }
     }
+}
+
+/// Returns the name of an object with its namespace: `default/web`.
+pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
 /// The last error of an object since it was last handled successfully.

@@ -21,8 +21,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// that.
 const RECOVERY_CHECK: Duration = Duration::from_secs(1);
 
-/// The time after the watch timeout at which, whatever happened to its connection, a watch has ended and the next one has begun. kube
-/// itself waits 5 s.
+/// The grace period after the watch timeout. When it is over, the watch has ended and the next one has begun, even if the connection
+/// was lost. kube itself waits 5 s.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 
 /// The shortest regular time between two requests for the same watch. It is less than the shortest watch (1 s) and the shortest

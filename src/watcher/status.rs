@@ -53,12 +53,12 @@ pub struct WatchStatus {
     pub busy_for: Option<Duration>,
 }
 
-/// The time after which a watch that processes one item counts as stuck. Processing an item means to add an event to queues, which
+/// The time after which a watch that processes one item counts as stuck. Processing an item means adding an event to queues, which
 /// takes microseconds.
 const STUCK: Duration = Duration::from_secs(60);
 
 impl WatchStatus {
-    /// Returns the reason why the watch is stuck through a bug of the program; `None` if it is not stuck.
+    /// Returns the reason why the watch is stuck because of a bug in the program; `None` if it is not stuck.
     pub fn stuck(&self) -> Option<String> {
         let kind = &self.kind.name;
         if self.ended {

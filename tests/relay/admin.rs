@@ -124,6 +124,35 @@ async fn a_failing_object_is_shown_with_its_error_until_it_is_handled() {
 }
 
 #[tokio::test]
+async fn the_status_page_shows_the_chain_and_the_failing_objects_without_a_script() {
+    let world = World::with(QUICK).await;
+    world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Quota));
+    let controller = world.controller().await;
+    world.pod("web", json!({}), json!({})).await;
+    world
+        .until("the page names the failing pod, its handler and the error", async || {
+            let (code, page) = get(controller.admin(), "/").await;
+            assert_eq!(code, 200, "{page}");
+            page.contains("Pod default/web") && page.contains("QuotaExceeded: ")
+        })
+        .await;
+    let answer = client().get(format!("http://{}/", controller.admin())).send().await.unwrap();
+    assert_eq!(answer.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
+    let policy = answer.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(answer.text().await.unwrap().contains("<b>vif</b>"));
+
+    world.vifs.faults().clear();
+    world.vif_of("web", active).await;
+    world
+        .until("every object is handled", async || {
+            get(controller.admin(), "/").await.1.contains("every object is handled")
+        })
+        .await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_failed_object_shows_the_time_of_its_next_attempt() {
     let world = World::with(QUICK).await;
     world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Refused));

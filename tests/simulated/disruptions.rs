@@ -84,8 +84,8 @@ async fn after_each_fault_everything_is_served_with_the_default_timings_on_a_rea
     replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
     for fault in ServerFault::ALL {
         site.inject(fault, Duration::from_secs(40)).await;
-        let (first, last) = replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
-        eprintln!("{fault:?}: first new object after {first:.1?}, all after {last:.1?}");
+        let recovery = replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
+        eprintln!("{fault:?}: {recovery}");
     }
     churn.end().await;
     replicas.terminate().await;

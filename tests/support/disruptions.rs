@@ -1,7 +1,7 @@
 //! Two replicas of the program on a real API server. Replicas are killed or paused at random moments, the API server fails in several
 //! ways, and pods and services come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
@@ -216,6 +216,24 @@ fn webhook() -> Value {
                 "expression": "request.userInfo.username == 'system:serviceaccount:default:staffetta'" }] }] })
 }
 
+/// The times from the end of a fault.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    /// Until the first object is served that was not served before.
+    first: Duration,
+    /// Until a pod is served that was created after the fault, behind all that waited then.
+    new: Duration,
+    /// Until every object is served, and nothing else exists.
+    all: Duration,
+}
+
+impl std::fmt::Display for Recovery {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { first, new, all } = self;
+        write!(formatter, "first object after {first:.1?}, a new one after {new:.1?}, all after {all:.1?}")
+    }
+}
+
 /// Two replicas of the program, in processes of their own.
 pub(crate) struct Replicas<'a> {
     options: String,
@@ -240,21 +258,29 @@ impl<'a> Replicas<'a> {
         Process::start(Path::new(PROGRAM), &folder, &self.options, &self.kubeconfig).await
     }
 
-    /// Waits until a new pod and every other object is served, and `is_clean` returns `true`, while nothing comes or goes. Returns the time
-    /// until the new pod was served, and the time until everything was.
+    /// Waits until a new pod and every other object is served, and `is_clean` returns `true`, while nothing comes or goes.
     pub(crate) async fn settle(
         &self,
         churn: &Churn<'_>,
         is_clean: impl AsyncFn(&Objects) -> bool,
-    ) -> (Duration, Duration) {
+    ) -> Recovery {
         let (started, make, pods) = (Instant::now(), churn.maker(), churn.site.pods());
         let _turn = churn.turn.lock().await;
         make.pod("probe").await;
+        let served_before = Objects::read(churn.site).await.served();
+        let (mut first, mut new) = (None, None);
         until("a new pod is served", async || {
-            pods.get_opt("probe").await.unwrap().is_some_and(|pod| address(&pod).is_some())
+            let probe = pods.get_opt("probe").await.unwrap();
+            if probe.is_some_and(|pod| address(&pod).is_some()) {
+                new = Some(started.elapsed());
+            }
+            if first.is_none() && !Objects::read(churn.site).await.served().is_subset(&served_before) {
+                first = Some(started.elapsed());
+            }
+            new.is_some()
         })
         .await;
-        let first = started.elapsed();
+        let new = new.expect("the new pod is served");
         let settled = in_time(async || {
             let objects = Objects::read(churn.site).await;
             objects.are_served() && is_clean(&objects).await
@@ -265,10 +291,10 @@ impl<'a> Replicas<'a> {
             }
             panic!("these are not served, or something else exists: {:#?}", Objects::read(churn.site).await);
         }
-        let last = started.elapsed();
+        let all = started.elapsed();
         make.no_pod("probe").await;
         until("the pod is gone", async || pods.get_opt("probe").await.unwrap().is_none()).await;
-        (first, last)
+        Recovery { first: first.unwrap_or(new).min(new), new, all }
     }
 
     /// Kills and pauses replicas by turns, `count` times or `STAFFETTA_DISRUPTIONS` times, while objects come and go. Several times, the
@@ -283,8 +309,7 @@ impl<'a> Replicas<'a> {
         let between = count.div_ceil(ServerFault::ALL.len()).min(50);
         let mut faults = ServerFault::ALL.into_iter().cycle();
         self.settle(churn, &is_clean).await;
-        let (first, last) = self.settle(churn, &is_clean).await;
-        eprintln!("without a fault: first new object after {first:.1?}, all after {last:.1?}");
+        eprintln!("without a fault: {}", self.settle(churn, &is_clean).await);
         for process in &self.processes {
             let (_, state) = process.get("/debug/state").await;
             assert!(!state.contains("unopposed"), "each takes part in the election: {state}");
@@ -298,10 +323,8 @@ impl<'a> Replicas<'a> {
             }
             let fault = faults.next().unwrap();
             tokio::join!(disruption, churn.site.inject(fault, FAULT));
-            let (first, last) = self.settle(churn, &is_clean).await;
-            eprintln!(
-                "{number} of {count}, {fault:?}: first new object after {first:.1?}, all after {last:.1?}"
-            );
+            let recovery = self.settle(churn, &is_clean).await;
+            eprintln!("{number} of {count}, {fault:?}: {recovery}");
         }
         self.settle(churn, is_clean).await;
     }
@@ -340,6 +363,12 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
+    /// The UIDs of the objects that show what they are to have.
+    fn served(&self) -> BTreeSet<String> {
+        let all = self.pods.iter().chain(&self.services);
+        all.filter(|(_, shown)| shown.is_some()).map(|(uid, _)| uid.clone()).collect()
+    }
+
     pub(crate) async fn read(site: &Site<'_>) -> Self {
         let pods = site.pods().list(&ListParams::default()).await.unwrap();
         let mut services = site.services().list(&ListParams::default()).await.unwrap();

@@ -19,7 +19,7 @@ pub enum ExistingMark {
     Unmarked,
     /// The mark is that of this cluster and names this owner.
     Owned(Owner),
-    /// The mark is that of another cluster, or that of a pool of this cluster.
+    /// The mark is that of another cluster or of a pool of this cluster.
     Foreign,
 }
 
@@ -115,8 +115,8 @@ pub struct ExistingNetwork {
     pub mark: ExistingMark,
 }
 
-/// A resource that gets the ownership mark of its owner. Nothing else that concerns its traffic changes: neither addresses, nor the
-/// attachment, nor security groups.
+/// A resource that gets the ownership mark of its owner. Nothing else that affects its traffic is changed: neither the addresses, nor
+/// the attachment, nor the security groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adoption {

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Lets a driver send requests only while this process is the leader, wherever the request comes from: a handler, garbage collection, a
-/// pool or a task of the driver. By default, it lets everything pass.
+/// Lets drivers send requests only while this process is the leader, regardless of the sender: a handler, garbage collection, a pool or a
+/// task of the driver. By default, it lets every request pass.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 

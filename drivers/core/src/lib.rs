@@ -21,8 +21,8 @@
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`AdoptionDriver`] | adopts the resources of another controller, for a migration |
 //! | [`VifBindingDriver`] | binds VIFs to pods on a node |
-//! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
-//! | [`Tunnel`](tunnel::Tunnel) | runs containers on machines that appear by themselves |
+//! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is not a Kubernetes node |
+//! | [`Tunnel`](tunnel::Tunnel) | runs containers on machines that announce themselves |
 //! | [`PrefixProvider`](prefix::PrefixProvider) | assigns blocks of addresses to the network interface of a node |
 
 mod adoption;

@@ -44,7 +44,7 @@ impl IosXeDrivers {
         Self { options, cluster, fence: Fence::default() }
     }
 
-    /// Makes all drivers send requests only as far as `fence` lets them pass.
+    /// Makes all drivers send only the requests that `fence` lets pass.
     #[must_use]
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.fence = fence;

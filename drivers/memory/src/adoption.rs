@@ -1,4 +1,4 @@
-//! The driver `memory` of adoptions: resources without a cluster stand for those of Kuryr.
+//! The driver `memory` of adoptions: resources without a cluster represent those of Kuryr.
 
 use std::sync::Arc;
 

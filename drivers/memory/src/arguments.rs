@@ -13,13 +13,13 @@ use toml::{Table, Value};
 #[derive(Debug, Parser)]
 #[command(name = "staffetta-simulated-network", version)]
 pub(crate) struct Arguments {
-    /// The address on which it listens; port 0 takes a free one. The address is printed.
+    /// The address on which the server listens, which is printed; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9697")]
     listen: SocketAddr,
-    /// A TOML file with the options that the section `[memory]` of staffetta has, without a section.
+    /// A TOML file with options of the section `[memory]` of staffetta, without a section header.
     #[arg(long, value_name = "FILE")]
     options: Option<PathBuf>,
-    /// One such option, before the file: `port_quota=500`, `pod_subnets=["10.0.0.0/24"]`.
+    /// An option that overrides the file, such as `port_quota=500` or `pod_subnets=["10.0.0.0/24"]`.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// The number of effects that the log holds.

@@ -43,9 +43,9 @@ pub enum BulkVifMethod {
 pub enum BulkVifCall {
     /// A call that requested this number of VIFs for the host.
     CreateVifs(String, usize),
-    /// A call that was to set the security groups of this VIF.
+    /// A call to set the security groups of this VIF.
     SetSecurityGroups(VifId),
-    /// A call that was to delete these VIFs.
+    /// A call to delete these VIFs.
     DeleteVifs(Vec<VifId>),
     /// A call that listed the pooled VIFs.
     ListVifs,

@@ -66,12 +66,12 @@ pub enum AppHostingMethod {
     Usage,
 }
 
-/// A logged call that was to change a device.
+/// A logged call to change a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppHostingCall {
-    /// A call that was to deploy the pod with this UID.
+    /// A call to deploy the pod with this UID.
     Deploy(Uid),
-    /// A call that was to delete the pod with this UID.
+    /// A call to delete the pod with this UID.
     Delete(Uid),
 }
 

@@ -52,7 +52,7 @@ impl<M, C> MemoryDriver<MemoryServices, M, C> {
     }
 }
 
-/// The planned faults and the last logged calls of a driver.
+/// The planned faults of a driver, and a log of its last calls.
 pub(crate) struct Calls<M, C> {
     pub(crate) faults: Faults<M>,
     log: Mutex<VecDeque<C>>,

@@ -38,13 +38,13 @@ pub enum LoadBalancerMethod {
 pub enum LoadBalancerCall {
     /// A call that listed the load balancers of this owner, or all of them.
     List(Option<Uid>),
-    /// A call that was to create or find the load balancer of this owner.
+    /// A call to create or find the load balancer of this owner.
     Ensure(Uid),
     /// A call that read the progress of this load balancer.
     Progress(LoadBalancerId),
-    /// A call that was to release this load balancer of this owner.
+    /// A call to release this load balancer of this owner.
     Release(Uid, LoadBalancerId),
-    /// A call that was to make this change of a listener of this load balancer.
+    /// A call to make this change of a listener of this load balancer.
     ChangeListener(LoadBalancerId, ListenerChange),
 }
 

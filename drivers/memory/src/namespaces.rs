@@ -41,9 +41,9 @@ pub enum NamespaceMethod {
 /// A logged call of a driver of namespace networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceCall {
-    /// A call that was to create or find the network of this owner.
+    /// A call to create or find the network of this owner.
     Ensure(Uid),
-    /// A call that was to release the network of this owner.
+    /// A call to release the network of this owner.
     Release(Uid),
     /// A call that listed the networks of all namespaces.
     List,

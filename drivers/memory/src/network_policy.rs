@@ -33,15 +33,15 @@ pub enum NetworkPolicyMethod {
 pub enum NetworkPolicyCall {
     /// A call that listed the security groups.
     Groups,
-    /// A call that was to create the security group with this name.
+    /// A call to create the security group with this name.
     Make(GroupName),
-    /// A call that was to remove and add these numbers of rules of the security group, in this order.
+    /// A call to remove and add these numbers of rules of the security group, in this order.
     Change(SecurityGroupId, usize, usize),
-    /// A call that was to delete this security group.
+    /// A call to delete this security group.
     Remove(SecurityGroupId),
     /// A call that listed the security groups of VIFs.
     Guards,
-    /// A call that was to set the security groups of this VIF.
+    /// A call to set the security groups of this VIF.
     Guard(VifId),
 }
 

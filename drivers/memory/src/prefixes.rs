@@ -242,7 +242,8 @@ impl PrefixCloud {
         }
     }
 
-    /// Returns the next failure, unless it changes only the result of a call.
+    /// Takes the next planned fault. Returns the error of a call that fails without an effect, and otherwise the fault to apply to
+    /// its result, if there is one.
     fn failure(&mut self, step: &'static str) -> Result<Option<PrefixFault>, DriverError> {
         let unavailable = DriverError::new(Reason::Unavailable, step);
         match self.faults.pop_front() {

@@ -33,13 +33,13 @@ pub enum PublicIpMethod {
 pub enum PublicIpCall {
     /// A call that listed the addresses of this owner, or all of them.
     List(Option<Uid>),
-    /// A call that was to allocate or find an address for this owner.
+    /// A call to allocate or find an address for this owner.
     Acquire(Uid),
-    /// A call that was to associate the address with this port.
+    /// A call to associate the address with this port.
     Associate(PublicIpId, PortId),
-    /// A call that was to disassociate the address from this port.
+    /// A call to disassociate the address from this port.
     Disassociate(PublicIpId, PortId),
-    /// A call that was to release this address of this owner.
+    /// A call to release this address of this owner.
     Release(Uid, PublicIpId),
 }
 

@@ -25,9 +25,9 @@ pub enum VifMethod {
 /// A logged call of a VIF driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VifCall {
-    /// A call that was to create a VIF for this owner.
+    /// A call to create a VIF for this owner.
     Request(Uid),
-    /// A call that was to release this VIF of this owner.
+    /// A call to release this VIF of this owner.
     Release(Uid, VifId),
     /// A call that read the activation of this VIF.
     Activate(VifId),
@@ -70,7 +70,7 @@ impl PodVifDriver for MemoryVifDriver {
         self.calls.call(VifMethod::List, VifCall::List(owner.map(|owner| owner.uid.clone())), work).await
     }
 
-    /// Lists the ports without a cluster that name a pod, which stand for those of Kuryr.
+    /// Lists the ports without a cluster that name a pod, which represent those of Kuryr.
     async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
         let ports = self.world.ports().into_iter();
         let unmarked = ports.filter(|port| port.cluster.is_none() && port.owner.is_some());

@@ -23,7 +23,7 @@ use crate::text::is_well_formed;
 const READ: &str = "read a subnet";
 
 /// The time for which a subnet is cached. Its CIDR never changes; its name servers and routes may.
-const FRESH: Duration = Duration::from_secs(300);
+const SUBNET_TTL: Duration = Duration::from_secs(300);
 
 /// Subnets of Neutron by their ids.
 pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
@@ -71,7 +71,7 @@ impl Subnets {
     pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
         let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
         let (bridge, shared) = (defaults.ovs_bridge.clone(), defaults.additional_subnets.clone());
-        Self { network, bridge, mtu, shared, cached: Cached::new(FRESH) }
+        Self { network, bridge, mtu, shared, cached: Cached::new(SUBNET_TTL) }
     }
 
     /// Returns the subnet with this id. The id may come from a user: if it does not have the form of an id, the error is
@@ -87,7 +87,7 @@ impl Subnets {
                 DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is not an id"))
             );
         }
-        Ok(self.cached.get(id, || self.ask(id)).await?)
+        Ok(self.cached.get(id, || self.fetch(id)).await?)
     }
 
     /// Returns the subnet with this id, which a user names for a pod of `project`: a subnet of the project, or one of
@@ -104,7 +104,8 @@ impl Subnets {
         Err(DriverError::new(Reason::Refused, READ).detail(detail))
     }
 
-    async fn ask(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
+    /// Reads a subnet and its network from Neutron. Returns the subnet with its project.
+    async fn fetch(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
         let subnet: SubnetBody = subnet.answer_in("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));

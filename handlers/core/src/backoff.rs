@@ -103,8 +103,8 @@ impl Backoff {
         }
     }
 
-    /// Counts a failed attempt and returns the delay before the next attempt, for a policy without a time limit. After a time limit it
-    /// returns `max`.
+    /// Counts a failed attempt and returns the delay before the next attempt, for a policy without a time limit: unlike
+    /// [`next_wait`](Self::next_wait), it never returns `None`, but `max` instead.
     pub fn delay(&mut self, hint: Option<Duration>) -> Duration {
         self.next_wait(hint).unwrap_or(self.policy.max)
     }

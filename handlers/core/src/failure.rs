@@ -40,8 +40,7 @@ pub trait Failure: Error + Send + Sync + 'static {
     /// Returns `true` if the same invocation may succeed when it is repeated.
     fn transient(&self) -> bool;
 
-    /// Returns the delay before the next attempt, if the error knows it. That delay replaces the back-off. `None` means the back-off
-    /// applies.
+    /// Returns the delay before the next attempt, which replaces the back-off; `None` if the back-off applies.
     fn retry_after(&self) -> Option<Duration> {
         None
     }

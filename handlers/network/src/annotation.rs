@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 /// The number of characters of a malformed annotation that its error quotes.
 const QUOTED: usize = 60;
 
-/// The error for an annotation that is not in the format that this program and Kuryr write. Such an
-/// annotation is never overwritten, because its content may still be needed.
+/// An annotation is not in the format that this program and Kuryr write. Such an annotation is
+/// never overwritten, because its content may still be needed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::overview::{full_name, head, incomplete_reason};
-use super::text::duration;
+use super::overview::head;
 use crate::cli::table::single_line;
-use crate::state::{ObjectSummary, StateSnapshot};
+use crate::state::{ObjectSummary, StateSnapshot, duration, full_name};
 
 /// Returns one line about the controller, followed by each object with all details.
 pub(super) fn details(document: &StateSnapshot) -> String {
@@ -27,7 +26,8 @@ pub(super) fn details(document: &StateSnapshot) -> String {
                 "No work is queued or in progress for that name: the object is handled, or no enabled handler selects it."
             }
         };
-        let _ = writeln!(text, "\n{}", incomplete_reason(document).unwrap_or_else(|| nothing.to_owned()));
+        let said = document.incomplete_reason().unwrap_or_else(|| nothing.to_owned());
+        let _ = writeln!(text, "\n{}", single_line(&said));
     }
     text
 }

@@ -11,13 +11,10 @@ use std::io::{self, IsTerminal, Write};
 use super::CommandError;
 use super::arguments::{OutputFormat, StatusArguments};
 use crate::config::{Configuration, ConfigurationError};
-use crate::state::{MAX_LIMIT, Query, StateSnapshot};
+use crate::state::{MAX_LIMIT, Query};
 
 pub(super) use address::AddressError;
 pub(super) use request::RequestError;
-
-/// The time in one phase, in seconds, after which an object counts as stuck and is shown by default.
-const STUCK_AFTER_SECONDS: f64 = 5.0;
 
 /// Requests the state and writes it to `output`. `load` reads the configuration; it is called only if the command line has no address.
 pub(super) fn status(
@@ -32,7 +29,7 @@ pub(super) fn status(
     let query = Query { limit: Some(MAX_LIMIT), ..arguments.query };
     let mut document = request::request(url, &query)?;
     if !arguments.all && query.name.is_none() && query.phase.is_none() {
-        retain_failing_and_stuck(&mut document);
+        document.retain_failing_and_stuck();
     }
     match arguments.output {
         OutputFormat::Json => {
@@ -43,13 +40,6 @@ pub(super) fn status(
         OutputFormat::Table => write!(output, "{}", overview::overview(&document, terminal_width()))?,
     }
     Ok(())
-}
-
-/// Removes all objects except those that fail or are stuck.
-fn retain_failing_and_stuck(document: &mut StateSnapshot) {
-    document
-        .objects
-        .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
 }
 
 /// Returns the width of the terminal in characters; `None` if the output goes to a file or a pipe, and lines are not truncated.
@@ -97,7 +87,6 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use super::testing::{document, object};
-    use super::*;
 
     #[test]
     fn failing_and_stuck_objects_are_shown_by_default() {
@@ -106,7 +95,7 @@ mod tests {
             object("moving", "running", 4.9, None),
             object("stuck", "queued", 5.1, None),
         ]);
-        retain_failing_and_stuck(&mut document);
+        document.retain_failing_and_stuck();
         let names: Vec<_> = document.objects.iter().map(|object| object.name.as_str()).collect();
         assert_eq!(names, ["failing", "stuck"]);
     }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use super::text::{duration, truncate};
+use super::text::truncate;
 use crate::cli::table::{TextTable, single_line};
 use crate::health::Condition;
-use crate::state::{HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary};
+use crate::state::{
+    HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary, duration, full_name,
+};
 
 /// Returns the whole overview, with each line truncated to `width` characters.
 pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
@@ -62,11 +64,6 @@ pub(super) fn head(document: &StateSnapshot) -> String {
     text
 }
 
-/// Returns the name of an object with its namespace: `default/web`.
-pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
-    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
-}
-
 fn watches(watches: &[WatchSummary]) -> TextTable<7> {
     let mut table = TextTable::new(["WATCH", "OBJECTS", "EVENTS", "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
     for watch in watches {
@@ -102,8 +99,7 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
             &object.kind,
             &full_name(object.namespace.as_deref(), &object.name),
             &object.phase,
-            // Of a failing object, the time since its first failure: the phase changes with each attempt.
-            &duration(last_error.map_or(object.since_seconds, |last_error| last_error.since_seconds)),
+            &duration(object.age_seconds()),
             &last_error.map(|last_error| last_error.attempts.to_string()).unwrap_or_default(),
             &object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default(),
             last_error.map(|last_error| last_error.error.as_str()).unwrap_or_default(),
@@ -112,25 +108,12 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
     table
 }
 
-/// Returns the reason why the list of objects may be incomplete; `None` if it is complete.
-pub(super) fn incomplete_reason(document: &StateSnapshot) -> Option<String> {
-    let StateSnapshot { leadership, ready, watches, .. } = document;
-    if !leadership.leads {
-        let role = single_line(&leadership.role);
-        return Some(format!(
-            "This process is not the leader ({role}) and handles no objects; query the leader."
-        ));
-    }
-    let all = *ready && watches.iter().all(|watch| watch.listed);
-    (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
-}
-
 /// Returns the text that is shown instead of an empty list of objects.
 fn no_objects(document: &StateSnapshot) -> String {
-    if let Some(why) = incomplete_reason(document) {
-        return why;
+    if let Some(why) = document.incomplete_reason() {
+        return single_line(&why);
     }
-    match document.handlers.iter().flat_map(|handler| handler.counts.values()).sum::<usize>() {
+    match document.queued_events() {
         0 => "Every object is handled.".to_owned(),
         events => format!("No failing or stuck object. Queued events: {events} (--all shows them)."),
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Counts the requests of about the last `window` in constant space: exactly in the current window, and as a share of the
-/// previous one.
+/// Counts recent requests in constant space, over a sliding window of the length `window`: the requests of the current fixed
+/// window exactly, and those of the previous one as if they were spread evenly over it.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     window: Duration,
@@ -27,8 +27,8 @@ impl Demand {
         self.current += 1;
     }
 
-    /// Returns the number of recent requests: those of the current window, and the share of the previous window that the last
-    /// `window` covers.
+    /// Returns the approximate number of requests in the last `window`: those of the current fixed window, and the share of
+    /// the previous one that the sliding window still covers.
     pub(super) fn lately(&self, now: Duration) -> usize {
         let mut at = self.clone();
         at.advance(now);

@@ -36,8 +36,8 @@ pub(crate) struct Pressure {
     until: Duration,
 }
 
-const INITIAL: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl Pressure {
     /// Records the outcome of an attempt; `None` is a success.
@@ -47,7 +47,7 @@ impl Pressure {
             return;
         };
         let backoff =
-            INITIAL.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST);
+            FIRST_DELAY.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MAX_DELAY);
         let wait = if let Fault::Throttled(hint) = fault { hint.max(backoff) } else { backoff };
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add(wait);

@@ -11,7 +11,7 @@ pub struct Counts {
     pub cooling: usize,
     /// The number of owners that wait for an item.
     pub waiting: usize,
-    /// The number of requests within about the last cool-down; 0 if `on_demand`.
+    /// The approximate number of requests in the time of the last cool-down; 0 if `on_demand`.
     pub lately: usize,
     /// `true` if items are created for waiting owners only: no item was requested yet, or none since a final refusal, or the
     /// groups that were found at the start are still in their cool-down.
@@ -48,14 +48,14 @@ pub trait Policy: Send + Sync {
 /// The policy of Kuryr's VIF pools, with its three options: at least `min` free items, at most `max`, and at least `batch` in one
 /// request (`ports_pool_min`, `ports_pool_max`, `ports_pool_batch`).
 ///
-/// In addition, it keeps half of the number of recent requests free. So a burst of requests finds more than `min` free items in
-/// its second half, while a single request does not increase the number.
+/// In addition, the pool keeps at least half as many free items as there were recent requests, up to `max`. So a burst of requests
+/// finds more than `min` free items in its second half, while a single request does not raise the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinMaxBatch {
     /// The minimum number of free items.
     pub min: usize,
     /// The maximum number of free items, 0 for no limit. Not less than `min`. No items are created while those that are free or in
-    /// their cool-down are as many as this, and one more for each waiting owner.
+    /// their cool-down are as many as this number and the waiting owners together.
     pub max: usize,
     /// The minimum number of items that are created by one request, as far as `max` allows.
     pub batch: usize,

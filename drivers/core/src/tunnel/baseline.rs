@@ -1,4 +1,4 @@
-//! The query of a machine for the containers that it is to start with.
+//! A machine's query for its baseline: the containers with which it starts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::sender::SendError;
 /// The time limit of the answer to a baseline query.
 pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The properties of a machine by which its baseline is chosen: the containers with which it is to start.
+/// The properties of a machine by which its baseline is chosen: the containers with which it starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueryBaselineRequest {
@@ -26,7 +26,7 @@ pub struct QueryBaselineRequest {
     pub custom_taints: Vec<Taint>,
 }
 
-/// A baseline query that waits for its answer. Dropping it without an answer fails the query at once.
+/// A baseline query that awaits its answer. Dropping it without an answer fails the query at once.
 #[derive(Debug)]
 pub struct BaselineQuery {
     /// The properties of the machine.
@@ -48,13 +48,13 @@ impl BaselineQuery {
     }
 }
 
-/// The error of a baseline query. It is never the same as an empty baseline: a machine that got one would start with nothing.
+/// The error of a baseline query. It must not be treated as an empty baseline: the machine would start without containers.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// The query could not be passed on.
+    /// The query was not passed to the receiver.
     #[error("pass on a baseline query")]
     Send(#[from] SendError),
-    /// The controller cannot tell the baseline now.
+    /// The receiver dropped the query without an answer.
     #[error("the controller cannot tell the baseline now; ask again later")]
     Unanswered,
     /// No answer came within [`BASELINE_TIMEOUT`].

@@ -30,7 +30,8 @@ pub struct ContainerStatusData {
     pub message: String,
 }
 
-/// The state of a container on a machine. JSON has it in upper case, and it is read in any case, because machines differ.
+/// The state of a container on a machine. In JSON, it is written in upper case and parsed case-insensitively, because
+/// machines differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ContainerState {

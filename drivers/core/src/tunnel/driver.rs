@@ -10,18 +10,18 @@ use super::sender::TunnelSender;
 use crate::error::DriverError;
 use crate::id::ContainerKey;
 
-/// A driver of many machines that appear by themselves.
+/// A driver of many machines that announce themselves.
 ///
 /// Guarantees of every implementation:
 ///
-/// * A machine speaks for itself only: the tunnel compares the id in a message with what it knows of its origin (topic, address)
-///   and drops a message that speaks for another.
-/// * Whatever a machine sends is bounded in size and checked before it is passed on.
-/// * A request is sent at most once. A caller repeats it, and a repetition of what is under way is
+/// * A machine can report only about itself: the tunnel compares the id in a message with the origin of the message (topic, address),
+///   and drops the message if they differ.
+/// * Every message of a machine is limited in size and validated before it is passed to the [`TunnelSender`].
+/// * A request is sent at most once; the caller repeats it. While a request is in progress, its repetition fails with
 ///   [`Reason::Conflict`](crate::Reason::Conflict).
-/// * The answer to a request goes through the [`TunnelSender`]. A machine that does not answer gives no answer, or
-///   [`OperationResponseResult::Fail`](super::OperationResponseResult::Fail); it is never taken for a machine without containers.
-/// * An answer without a request under way, late or duplicated, is dropped.
+/// * The answer to a request goes through the [`TunnelSender`]. If the machine does not answer, there is no answer, or
+///   [`OperationResponseResult::Fail`](super::OperationResponseResult::Fail); this never counts as a machine without containers.
+/// * An answer that belongs to no request in progress, because it is late or duplicated, is dropped.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -84,9 +84,9 @@ pub trait Tunnel: Send + Sync + 'static {
         sender: TunnelSender,
     ) -> Result<(), DriverError>;
 
-    /// Called before the first request to a node, and with each new description. After a restart or a take-over, the description
-    /// is what the Node object says, because the machine has not reported to this process yet. The default implementation does
-    /// nothing.
+    /// Called before the first request to a node, and with each new description. After a restart or a change of the leader, the
+    /// description comes from the Node object, because the machine has not reported to this process yet. The default
+    /// implementation does nothing.
     async fn on_node_start(&self, _node: &NodeId, _description: &NodeDescription) {}
 
     /// Called after the last request to a node. The default implementation does nothing.

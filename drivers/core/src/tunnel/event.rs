@@ -1,4 +1,4 @@
-//! The reports of machines, as a tunnel passes them on.
+//! The reports of machines that a tunnel passes to its receiver.
 
 use super::baseline::BaselineQuery;
 use super::container::{ContainerOperationResponseData, ContainerStatusData};
@@ -8,22 +8,23 @@ use super::node_status::NodeStatusData;
 /// A report or an answer of one machine.
 #[derive(Debug)]
 pub enum TunnelEvent {
-    /// The machine introduced itself, or said that it ends. A later one replaces it.
+    /// The machine announced itself, or that it ends. A later description replaces this one.
     NodeDiscovered(NodeDescription),
-    /// The health of the machine. A later one replaces it.
+    /// The health of the machine. A later report replaces this one.
     NodeStatus(NodeStatusData),
-    /// The status of all containers on the machine: what is missing does not exist there. A later one replaces it.
+    /// The status of all containers on the machine: a container that is missing does not exist there. A later
+    /// report replaces this one.
     AllContainerStatuses(Vec<ContainerStatusData>),
     /// The answer to the request to start a container.
     StartContainerResponse(ContainerOperationResponseData),
     /// The answer to the request to stop a container.
     ShutdownContainerResponse(ContainerOperationResponseData),
-    /// The machine asks for the containers that it is to start with.
+    /// The machine asks for the containers with which it starts.
     BaselineQuery(BaselineQuery),
 }
 
 impl TunnelEvent {
-    /// Returns `true` if the event is a state, of which only the latest one counts.
+    /// Returns `true` if the event reports a state, so that a later report replaces it.
     pub fn is_state(&self) -> bool {
         matches!(self, Self::NodeDiscovered(_) | Self::NodeStatus(_) | Self::AllContainerStatuses(_))
     }

@@ -1,4 +1,4 @@
-//! The contract of a tunnel: a driver of many machines that appear by themselves, report their state, and run containers.
+//! The contract of a tunnel: a driver of many machines that announce themselves, report their state, and run containers.
 //!
 //! In [Koupleless](https://koupleless.io), such a machine is a *base*, a long-running Java process, and a container is a *module*
 //! that the base loads. A base becomes a Kubernetes node, and a group of modules a pod. The names of methods, types and JSON keys are

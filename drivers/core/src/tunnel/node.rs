@@ -1,11 +1,11 @@
-//! The description of a machine that was discovered.
+//! The description with which a machine announces itself.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The description of a machine, as it introduced itself.
+/// The description with which a machine announces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDescription {
@@ -19,7 +19,7 @@ pub struct NodeDescription {
     pub custom_labels: BTreeMap<String, String>,
 }
 
-/// The name, version and state of a machine. Name and version become labels of the node.
+/// The name, version and state of a machine. The name and the version become labels of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMetadata {
     /// The name of the machine, which machines of the same kind share.

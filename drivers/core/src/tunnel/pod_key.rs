@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PodKey {
-    /// All pods of the node (`PodKeyAll`): the machine does not know the pod, and pods share the container. Its status is that of
-    /// each container with the same key on this node.
+    /// All pods of the node (`PodKeyAll`): the machine does not know the pod, and the pods share the container. The status
+    /// applies to each container with the same key on this node.
     All,
     /// One pod.
     Pod {
@@ -66,7 +66,7 @@ impl From<PodKey> for String {
     }
 }
 
-/// The error of a text that is no [`PodKey`]. It quotes at most the first 64 characters of the text.
+/// The error for a text that is not a [`PodKey`]. It quotes at most the first 64 characters of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{quoted:?} is no pod: use `namespace/name` or `all`")]
 pub struct InvalidPodKey {

@@ -1,4 +1,4 @@
-//! The events that wait for the receiver, kept apart by node.
+//! The queued events of a tunnel, by node.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::discriminant;
@@ -7,9 +7,9 @@ use super::event::TunnelEvent;
 use super::node_id::NodeId;
 use super::sender::{SendError, TunnelLimits};
 
-/// The events that wait for the receiver. Nodes are served round-robin, one event each, so a node that reports a lot delays only itself.
+/// The queued events of a tunnel. Nodes are served round-robin, one event each, so a node that reports a lot delays only itself.
 ///
-/// A node needs one of the places as long as an event of it waits or it is [kept](Self::keep).
+/// A node counts towards [`TunnelLimits::nodes`] while it has a queued event or is [kept](Self::keep).
 #[derive(Debug)]
 pub(super) struct NodeQueues {
     limits: TunnelLimits,
@@ -18,11 +18,11 @@ pub(super) struct NodeQueues {
     ready: VecDeque<NodeId>,
 }
 
-/// The events of one node, in order of arrival. A state takes the place of an earlier one of its kind.
+/// The events of one node, in order of arrival. A state replaces an earlier one of its kind, at the same position.
 #[derive(Debug, Default)]
 struct NodeQueue {
     events: VecDeque<TunnelEvent>,
-    /// `true` if the node has its place even without events.
+    /// `true` if the node stays in the queues without events.
     kept: bool,
 }
 
@@ -59,12 +59,12 @@ impl NodeQueues {
         event.map(|event| (node, event))
     }
 
-    /// Keeps the place of a node until [`release`](Self::release).
+    /// Keeps a node in the queues, even without events, until [`release`](Self::release).
     pub(super) fn keep(&mut self, node: &NodeId) {
         self.nodes.entry(node.clone()).or_default().kept = true;
     }
 
-    /// Gives the place of a node away once no event of it waits.
+    /// Ends [`keep`](Self::keep): the node is removed as soon as it has no queued event.
     pub(super) fn release(&mut self, node: &NodeId) {
         if let Some(queue) = self.nodes.get_mut(node) {
             queue.kept = false;
@@ -74,7 +74,7 @@ impl NodeQueues {
         }
     }
 
-    /// Removes all events, which fails the baseline queries among them.
+    /// Removes all events. The baseline queries among them fail.
     pub(super) fn clear(&mut self) {
         self.nodes.clear();
         self.ready.clear();

@@ -1,4 +1,4 @@
-//! The end of the channel that belongs to whoever runs a tunnel.
+//! The receiving end of the channel, which belongs to the caller of the tunnel.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use super::event::TunnelEvent;
 use super::node_id::NodeId;
 use super::sender::Channel;
 
-/// Receives what machines report and answer. Dropping it closes the channel.
+/// Receives the reports and answers of machines. Dropping it closes the channel.
 #[derive(Debug)]
 pub struct TunnelReceiver(pub(super) Arc<Channel>);
 
 impl TunnelReceiver {
-    /// Returns the next event with its node, the nodes round-robin; `None` once all senders are dropped and no event waits.
-    /// Nothing is lost if the returned future is dropped.
+    /// Returns the next event with its node, serving the nodes round-robin; `None` once all senders are dropped and no
+    /// event is queued. Nothing is lost if the returned future is dropped.
     pub async fn recv(&mut self) -> Option<(NodeId, TunnelEvent)> {
         loop {
             {
@@ -26,12 +26,13 @@ impl TunnelReceiver {
         }
     }
 
-    /// Keeps room for a node, whatever else reports, until [`release`](Self::release). Called for each node that exists.
+    /// Reserves one of the [`TunnelLimits::nodes`](super::TunnelLimits::nodes) for a node until [`release`](Self::release).
+    /// Called for each node that exists, so that the reports of other machines cannot displace it.
     pub fn keep(&self, node: &NodeId) {
         self.0.state().queues.keep(node);
     }
 
-    /// Gives up the room of a node that no longer exists.
+    /// Ends the reservation of a node that no longer exists.
     pub fn release(&self, node: &NodeId) {
         self.0.state().queues.release(node);
     }

@@ -1,4 +1,4 @@
-//! The end of the channel that a tunnel writes to.
+//! The sending end of the channel between a tunnel and its receiver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,12 +17,12 @@ use super::receiver::TunnelReceiver;
 /// The maximum number of containers in one report of a node.
 pub const MAX_REPORTED_CONTAINERS: usize = 2000;
 
-/// The bounds of what waits for the receiver of a tunnel.
+/// The limits of the queues between a tunnel and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The maximum number of nodes that are kept or have events that wait.
+    /// The maximum number of nodes that are kept or have queued events.
     pub nodes: usize,
-    /// The maximum number of answers and queries of one node that wait. In addition, the latest state of each kind waits.
+    /// The maximum number of queued answers and queries of one node. The latest state of each kind is queued in addition.
     pub events_per_node: usize,
 }
 
@@ -39,15 +39,15 @@ pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
     (TunnelSender(Arc::new(SendingEnd(Arc::clone(&channel)))), TunnelReceiver(channel))
 }
 
-/// Passes what machines report on to the receiver. Clones share the channel, which is closed when the last one is dropped.
+/// Passes the reports of machines to the receiver. Clones share the channel, which is closed when the last one is dropped.
 ///
-/// No call blocks. A state ([`TunnelEvent::is_state`]) replaces an earlier one of the same node that waits. Answers and queries
-/// wait in a bounded queue of their node, and the receiver serves the nodes round-robin.
+/// No call blocks. A state ([`TunnelEvent::is_state`]) replaces a queued earlier one of the same node. Each node has a bounded
+/// queue of answers and queries, and the receiver serves the nodes round-robin.
 #[derive(Clone, Debug)]
 pub struct TunnelSender(Arc<SendingEnd>);
 
 impl TunnelSender {
-    /// Reports that a machine introduced itself, or that it ends.
+    /// Reports that a machine announced itself, or that it ends.
     pub fn node_discovered(&self, node: &NodeId, description: NodeDescription) -> Result<(), SendError> {
         self.send(node, TunnelEvent::NodeDiscovered(description))
     }
@@ -57,8 +57,8 @@ impl TunnelSender {
         self.send(node, TunnelEvent::NodeStatus(status))
     }
 
-    /// Reports the status of all containers on a machine. What is missing does not exist there. More than
-    /// [`MAX_REPORTED_CONTAINERS`] are rejected.
+    /// Reports the status of all containers on a machine: a container that is missing does not exist there. A report of more
+    /// than [`MAX_REPORTED_CONTAINERS`] is rejected.
     pub fn all_container_statuses(
         &self,
         node: &NodeId,
@@ -88,7 +88,7 @@ impl TunnelSender {
         self.send(node, TunnelEvent::ShutdownContainerResponse(answer))
     }
 
-    /// Returns the containers that a machine is to start with, within [`BASELINE_TIMEOUT`].
+    /// Requests the containers with which a machine starts, and waits for the answer for at most [`BASELINE_TIMEOUT`].
     pub async fn query_baseline(
         &self,
         node: &NodeId,
@@ -116,19 +116,19 @@ impl TunnelSender {
     }
 }
 
-/// The error of a report that was not passed on. It is the fault of its machine or of the load, never of the tunnel.
+/// The error of a report that was not passed to the receiver. The cause is the machine or the load, never the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The receiver is gone: the tunnel is being stopped.
     #[error("the tunnel is being stopped")]
     Closed,
-    /// The node is unknown, and there are as many others as allowed.
+    /// The node is new, and the maximum number of nodes is reached.
     #[error("there are already {limit} nodes, which is the limit")]
     TooManyNodes {
         /// [`TunnelLimits::nodes`].
         limit: usize,
     },
-    /// Too many answers and queries of the node wait.
+    /// The maximum number of answers and queries of the node is already queued.
     #[error("{limit} messages of this node already wait, which is the limit")]
     QueueFull {
         /// [`TunnelLimits::events_per_node`].
@@ -146,7 +146,7 @@ pub enum SendError {
 #[derive(Debug)]
 pub(super) struct Channel {
     state: Mutex<ChannelState>,
-    /// Notified when an event was added, or the last sender is gone.
+    /// Notified when an event was added, or the last sender was dropped.
     pub(super) arrived: Notify,
 }
 

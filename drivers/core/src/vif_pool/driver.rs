@@ -87,9 +87,9 @@ pub enum PoolClaim {
 /// annotation is free: a previous process may have handed it out and ended before it wrote the annotation.
 #[async_trait]
 pub trait VifPoolObserver: Send + Sync {
-    /// Lists the VIFs that exist, compares the pool with them, and returns those with an owner, as
-    /// [`PodVifDriver::vifs`] does, so that nobody has to list them again. It is repeated with every garbage collection. VIFs that
-    /// are missing then were deleted by others, and are not handed out any more.
+    /// Lists the VIFs that exist, compares the pool with them, and returns those with an owner, as [`PodVifDriver::vifs`] does, so
+    /// that the caller need not list them again. It is repeated with every garbage collection. VIFs that are missing then were
+    /// deleted by others, and are not handed out any more.
     async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError>;
 
     /// Records the VIFs in the annotation of `pod`. It is called for each event of the pod, in order. It runs within the watch and

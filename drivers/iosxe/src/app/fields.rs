@@ -16,7 +16,7 @@ use super::run_options::{Options, UnsupportedValue};
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The reason for refusing a field that cannot be set on the device.
-const DECIDED: &str = "the field cannot be set on the device";
+const NOT_SETTABLE: &str = "the field cannot be set on the device";
 
 /// Refuses a pod with a pod-level field that the device does not support. The refusal names the first such field.
 pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
@@ -61,12 +61,12 @@ fn check_pod_security(context: &PodSecurityContext) -> Result<(), Refusal> {
     refuse_set(
         "spec.securityContext",
         &[
-            ("fsGroup", context.fs_group.is_some(), DECIDED),
-            ("supplementalGroups", is_filled(context.supplemental_groups.as_ref()), DECIDED),
-            ("sysctls", is_filled(context.sysctls.as_ref()), DECIDED),
-            ("seLinuxOptions", context.se_linux_options.is_some(), DECIDED),
-            ("appArmorProfile", context.app_armor_profile.is_some(), DECIDED),
-            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), DECIDED),
+            ("fsGroup", context.fs_group.is_some(), NOT_SETTABLE),
+            ("supplementalGroups", is_filled(context.supplemental_groups.as_ref()), NOT_SETTABLE),
+            ("sysctls", is_filled(context.sysctls.as_ref()), NOT_SETTABLE),
+            ("seLinuxOptions", context.se_linux_options.is_some(), NOT_SETTABLE),
+            ("appArmorProfile", context.app_armor_profile.is_some(), NOT_SETTABLE),
+            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), NOT_SETTABLE),
         ],
     )
 }
@@ -160,12 +160,12 @@ fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
     refuse_set(
         &format!("{path}.securityContext"),
         &[
-            ("privileged", context.privileged == Some(true), DECIDED),
-            ("procMount", context.proc_mount.as_ref().is_some_and(|mount| mount != "Default"), DECIDED),
-            ("seLinuxOptions", context.se_linux_options.is_some(), DECIDED),
-            ("appArmorProfile", context.app_armor_profile.is_some(), DECIDED),
-            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), DECIDED),
-            ("windowsOptions", context.windows_options.is_some(), DECIDED),
+            ("privileged", context.privileged == Some(true), NOT_SETTABLE),
+            ("procMount", context.proc_mount.as_ref().is_some_and(|mount| mount != "Default"), NOT_SETTABLE),
+            ("seLinuxOptions", context.se_linux_options.is_some(), NOT_SETTABLE),
+            ("appArmorProfile", context.app_armor_profile.is_some(), NOT_SETTABLE),
+            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), NOT_SETTABLE),
+            ("windowsOptions", context.windows_options.is_some(), NOT_SETTABLE),
         ],
     )
 }
@@ -181,7 +181,7 @@ fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }
 
-/// Returns `true` if the seccomp profile is the one that the device applies in any case.
+/// Returns `true` if the seccomp profile is the one that the device always applies.
 fn is_default(profile: Option<&SeccompProfile>) -> bool {
     profile.is_none_or(|profile| profile.type_ == "RuntimeDefault")
 }

@@ -3,7 +3,7 @@
 use super::refusal::Refusal;
 
 /// The maximum length of an image name, in characters.
-const LONGEST: usize = 1024;
+const MAX_LENGTH: usize = 1024;
 
 /// The file systems of devices. A number may follow the name: `usbflash1`.
 const FILE_SYSTEMS: [&str; 7] = ["flash", "bootflash", "harddisk", "usb", "usbflash", "sdflash", "disk"];
@@ -11,7 +11,7 @@ const FILE_SYSTEMS: [&str; 7] = ["flash", "bootflash", "harddisk", "usb", "usbfl
 /// Refuses an image that no device can install. `path` is the path of the container in the pod.
 pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Result<(), Refusal> {
     let refused = |why: String| Err(Refusal::invalid(format!("{path}.image"), why));
-    if image.len() > LONGEST || !image.chars().all(|c| c.is_ascii_graphic()) {
+    if image.len() > MAX_LENGTH || !image.chars().all(|c| c.is_ascii_graphic()) {
         return refused("a package has at most 1024 printable characters, none of them a blank".into());
     }
     if is_url(image) {

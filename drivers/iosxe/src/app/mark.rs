@@ -23,20 +23,21 @@ const PACKAGE: &str = "staffetta.dev/package";
 /// The value of [`PACKAGE`] if the package is installed from a copy on the flash.
 const FLASH: &str = "flash";
 
-/// The maximum length of a value that is written completely, in characters: a line, without `--label ` and the longest
-/// key.
-const WHOLE: usize = 200;
+/// The maximum length of a value that is not truncated, in characters: the length of a line without `--label ` and the
+/// longest key.
+const MAX_COMPLETE: usize = 200;
 
-/// The number of characters that are kept of a longer value, before the digest.
-const PART: usize = 160;
+/// The number of characters that remain of a truncated value, before the digest.
+const TRUNCATED_LENGTH: usize = 160;
 
-/// The separator before the digest of a shortened value. It occurs in no Kubernetes name.
-const CUT: char = '~';
+/// The separator before the digest of a truncated value. It does not occur in names of Kubernetes.
+const DIGEST_SEPARATOR: char = '~';
 
 /// The ownership mark of an application: the labels in its run options, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AppMark {
-    /// The pod. A name or namespace that is too long for a line is cut, and ends with a digest of the complete text.
+    /// The pod. A name or namespace that is too long for a line is truncated, and ends with a digest of the complete
+    /// text.
     pub(crate) owner: Owner,
     /// The name of the container.
     pub(crate) container: String,
@@ -57,8 +58,8 @@ impl AppMark {
     pub(crate) fn cluster(cluster: &ClusterId) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let name = cluster.as_str();
-        let fits = !name.is_empty() && name.len() <= WHOLE && name.chars().all(plain);
-        if fits { name.to_owned() } else { format!("{CUT}{}", digest(name, 16)) }
+        let fits = !name.is_empty() && name.len() <= MAX_COMPLETE && name.chars().all(plain);
+        if fits { name.to_owned() } else { format!("{DIGEST_SEPARATOR}{}", digest(name, 16)) }
     }
 
     /// Adds the labels to the run options, one label per line. Returns an error if a value contains a character that is
@@ -76,7 +77,7 @@ impl AppMark {
         ];
         for (key, value) in labels {
             let Some(value) = value else { continue };
-            options.line("--label", &format!("{key}={}", cut(value)))?;
+            options.line("--label", &format!("{key}={}", truncated(value)))?;
         }
         // It comes later than the others, which keep their lines.
         if self.copied { options.joined("--label", &format!("{PACKAGE}={FLASH}")) } else { Ok(()) }
@@ -122,13 +123,13 @@ fn labels(options: &RunOptions) -> HashMap<&str, &str> {
     labels
 }
 
-/// Returns a text that fits a line: the text itself, or its beginning with a digest.
-fn cut(text: &str) -> String {
-    if text.len() <= WHOLE {
+/// Returns a text that fits into a line: the text itself, or its beginning with a digest.
+fn truncated(text: &str) -> String {
+    if text.len() <= MAX_COMPLETE {
         return text.to_owned();
     }
-    let part: String = text.chars().take(PART).collect();
-    format!("{part}{CUT}{}", digest(text, 16))
+    let part: String = text.chars().take(TRUNCATED_LENGTH).collect();
+    format!("{part}{DIGEST_SEPARATOR}{}", digest(text, 16))
 }
 
 #[cfg(test)]
@@ -219,10 +220,10 @@ mod tests {
             prop_assert!(options.run_opts.iter().all(|line| line.line_run_opts.len() <= 235));
             prop_assert_eq!(options.run_opts.len(), 7);
             let read = AppMark::read(&options).unwrap();
-            if name.len() <= WHOLE {
+            if name.len() <= MAX_COMPLETE {
                 prop_assert_eq!(read, mark);
             } else {
-                prop_assert!(read.owner.name.starts_with(&name[..PART]) && read.owner.name.contains(CUT));
+                prop_assert!(read.owner.name.starts_with(&name[..TRUNCATED_LENGTH]) && read.owner.name.contains(DIGEST_SEPARATOR));
                 prop_assert_eq!(read.owner.uid, mark.owner.uid);
             }
         }

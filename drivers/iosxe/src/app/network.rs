@@ -48,7 +48,7 @@ impl PodNetwork {
             let attachment = NetworkAttachment::PortGroup { group: 0, guest: 0 };
             return Ok(Self { attachment, subnet: None });
         };
-        only_its_section(interface)?;
+        check_sections(interface)?;
         let (attachment, dhcp, section) = match interface.kind {
             InterfaceType::VirtualPortGroup => {
                 let section =
@@ -63,7 +63,7 @@ impl PodNetwork {
             InterfaceType::Management => {
                 let section = interface.management.as_ref().ok_or_else(|| missing("management"))?;
                 let place = "management.guestInterface";
-                let guest = within(section.guest_interface, LAST_MANAGEMENT, place)?;
+                let guest = up_to(section.guest_interface, LAST_MANAGEMENT, place)?;
                 if !section.dhcp {
                     with_gateway(guest, LAST_MANAGEMENT_GATEWAY, place)?;
                 }
@@ -145,7 +145,8 @@ pub(super) fn put(container: &mut Value, leaves: Value) {
     }
 }
 
-fn only_its_section(interface: &InterfaceSpec) -> Result<(), Refusal> {
+/// Refuses a section that belongs to another type of interface.
+fn check_sections(interface: &InterfaceSpec) -> Result<(), Refusal> {
     let sections = [
         ("virtualPortGroup", interface.virtual_port_group.is_some(), InterfaceType::VirtualPortGroup),
         ("appGigabitEthernet", interface.app_gigabit_ethernet.is_some(), InterfaceType::AppGigabitEthernet),
@@ -164,7 +165,7 @@ fn missing(section: &str) -> Refusal {
     Refusal::invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
 }
 
-fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
+fn up_to(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
     bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
 
@@ -188,7 +189,7 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> 
         let why = format!("`{}` is not between \"0\" and \"3\"", group.chars().take(20).collect::<String>());
         Refusal::invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
     })?;
-    let guest = within(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
+    let guest = up_to(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
     Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
@@ -198,7 +199,7 @@ fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'
         Some(guest) => (guest, "appGigabitEthernet.vlanIf.guestInterface"),
         None => (section.guest_interface, "appGigabitEthernet.guestInterface"),
     };
-    let guest = within(guest, 63, place)?;
+    let guest = up_to(guest, 63, place)?;
     let refused =
         |what: &str, why: &str| Err(Refusal::invalid(format!("{INTERFACE}.appGigabitEthernet.{what}"), why));
     match (section.mode, options.vlan) {

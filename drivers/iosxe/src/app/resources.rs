@@ -23,10 +23,10 @@ struct Measure {
     /// The amount for a container without a request or limit, in the device's unit.
     default: u64,
     /// The maximum amount, in the device's unit: that of the YANG module, or a lower one from the device specification.
-    most: u64,
+    max: u64,
     /// The maximum of a limit if there is a request too, in the device's unit. A CPU limit then only sets the number of
     /// virtual CPUs, so this maximum is higher.
-    most_beside: u64,
+    max_limit_with_request: u64,
     unit: &'static str,
 }
 
@@ -36,8 +36,8 @@ const CPU: Measure = Measure {
     factor: 1000,
     divisor: 1,
     default: 1000,
-    most: 20_000,
-    most_beside: 65_535_000,
+    max: 20_000,
+    max_limit_with_request: 65_535_000,
     unit: "units of CPU",
 };
 
@@ -47,8 +47,8 @@ const MEMORY: Measure = Measure {
     factor: 1,
     divisor: MEBIBYTE,
     default: 512,
-    most: 16_384,
-    most_beside: 16_384,
+    max: 16_384,
+    max_limit_with_request: 16_384,
     unit: "MB of memory",
 };
 
@@ -58,8 +58,8 @@ const STORAGE: Measure = Measure {
     factor: 1,
     divisor: MEBIBYTE,
     default: 1024,
-    most: 65_535,
-    most_beside: 65_535,
+    max: 65_535,
+    max_limit_with_request: 65_535,
     unit: "MB of storage",
 };
 
@@ -82,21 +82,24 @@ impl AppResourceLimits {
     /// Reads the defaults and maxima from a device specification. Refuses values above the range of the YANG module,
     /// and a default above the maximum.
     pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, Refusal> {
-        let bounded = |measure: Measure, default: &Option<String>, most: &Option<String>, what: &str| {
+        let bounded = |measure: Measure, default: &Option<String>, max: &Option<String>, what: &str| {
             let read = |text: &str, name: &str| {
-                let amount = measure.read(text).filter(|amount| *amount <= measure.most);
-                amount.ok_or_else(|| Refusal::invalid(format!("resourceLimits.{name}"), wrong(text, measure)))
+                let amount = measure.read(text).filter(|amount| *amount <= measure.max);
+                amount.ok_or_else(|| {
+                    Refusal::invalid(format!("resourceLimits.{name}"), out_of_range(text, measure))
+                })
             };
-            let given = most.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
-            let (most, most_beside) = (given.unwrap_or(measure.most), given.unwrap_or(measure.most_beside));
+            let given = max.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
+            let (max, max_limit_with_request) =
+                (given.unwrap_or(measure.max), given.unwrap_or(measure.max_limit_with_request));
             let path = format!("default{what}");
             let default = default.as_deref().map(|text| read(text, &path)).transpose()?;
-            let default = default.unwrap_or(measure.default.min(most));
-            if default > most {
+            let default = default.unwrap_or(measure.default.min(max));
+            if default > max {
                 let why = format!("it is more than `resourceLimits.max{what}`");
                 return Err(Refusal::invalid(format!("resourceLimits.{path}"), why));
             }
-            Ok(Measure { default, most, most_beside, ..measure })
+            Ok(Measure { default, max, max_limit_with_request, ..measure })
         };
         Ok(Self {
             cpu: bounded(CPU, &limits.default_cpu, &limits.max_cpu, "CPU")?,
@@ -126,21 +129,21 @@ impl AppResourceLimits {
                 format!("the device has no `{other}`"),
             ));
         }
-        let read = |measure: Measure, words: &str, amounts| match of(amounts, measure) {
+        let read = |measure: Measure, words: &str, amounts| match amount_of(amounts, measure) {
             None => Ok(None),
             Some((name, Quantity(text))) => {
-                let amount = measure.read(text).filter(|amount| *amount <= measure.most);
+                let amount = measure.read(text).filter(|amount| *amount <= measure.max);
                 let path = || format!("{path}.resources.{words}.{name}");
-                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), wrong(text, measure)))
+                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), out_of_range(text, measure)))
             }
         };
         let amount = |measure: Measure| {
             let request = read(measure, "requests", requests)?;
-            let most = if request.is_some() { measure.most_beside } else { measure.most };
-            let limit = read(Measure { most, ..measure }, "limits", limits)?;
+            let max = if request.is_some() { measure.max_limit_with_request } else { measure.max };
+            let limit = read(Measure { max, ..measure }, "limits", limits)?;
             Ok(request.or(limit).filter(|amount| *amount > 0).unwrap_or(measure.default))
         };
-        let cpus = read(Measure { most: self.cpu.most_beside, ..self.cpu }, "limits", limits)?;
+        let cpus = read(Measure { max: self.cpu.max_limit_with_request, ..self.cpu }, "limits", limits)?;
         let cpus = cpus.map_or(1, |units| units.div_ceil(CPU.factor).max(1));
         // The module's ranges are within 16 bits, and so is everything that was held against them.
         let narrow = |amount: u64| u16::try_from(amount).unwrap_or(u16::MAX);
@@ -154,13 +157,13 @@ impl AppResourceLimits {
     }
 }
 
-fn of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
+fn amount_of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }
 
-fn wrong(text: &str, measure: Measure) -> String {
+fn out_of_range(text: &str, measure: Measure) -> String {
     let text: String = text.chars().take(40).collect();
-    format!("`{text}` is not a quantity up to {} {}", measure.most, measure.unit)
+    format!("`{text}` is not a quantity up to {} {}", measure.max, measure.unit)
 }
 
 #[cfg(test)]
@@ -212,8 +215,8 @@ mod tests {
     #[test]
     fn the_ends_of_each_range_are_taken_and_what_is_beyond_is_refused_by_path() {
         let none = ResourceLimits::default();
-        let most = json!({ "requests": { "cpu": "20", "memory": "16Gi", "storage": "65535Mi" } });
-        assert_eq!(profile(&none, &most), Ok((20_000, 16_384, 65_535, 1)));
+        let max = json!({ "requests": { "cpu": "20", "memory": "16Gi", "storage": "65535Mi" } });
+        assert_eq!(profile(&none, &max), Ok((20_000, 16_384, 65_535, 1)));
         for (resources, path) in [
             (json!({ "requests": { "cpu": "20001m" } }), "c.resources.requests.cpu: `20001m`"),
             (json!({ "requests": { "memory": "64Gi" } }), "c.resources.requests.memory: `64Gi`"),
@@ -236,11 +239,11 @@ mod tests {
 
     #[test]
     fn a_device_may_take_less_and_its_own_limits_must_be_possible() {
-        for (name, most, more) in
+        for (name, max, more) in
             [("cpu", "2", "64"), ("memory", "1Gi", "2Gi"), ("ephemeral-storage", "1Gi", "2Gi")]
         {
             let of = |request: &str, limit: &str| json!({ "requests": { name: request }, "limits": { name: limit } });
-            assert!(profile(&limits(), &of("1", most)).is_ok());
+            assert!(profile(&limits(), &of("1", max)).is_ok());
             for (wrong, path) in [(of("1", more), "limits"), (of(more, "1"), "requests")] {
                 let error = profile(&limits(), &wrong).unwrap_err();
                 let expected = format!("c.resources.{path}.{name}: `{more}` is not a quantity up to ");

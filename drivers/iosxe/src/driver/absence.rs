@@ -1,4 +1,4 @@
-//! Applications that vanish from the responses of the device although nobody here has uninstalled them. Their state is
+//! Applications that vanish from the responses of the device without an uninstall by this process. Their state is
 //! unknown until the device has proven their absence: one response without an application proves nothing.
 
 use std::collections::HashMap;
@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use crate::observe::{Observed, ObservedApp};
 
 /// The number of consecutive reads without an application that prove its absence. The device must serve its list of
-/// applications in each.
-const READS: u32 = 3;
+/// applications in each of them.
+const READS_TO_PROVE: u32 = 3;
 
 /// The delay before the next read while app hosting is disabled on the device.
-const DISABLED: Duration = Duration::from_secs(30);
+const DISABLED_POLL: Duration = Duration::from_secs(30);
 
-/// The applications that the device reported last, and the proofs that those which vanished since are absent.
+/// The last reported applications, and the applications that have vanished, each with the progress of the proof of its
+/// absence.
 #[derive(Default)]
 pub(super) struct Absences {
     /// The number of the last read, and its result with the vanished applications.
@@ -39,9 +40,9 @@ impl Absences {
         !self.vanished.is_empty()
     }
 
-    /// Adds the vanished applications to the result `observed` of the read `number`. An application whose disappearance
-    /// `is_explained` is not added, nor one whose absence was proven by [`READS`] reads over `patience`. After
-    /// `patience`, its last known state is not reported any more.
+    /// Returns the result `observed` of the read `number` together with the vanished applications. An application is
+    /// omitted if its disappearance `is_explained`, or if [`READS_TO_PROVE`] reads over `patience` have proven its
+    /// absence. After `patience`, its last known state is not reported any more.
     pub(super) fn complete(
         &mut self,
         number: u64,
@@ -86,7 +87,7 @@ impl Absence {
     }
 
     fn is_proven(&self, patience: Duration, now: Instant) -> bool {
-        self.proof.is_some_and(|(since, reads)| reads >= READS && now >= since + patience)
+        self.proof.is_some_and(|(since, reads)| reads >= READS_TO_PROVE && now >= since + patience)
     }
 }
 
@@ -97,7 +98,7 @@ pub(super) fn waits(observed: &Observed, name: &str, since: Instant, patience: D
     }
     PodProgress::Working {
         state: format!("{name}: the device does not list the app at the moment"),
-        poll_after: patience / READS,
+        poll_after: patience / READS_TO_PROVE,
     }
 }
 
@@ -111,6 +112,6 @@ pub(super) fn not_listed(observed: &Observed) -> PodProgress {
     PodProgress::Failing {
         reason: "AppHostingDisabled".into(),
         message: message.into(),
-        poll_after: DISABLED,
+        poll_after: DISABLED_POLL,
     }
 }

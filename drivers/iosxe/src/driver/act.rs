@@ -27,10 +27,10 @@ use crate::observe::Observed;
 use crate::restconf::Fault;
 
 /// The delay before the next read after a step that continues on the device after its response.
-const AFTER_A_STEP: Duration = Duration::from_millis(300);
+const POLL_OF_STEP: Duration = Duration::from_millis(300);
 
 /// The delay before the next read after a step that is complete when the device responds.
-const AT_ONCE: Duration = Duration::from_millis(5);
+const POLL_OF_DONE_STEP: Duration = Duration::from_millis(5);
 
 /// The time for which an IP address is not assigned again after its assignment or release.
 const COOL_DOWN: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl IosXeDriver {
                 });
             }
         }
-        let poll_after = if act.is_done_when_accepted() { AT_ONCE } else { AFTER_A_STEP };
+        let poll_after = if act.is_done_when_accepted() { POLL_OF_DONE_STEP } else { POLL_OF_STEP };
         Ok(PodProgress::Working { state: format!("{name}: {}", act.doing()), poll_after })
     }
 
@@ -200,10 +200,12 @@ impl IosXeDriver {
         Ok(Ok(Arc::clone(observed)))
     }
 
-    /// Reads the device and returns `None` if the application is absent, as far as `act` requires it: a removal of what
-    /// this process has not uninstalled requires that the device lists its applications. Otherwise returns the progress
-    /// to report: app hosting is disabled, or the device does report the application. After a restart a device does not
-    /// report its applications until app hosting is enabled.
+    /// Reads the device again and checks that the application is absent. Returns `None` if it is, and otherwise the
+    /// progress to report.
+    ///
+    /// After a restart, a device does not report its applications until app hosting is enabled. So the absence does not
+    /// count while app hosting is disabled. If this process did not uninstall the application, it counts for the removal
+    /// only if the device lists its applications.
     async fn is_hidden(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
@@ -214,7 +216,7 @@ impl IosXeDriver {
         state.observe(&observed);
         Ok((observed.state_of(id) != AppState::Absent).then(|| PodProgress::Working {
             state: "the device has continued by itself".to_owned(),
-            poll_after: AFTER_A_STEP,
+            poll_after: POLL_OF_STEP,
         }))
     }
 
@@ -408,7 +410,8 @@ fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: A
     if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
-/// A change of the device by a request, counted at its begin and at its end, also if nobody waits for the end.
+/// Counts a request that changes the device: when it begins, and when this value is dropped, even if the caller was
+/// cancelled.
 struct DeviceChange<'a>(&'a AtomicU64);
 
 impl<'a> DeviceChange<'a> {

@@ -16,12 +16,12 @@ use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::restconf::NetworkClient;
 
-/// The minimum age of the read ARP table before it is read again while the address of an application is missing.
-const MISSING: Duration = Duration::from_secs(4);
+/// The minimum interval between two reads of the ARP table while the address of an application is unknown.
+const UNKNOWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(4);
 
-/// The minimum age of the read ARP table before it is read again while the addresses of all applications are known.
-/// DHCP may assign others.
-const KNOWN: Duration = Duration::from_secs(60);
+/// The minimum interval between two reads of the ARP table while the addresses of all applications are known. DHCP
+/// may change them.
+const KNOWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Lists the pods on a device, with IP addresses from its ARP table.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl PodListing {
             ours(observed, cluster).filter(|app| app.state == AppState::Running && app.address.is_none());
         let macs: Vec<MacAddress> = silent.flat_map(|app| app.macs.iter().copied()).collect();
         let known = macs.iter().all(|mac| self.addresses.contains_key(mac));
-        let pause = if known { KNOWN } else { MISSING };
+        let pause = if known { KNOWN_ADDRESS_INTERVAL } else { UNKNOWN_ADDRESS_INTERVAL };
         if macs.is_empty() || self.read_at.is_some_and(|at| at.elapsed() < pause) {
             return;
         }

@@ -18,7 +18,7 @@ use crate::restconf::NetworkClient;
 
 /// The time for which the configuration is cached. It is read earlier if this process has changed it, or if an
 /// application has appeared or disappeared.
-const CONFIGURED: Duration = Duration::from_secs(60);
+const CONFIG_MAX_AGE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "read the configured apps";
 const OPER: &str = "read the state of the apps";
@@ -68,7 +68,7 @@ impl DeviceReading {
         self.read(client, full).await
     }
 
-    /// Reads the device, whatever the age of the last read. The configuration is read only if it may have changed.
+    /// Reads the device, regardless of the age of the last read. The configuration is read only if it may have changed.
     async fn read(&mut self, client: &dyn NetworkClient, full: bool) -> Result<Arc<Observed>, DriverError> {
         self.at = None; // a failed read leaves no fresh one
         let oper = client.get(if full { resource::EVENTS } else { resource::STATES }, OPER).await?;
@@ -83,7 +83,7 @@ impl DeviceReading {
             (self.full, self.oper, self.names, self.observed) = (full, oper, names, None);
             fresh = Some(data);
         }
-        if self.configured_at.is_none_or(|at| at.elapsed() >= CONFIGURED) {
+        if self.configured_at.is_none_or(|at| at.elapsed() >= CONFIG_MAX_AGE) {
             let config = client.get(resource::CONFIG, CONFIG).await?;
             if config != self.config {
                 (self.config, self.observed) = (config, None);

@@ -16,7 +16,7 @@ use crate::restconf::NetworkClient;
 const MEBIBYTE: u64 = 1 << 20;
 
 /// The number of nanocores in a CPU unit of the device, which is a thousandth of a CPU.
-const NANOCORES_A_UNIT: u64 = 1_000_000;
+const NANOCORES_PER_UNIT: u64 = 1_000_000;
 
 /// Reads the resources of the device for applications, and the part that applications other than those of this cluster
 /// have reserved.
@@ -97,7 +97,7 @@ fn usage(name: &str, app: &App) -> ContainerUsage {
     ContainerUsage {
         name: name.to_owned(),
         cpu_nanocores: cpu
-            .map(|(units, percent)| units.saturating_mul(NANOCORES_A_UNIT).saturating_mul(percent) / 100),
+            .map(|(units, percent)| units.saturating_mul(NANOCORES_PER_UNIT).saturating_mul(percent) / 100),
         memory_bytes: app.used_memory.map(|kilobytes| kilobytes.saturating_mul(1024)),
         storage_bytes: app.used_storage.map(|blocks| blocks.saturating_mul(1000)),
     }

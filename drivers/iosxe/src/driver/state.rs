@@ -81,8 +81,8 @@ impl State {
         }
     }
 
-    /// Returns another application that is being installed, and the time since when. The device reports it, or has just
-    /// accepted its install.
+    /// Returns an application other than `id` that is being installed, and the time since when. Either the device
+    /// reports the install, or it has accepted it and does not report it yet.
     pub(super) fn busy(&self, id: &str, now: Instant) -> Option<(String, Instant)> {
         let installing = self.installing.iter().map(|(other, since)| (other, *since));
         let accepted =

@@ -12,11 +12,11 @@ use super::track::{AppRecord, RefusalKind};
 /// The delay before the next read while an operation is in progress.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
 
-/// The delay before the next read while the device reports an unknown state.
-const SLOW: Duration = Duration::from_secs(5);
+/// The delay before the next read while the device reports an unknown state, and in other waits of unknown length.
+const SLOW_POLL: Duration = Duration::from_secs(5);
 
-/// The delay before the next read after a slow install was reported. A change of the state is noticed before.
-const SELDOM: Duration = Duration::from_secs(30);
+/// The delay before the next read after a slow install was reported.
+const SLOW_INSTALL_POLL: Duration = Duration::from_secs(30);
 
 /// The number of consecutive refusals of a step because the device is busy, before they are reported as a failure.
 const BUSY_RETRIES: u32 = 5;
@@ -41,7 +41,7 @@ pub(crate) struct AppView<'a> {
     pub(crate) starts_by_itself: bool,
 }
 
-/// Another application that is being installed, with the time since when.
+/// Another application that is being installed, and the time since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy<'a> {
     pub(crate) app: &'a str,
@@ -119,6 +119,7 @@ pub(crate) fn decide(
     }
 }
 
+/// The next step of an application, which may still be delayed because it was tried recently.
 enum Next {
     Done,
     AppStep(AppStep),
@@ -155,7 +156,7 @@ fn towards_running(
     }
 }
 
-/// Takes the step `act`, but leaves the device the time of a step to take it by itself.
+/// Takes the step `act`, unless the device may still take it by itself: then waits for up to the time limit of a step.
 fn unless_by_itself(
     act: AppStep,
     view: AppView<'_>,
@@ -213,13 +214,13 @@ fn removal_step(track: &AppRecord) -> AppStep {
     least_tried(&[AppStep::Uninstall, AppStep::Deactivate], track)
 }
 
-/// Returns the first of the `steps` that were tried the least often.
+/// Returns the step of `steps` that was tried the least often; if there are several, the first one.
 fn least_tried(steps: &[AppStep], track: &AppRecord) -> AppStep {
     let tries = |act: &&AppStep| track.attempt(**act).map_or(0, |attempt| attempt.tries);
     *steps.iter().min_by_key(tries).expect("there is a step")
 }
 
-/// Waits for an operation that runs on the device, or for the end of an unknown state. What takes long is reported as a
+/// Waits for an operation that runs on the device, or for the end of an unknown state. After its time limit, this is reported as a
 /// failure.
 fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
     let state = format!("the device reports {}", view.said);
@@ -229,15 +230,15 @@ fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) 
     } else if installs && lasts(limits.install, track, now) {
         let limit = limits.install.as_secs();
         let message = format!("{state} for more than {limit} s; delete the pod to cancel the install");
-        Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SELDOM }
+        Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SLOW_INSTALL_POLL }
     } else if installs && lasts(limits.slow, track, now) {
         let message = format!("{state} for more than {} s", limits.slow.as_secs());
-        Decision::Fail { reason: "InstallSlow", message, poll_after: SELDOM }
+        Decision::Fail { reason: "InstallSlow", message, poll_after: SLOW_INSTALL_POLL }
     } else if view.state == AppState::Unknown && lasts(limits.step, track, now) {
         let message = format!("{state} for more than {} s", limits.step.as_secs());
-        Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW }
+        Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW_POLL }
     } else {
-        let poll_after = if view.state == AppState::Unknown { SLOW } else { POLL };
+        let poll_after = if view.state == AppState::Unknown { SLOW_POLL } else { POLL };
         Decision::Wait { state, poll_after }
     }
 }
@@ -259,7 +260,7 @@ fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Dec
     Decision::Fail {
         reason: AppStep::Install.failed(),
         message,
-        poll_after: overdue.clamp(SLOW, LONGEST_PAUSE),
+        poll_after: overdue.clamp(SLOW_POLL, LONGEST_PAUSE),
     }
 }
 
@@ -288,7 +289,7 @@ fn unless_tried_recently(
             let state = format!("{}; the device reports {}", act.doing(), view.said);
             if attempt.tries > 1 {
                 let message = format!("{state}; tried {} times", attempt.tries);
-                let poll_after = SLOW.min(attempt.until - now);
+                let poll_after = SLOW_POLL.min(attempt.until - now);
                 return Decision::Fail { reason: act.failed(), message, poll_after };
             }
             return Decision::Wait { state, poll_after: POLL };

@@ -14,9 +14,10 @@ use super::act::{AppStep, Package, StepLimits};
 use super::track::{AppRecord, RefusalKind};
 
 /// The number of attempts to delete a copy, after which it is left on the flash.
-const DISCARDS: u32 = 5;
+const MAX_DISCARDS: u32 = 5;
 
-/// Returns the next step for a configured application that is not installed.
+/// Returns the next step of an application that is configured and not installed: an install, a copy of its package to
+/// the flash before it, or the change of the configuration before that copy.
 pub(super) fn fetch(package: Package, track: &AppRecord) -> AppStep {
     match package {
         Package::AtUrl if track.url_failed() => AppStep::Divert,
@@ -84,7 +85,7 @@ impl AppRecord {
 
     /// Returns `true` if the copy needs no further step: it is deleted, or too many attempts to delete it have failed.
     pub(super) fn is_discarded(&self, limits: StepLimits) -> bool {
-        let discard = self.attempt(AppStep::Discard).filter(|discard| discard.tries >= DISCARDS);
+        let discard = self.attempt(AppStep::Discard).filter(|discard| discard.tries >= MAX_DISCARDS);
         let refusal = discard.and_then(|discard| discard.refusal.as_ref());
         self.fetch.discarded || refusal.is_some_and(|refusal| !self.copy_may_come(limits, refusal.at))
     }

@@ -11,8 +11,8 @@ use super::state::AppState;
 use crate::model::oper::Notification;
 use crate::model::quote::quoted;
 
-/// The running time after which earlier exits and failures of an application are forgotten.
-const STEADY: Duration = Duration::from_secs(600);
+/// The running time of an application after which its earlier exits and failures do not count any more.
+const STABLE: Duration = Duration::from_secs(600);
 
 /// The time to wait for the effect of a step if the device may not have received the request.
 pub(crate) const UNCERTAIN: Duration = Duration::from_secs(5);
@@ -25,9 +25,9 @@ pub(crate) struct AppRecord {
     since: Instant,
     /// The steps that were tried and have not led to their target state yet.
     attempts: HashMap<AppStep, Attempt>,
-    /// The number of failures that the device reported since the application last ran for [`STEADY`].
+    /// The number of failures that the device reported since the application last ran for [`STABLE`].
     pub(super) failures: u32,
-    /// The number of exits since the application last ran for [`STEADY`].
+    /// The number of exits since the application last ran for [`STABLE`].
     pub(super) ended: u32,
     /// `true` from the request of an install until the application is deployed. It stays `true` if the install fails.
     installing: bool,
@@ -35,7 +35,7 @@ pub(crate) struct AppRecord {
     uninstalled: bool,
     /// The timestamps of the failure notifications that existed before the last install, activation or start.
     earlier: HashSet<String>,
-    /// The explanation of the device for the current failure; `None` if it has reported none.
+    /// The explanation of the current failure, as the device reported it; `None` if it has reported none.
     reason: Option<String>,
     /// The state of the package's download and copy.
     pub(super) fetch: Fetch,
@@ -113,7 +113,7 @@ impl AppRecord {
     /// disappears during the install. Returns `true` if the device has activated or started the application by itself.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
-            self.give_up_install(now);
+            self.fail_overdue_install(now);
             return false;
         }
         let by_itself = self.goes_on_by_itself(state);
@@ -126,7 +126,7 @@ impl AppRecord {
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
         self.fetch.untracked_copy &= !AppStep::Copy.is_fulfilled_by(state);
-        if before == AppState::Running && lasted >= STEADY {
+        if before == AppState::Running && lasted >= STABLE {
             (self.failures, self.ended) = (0, 0);
         }
         self.uninstalled = state == AppState::Absent && asked_to_stop.is_some();
@@ -162,7 +162,8 @@ impl AppRecord {
         self.attempt(act).is_none_or(|attempt| attempt.refusal.is_some())
     }
 
-    fn give_up_install(&mut self, now: Instant) {
+    /// Records an accepted install as failed if the application is still absent after the time limit.
+    fn fail_overdue_install(&mut self, now: Instant) {
         let absent = self.state == AppState::Absent;
         let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
@@ -304,15 +305,15 @@ impl AppRecord {
         now < self.since + age || self.attempts.values().any(|attempt| now < attempt.at + age)
     }
 
-    /// Returns the message of the last refusal, or else the explanation of the current failure; `None` if there is
-    /// neither.
+    /// Returns the message with which the device last refused a step, or else its explanation of the current failure;
+    /// `None` if there is neither.
     pub(crate) fn problem(&self) -> Option<&str> {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
         let said = refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str());
         said.or(self.reason())
     }
 
-    /// Returns the explanation of the device for the current failure.
+    /// Returns the explanation of the current failure, as the device reported it.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }

@@ -21,8 +21,8 @@ pub(crate) struct Apps {
     pub(crate) app: Vec<ConfiguredApp>,
 }
 
-/// A configured application, of this cluster or of another user. A part that cannot be decoded does not hide the
-/// others.
+/// A configured application, of this cluster or of another user. If a part cannot be decoded, the other parts are
+/// still decoded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Value")]
 pub(crate) struct ConfiguredApp {

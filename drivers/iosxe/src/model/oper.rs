@@ -48,7 +48,8 @@ fn resources<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Value>, D::Error>
     Ok(resources)
 }
 
-/// Decodes the applications that have a name. A part of an application that cannot be decoded does not hide the others.
+/// Decodes the applications that have a name. If a part of an application cannot be decoded, the other parts are still
+/// decoded.
 fn apps<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
     Ok(Vec::<Value>::deserialize(list)?.iter().filter_map(App::read).collect())
 }

@@ -11,8 +11,8 @@ use crate::model::quote::quoted;
 
 const STEP: &str = "find the API of the device";
 
-/// The usual API root, for devices without a `/.well-known/host-meta` document.
-const USUAL: &str = "/restconf";
+/// The API root of devices without a `/.well-known/host-meta` document.
+const DEFAULT_ROOT: &str = "/restconf";
 
 impl Restconf {
     /// Reads the path of the API root from the device, and returns it without a slash at the end. Returns an error if
@@ -23,7 +23,7 @@ impl Restconf {
         let request = self.http.get(url_of_host_meta).header(ACCEPT, "application/xrd+xml");
         let (status, body) = self.send(request, STEP, false).await?;
         match status {
-            StatusCode::NOT_FOUND => Ok(USUAL.to_owned()),
+            StatusCode::NOT_FOUND => Ok(DEFAULT_ROOT.to_owned()),
             status if status.is_success() => self.root_in(&String::from_utf8_lossy(&body)),
             status => Err(ErrorResponse::read(status, &body).fault(STEP, false).into()),
         }

@@ -75,8 +75,9 @@ impl ErrorResponse {
         }
     }
 
-    /// Returns the status alone, for errors of reads: these appear in the status of a node and a `CiscoDevice`, whose
-    /// author may have named an address that is no device. The log contains the message at the level `debug`.
+    /// Returns only the status, for the errors of reads. These errors are shown in the status of a node and of its
+    /// `CiscoDevice`, and the author of a `CiscoDevice` may name the address of another server, whose response must not
+    /// be disclosed there. The log contains the message at the level `debug`.
     pub(super) fn status_only(&self) -> String {
         debug!(answer = %self, "a request was answered with an error");
         format!("HTTP {}", self.status.as_u16())

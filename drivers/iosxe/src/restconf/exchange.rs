@@ -26,8 +26,8 @@ pub(super) struct Call<'a> {
 }
 
 impl Restconf {
-    /// Sends a request, and returns the status and the body of the response, whatever the status is. Returns an error
-    /// if the device does not respond, or refuses the log-in.
+    /// Sends a request, and returns the status and the body of the response, even if the status is an error. Returns an
+    /// error if the device does not respond, or refuses the log-in.
     pub(super) async fn exchange(
         &self,
         url: Url,
@@ -52,9 +52,10 @@ impl Restconf {
         Ok(answer)
     }
 
-    /// Sends a request with the usual time limit. If the device does not respond, the gate is closed, so that waiting
-    /// requests fail at once; a request that `changes` the device may also hang by itself, and closes it only if it
-    /// fails otherwise. With `changes`, the error says that the request may have taken effect.
+    /// Sends a request with the usual time limit. If the device cannot be reached, closes the gate, so that waiting
+    /// requests fail at once. A request that `changes` the device and is not answered within the time limit does not
+    /// close the gate, because the request itself may hang. With `changes`, the error says that the request may have
+    /// taken effect.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The maximum size of a file that contains a secret, in bytes.
-const LARGEST: u64 = 64 * 1024;
+const MAX_FILE: u64 = 64 * 1024;
 
 /// A password or a similar secret: its text, or the file that contains it. `Debug` and `Serialize` do not show the text.
 #[derive(Clone)]
@@ -35,9 +35,9 @@ impl Secret {
             SecretSource::Text(text) => Ok(text.expose_secret().into()),
             SecretSource::File(path) => {
                 let mut text = String::new();
-                fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+                fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
                 let text = SecretString::from(text);
-                if text.expose_secret().len() as u64 > LARGEST {
+                if text.expose_secret().len() as u64 > MAX_FILE {
                     return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 KiB"));
                 }
                 Ok(text.expose_secret().lines().next().unwrap_or_default().to_owned().into())
@@ -131,7 +131,7 @@ mod tests {
     fn a_file_that_is_too_large_for_a_secret_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let secret = Secret::in_file(file.path());
-        let largest = usize::try_from(LARGEST).unwrap();
+        let largest = usize::try_from(MAX_FILE).unwrap();
         fs::write(file.path(), "a".repeat(largest)).unwrap();
         assert_eq!(secret.reveal().unwrap().len(), largest);
         fs::write(file.path(), "a".repeat(largest + 1)).unwrap();

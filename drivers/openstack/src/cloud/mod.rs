@@ -50,13 +50,14 @@ struct ServiceState {
 }
 
 impl Cloud {
-    /// Creates the client of a cloud, in whose projects all resources count. It sends no request until the first call. `observer` is called after each request. The error is that
-    /// of the TLS options.
+    /// Creates the client of a cloud. The resources of all its projects may belong to the cluster; [`in_projects`](Self::in_projects)
+    /// restricts that. No request is sent before the first call. `observer` is called after each request. The error is that of the TLS
+    /// options.
     pub fn new(access: Access, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
         Self::fenced(access, observer, Fence::default())
     }
 
-    /// Creates the client of a cloud that sends requests only as far as `fence` lets them pass.
+    /// Creates the client of a cloud that sends only the requests that `fence` lets pass.
     pub fn fenced(
         access: Access,
         observer: Arc<dyn RequestObserver>,
@@ -80,7 +81,7 @@ impl Cloud {
         Ok(Self { client, projects: Projects::default() })
     }
 
-    /// Returns the same client for drivers to which only the resources in these projects belong.
+    /// Returns the same client with the restriction that only resources in these projects may belong to the cluster.
     #[must_use]
     pub fn in_projects(&self, projects: Projects) -> Self {
         Self { client: Arc::clone(&self.client), projects }

@@ -15,7 +15,7 @@ pub(super) struct ConcurrencyWindow {
     size: usize,
     max: usize,
     /// The number of unthrottled responses since the size last changed.
-    good: usize,
+    unthrottled_count: usize,
     /// The earliest time of the next decrease; `None` before the first.
     next_decrease: Option<Instant>,
 }
@@ -24,7 +24,7 @@ impl ConcurrencyWindow {
     /// Creates a window of the maximum size, at least one.
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
-        Self { size: max, max, good: 0, next_decrease: None }
+        Self { size: max, max, unthrottled_count: 0, next_decrease: None }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -33,16 +33,16 @@ impl ConcurrencyWindow {
 
     /// Records an unthrottled response. The window grows by one after as many of these as its size, up to the maximum.
     pub(super) fn answered(&mut self) {
-        self.good += 1;
-        if self.good >= self.size && self.size < self.max {
-            (self.size, self.good) = (self.size + 1, 0);
+        self.unthrottled_count += 1;
+        if self.unthrottled_count >= self.size && self.size < self.max {
+            (self.size, self.unthrottled_count) = (self.size + 1, 0);
         }
     }
 
     /// Records a throttled response. The window halves, down to one, unless it did so less than a second ago.
     pub(super) fn throttled(&mut self, now: Instant) {
         if self.next_decrease.is_none_or(|next| now >= next) {
-            (self.size, self.good) = ((self.size / 2).max(1), 0);
+            (self.size, self.unthrottled_count) = ((self.size / 2).max(1), 0);
             self.next_decrease = Some(now + DECREASE_INTERVAL);
         }
     }

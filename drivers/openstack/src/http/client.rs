@@ -61,8 +61,8 @@ impl HttpClient {
         Ok(Self { client: tls::client(tls)?, observer, fence })
     }
 
-    /// Sends a request and reads the whole response, whatever its status. If the connection is closed before the response begins, an
-    /// idempotent request is sent once more, because servers sometimes close an idle connection while it is being reused. Without a
+    /// Sends a request and reads the whole response, regardless of its status. If the connection is closed before the response begins,
+    /// an idempotent request is sent once more, because servers sometimes close an idle connection while it is being reused. Without a
     /// complete response of at most 32 MiB, the error is `Unavailable`, and ambiguous if the request is not idempotent and was sent.
     pub(crate) async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
         let id = request_id();

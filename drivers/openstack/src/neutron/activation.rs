@@ -25,7 +25,7 @@ const REST_FACTOR: u32 = 2;
 /// After each interval of this length in which a port stays DOWN, it is detached and attached again.
 const REDO_INTERVAL: Duration = Duration::from_secs(90);
 
-/// Waits for ports to become ACTIVE, by polls of their status.
+/// Waits for ports to become ACTIVE, by polling their status.
 #[derive(Debug)]
 pub(crate) struct Activations {
     neutron: NeutronApi,

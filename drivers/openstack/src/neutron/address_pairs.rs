@@ -129,7 +129,7 @@ fn edited(old: &[AddressPair], edits: &[Edit]) -> Vec<AddressPair> {
     new
 }
 
-/// Returns `true` if two pairs contain the same addresses, whatever their notation.
+/// Returns `true` if two pairs contain the same addresses, even in different notations.
 fn is_same(one: &AddressPair, other: &AddressPair) -> bool {
     let network = |pair: &AddressPair| {
         let text = &pair.ip_address;

@@ -1,4 +1,4 @@
-//! Lists the ports of pods, whoever created them, and adopts those of Kuryr.
+//! Lists the ports of pods of all creators, and adopts those of Kuryr.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

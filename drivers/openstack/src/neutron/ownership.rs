@@ -1,4 +1,4 @@
-//! Decides to whom a port belongs. The ports that annotations name may be those of others.
+//! Determines the owner of a port. This is needed because an annotation may name the port of another pod, cluster or program.
 
 use std::collections::BTreeSet;
 

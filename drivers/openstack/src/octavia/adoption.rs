@@ -1,4 +1,4 @@
-//! Lists the load balancers, whoever created them, and adopts those of Kuryr.
+//! Lists the load balancers of all creators, and adopts those of Kuryr.
 
 use serde_json::json;
 use staffetta_driver::{

@@ -12,12 +12,12 @@ use super::features::Features;
 /// The name of the provider OVN, which lacks some features.
 const OVN: &str = "ovn";
 /// The longest timeout that Octavia accepts, in milliseconds: 24 days.
-const LONGEST: u32 = 24 * 24 * 60 * 60 * 1000;
+const MAX_TIMEOUT_MS: u32 = 24 * 24 * 60 * 60 * 1000;
 /// The shortest interval of UDP health checks that Octavia accepts by default, in seconds.
-const UDP_DELAY: u32 = 3;
+const MIN_UDP_DELAY_S: u32 = 3;
 /// The default timeout of session affinity in Kubernetes, in seconds. If the cloud does not support timeouts, the loss of this one is not
-/// reported, since the user did not choose it.
-const UNNAMED_AFFINITY: u32 = 10_800;
+/// reported, since it may not be the user's choice.
+const DEFAULT_AFFINITY_S: u32 = 10_800;
 
 /// The defaults of the driver for specs, from its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
                 None
             }
             Some(SessionPersistence { timeout_s: Some(timeout) }) if at.protocol == Protocol::Tcp => {
-                if timeout != UNNAMED_AFFINITY {
+                if timeout != DEFAULT_AFFINITY_S {
                     lacks("the timeout of session affinity");
                 }
                 Some(SessionPersistence { timeout_s: None })
@@ -88,17 +88,18 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             kept => kept,
         };
         let lacks_monitor = on_ovn && at.protocol == Protocol::Sctp;
-        pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| slowed(at, asked));
+        pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| with_accepted_delay(at, asked));
     }
     NormalizedSpec { spec, without }
 }
 
 fn timeout(asked: Option<u32>, chosen: u32) -> u32 {
-    asked.unwrap_or(chosen).min(LONGEST)
+    asked.unwrap_or(chosen).min(MAX_TIMEOUT_MS)
 }
 
-fn slowed(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {
-    let least = if at.protocol == Protocol::Udp { UDP_DELAY } else { 1 };
+/// Raises the interval of health checks to the shortest one that Octavia accepts.
+fn with_accepted_delay(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {
+    let least = if at.protocol == Protocol::Udp { MIN_UDP_DELAY_S } else { 1 };
     HealthMonitor { delay_s: monitor.delay_s.max(least), ..monitor }
 }
 

@@ -7,22 +7,22 @@ use crate::mark;
 /// The query parameters that filter a list.
 pub(super) type Filter = Vec<(&'static str, String)>;
 
-/// The features of an Octavia release. The versions in these comments are API versions, as Octavia lists them at its root URL.
+/// The features of an Octavia release. The versions in these comments are versions of its API, which Octavia lists at its root URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each feature exists independently of the others")]
 pub(super) struct Features {
-    /// Tags of resources, since 2.5.
+    /// Tags of resources; since API version 2.5.
     pub(super) tags: bool,
-    /// The field `allowed_cidrs` of a listener, since 2.12.
+    /// The field `allowed_cidrs` of a listener; since API version 2.12.
     pub(super) allowed_cidrs: bool,
-    /// Several listeners with different protocols at one port, since 2.13.
+    /// Several listeners with different protocols at one port; since API version 2.13.
     pub(super) same_port: bool,
-    /// Listeners with the protocol SCTP, since 2.23.
+    /// Listeners with the protocol SCTP; since API version 2.23.
     pub(super) sctp: bool,
-    /// Session affinity with the provider `ovn`. OVN supports it since its release 22.12, so this is `true` since 2.26. Older providers
-    /// accept the option, but it has no effect.
+    /// Session affinity with the provider `ovn`; since API version 2.26, because OVN supports it since its release 22.12. Older
+    /// providers accept the option, but it has no effect.
     pub(super) ovn_affinity: bool,
-    /// The field `vip_sg_ids` of a load balancer, since 2.29.
+    /// The field `vip_sg_ids` of a load balancer; since API version 2.29.
     pub(super) vip_groups: bool,
 }
 

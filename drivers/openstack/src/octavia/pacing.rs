@@ -21,7 +21,7 @@ const BULK: usize = 8;
 const MIN_BULK_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest interval between polls during bulk creation.
 const MAX_BULK_INTERVAL: Duration = Duration::from_secs(30);
-/// A load balancer whose creation takes longer than this does not count as part of a bulk creation any more.
+/// A creation that takes longer than this does not count as part of a bulk creation any more.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
 /// A final provisioning status, which ends the wait for a load balancer.

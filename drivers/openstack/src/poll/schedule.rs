@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The longest interval between two polls of a resource.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// An entry for which no caller has asked for this time is removed.
+/// An entry is removed when no caller has asked for its resource for this time.
 const EXPIRY: Duration = Duration::from_secs(20 * 60);
 
 /// The parameters of a [`PollSchedule`], and delays that depend on all of its entries.
@@ -198,7 +198,7 @@ impl<P: Pacing> PollEntry<P> {
         self.last_poll.map_or(self.first_due, |(at, _)| at + self.interval(at))
     }
 
-    /// Returns the time of the next poll if the interval were that after a poll at `at`.
+    /// Returns the time of the last poll plus the interval that follows a poll at `at`; before the first poll, its time.
     pub(crate) fn due_at(&self, at: Instant) -> Instant {
         self.last_poll.map_or(self.first_due, |(last, _)| last + self.interval(at))
     }

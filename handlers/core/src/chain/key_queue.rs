@@ -166,8 +166,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Returns the time of the next attempt of a failed message, the longest delay that those messages requested that may wait for the
-    /// end of an outage, and a notification of the next message. Returns `None` if no message has failed.
+    /// Returns what the failed messages wait for: the time of the next attempt; if some of them may wait for the end of an outage,
+    /// the longest delay that these requested; and the notification of the next arrival. Returns `None` if no message has failed.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
         let due = self.waiting.front().and_then(|_| self.due())?;
         let outage = self.waiting.iter().filter_map(Queued::outage).max();
@@ -274,8 +274,8 @@ fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
     !older.finalizing() && (same_key || replaces(newer, older))
 }
 
-/// Returns `true` if `newer` is handled instead of the failed or superseded `older`: it replaces or supersedes that, or shows that an
-/// object whose deletion failed exists again.
+/// Returns `true` if `newer` is handled instead of the failed or superseded `older`: it replaces or supersedes `older`, or shows that
+/// an object whose deletion failed exists again.
 fn takes_over<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
     let exists_again = newer.change() == Change::Added
         && older.change() == Change::Deleted

@@ -36,8 +36,8 @@ impl<H, E> Limit<H, E> {
         Self { inner, permits, ungrouped, group: Box::new(|_| None), groups }
     }
 
-    /// Assigns messages to groups, each with its own number of permits, equal to that of the whole. All messages for which `group`
-    /// returns `None` share the permits of the whole.
+    /// Assigns messages to groups. Each group has as many permits as the messages without a group, for which `group` returns `None`,
+    /// have together.
     #[must_use]
     pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
         self.group = Box::new(group);

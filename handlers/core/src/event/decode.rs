@@ -81,7 +81,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
 /// Returns the text of the error, truncated, but always with the position: serde quotes an unexpected value of any length.
 fn reason(error: &serde_json::Error) -> String {
     let words = error.to_string();
-    if words.len() <= LONGEST {
+    if words.len() <= MAX_UNTRUSTED_TEXT {
         return words;
     }
     format!("{} at line {} column {}", truncated(words), error.line(), error.column())
@@ -89,8 +89,8 @@ fn reason(error: &serde_json::Error) -> String {
 
 /// Truncates untrusted text that is longer than 1024 bytes, and appends ` ...` to it.
 pub fn truncated(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end));
+    if text.len() > MAX_UNTRUSTED_TEXT {
+        let end = (0..=MAX_UNTRUSTED_TEXT).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());
         text.push_str(" ...");
     }
@@ -98,7 +98,7 @@ pub fn truncated(mut text: String) -> String {
 }
 
 /// The maximum length of untrusted text, in bytes. It bounds the memory for the errors of 100,000 failed objects to about 100 MB.
-const LONGEST: usize = 1024;
+const MAX_UNTRUSTED_TEXT: usize = 1024;
 
 /// Returns the byte range of the value of `metadata.managedFields` in the JSON text of an object. That range is replaced before
 /// decoding, because the field is a tree of many small maps and would cost as much as the rest of the object.

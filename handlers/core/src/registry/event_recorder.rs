@@ -6,8 +6,8 @@ use tracing::info;
 
 use crate::event::Identity;
 
-/// A Kubernetes Event that a handler wants to create on an object. Failures of an invocation do not need it, because the chain reports
-/// them.
+/// A Kubernetes Event that a handler wants to create on an object. It is not meant for failures of an invocation, because the chain
+/// reports those.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventNote {
     /// The name of the handler.

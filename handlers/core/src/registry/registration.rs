@@ -77,8 +77,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Watches only the objects of kind `K` that `selector` selects, such as `spec.nodeName=node-1`. All objects are watched if another
-    /// handler needs others. Call it after [`on`](Self::on) and [`index`](Self::index).
+    /// Watches only the objects of kind `K` that `selector` selects, such as `spec.nodeName=node-1`. If another handler needs the
+    /// objects of this kind without this selector, all of them are watched. Call it after [`on`](Self::on) and [`index`](Self::index).
     #[must_use]
     pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
         let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());

@@ -86,7 +86,8 @@ pub enum SetupError {
         #[source]
         source: serde_json::Error,
     },
-    /// Options are missing. A check of the configuration continues with those of `stand_in`, so that it finds all missing ones.
+    /// Options are missing. A check of the configuration continues with the options in `stand_in`, so that it reports all missing options
+    /// at once.
     #[error("{message}")]
     Missing {
         /// The message, which names the options.

@@ -214,7 +214,7 @@ where
                 self.expect_echo(object, answer.metadata.resource_version.as_deref());
                 Ok(Written::Done)
             }
-            Err(kube::Error::Api(status)) if status.code == 404 || names_only_our_object(&status) => {
+            Err(kube::Error::Api(status)) if status.code == 404 || shows_deletion(&status) => {
                 Ok(Written::Gone)
             }
             Err(source) => Err(WriteError {
@@ -269,7 +269,7 @@ struct WrittenVersion {
 
 /// Returns `true` for a 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (the name belongs
 /// to another object by now).
-fn names_only_our_object(status: &Status) -> bool {
+fn shows_deletion(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     status.code == 422
         && !causes.is_empty()

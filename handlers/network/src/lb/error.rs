@@ -15,7 +15,7 @@ const SPEC_PATIENCE: Duration = Duration::from_secs(30);
 /// The interval at which a load balancer is reported that is queued in the external system.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// The error if the load balancer of a service could not be reconciled.
+/// An error of the handler `lb`: the load balancer of a service could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum LbError {
     /// The annotation with the spec contradicts the service, so it is ignored. Either the service
@@ -112,8 +112,8 @@ fn list(listeners: &[ListenerPort]) -> String {
 }
 
 impl LbError {
-    /// Returns `true` if an event that is still to come will resolve the error: the event of the
-    /// handler's last write, or of an update of the spec.
+    /// Returns `true` if an expected event will resolve the error: the event of the handler's last
+    /// write, or that of an update of the spec.
     pub(super) fn awaits_event(&self) -> bool {
         match self {
             Self::Outdated => true,

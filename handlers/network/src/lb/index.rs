@@ -73,8 +73,8 @@ pub(super) struct EndpointIndex {
     services: DashMap<String, ServiceKey>,
     /// The endpoints in each object of a service, by UID.
     endpoints: DashMap<ServiceKey, HashMap<String, Arc<Vec<EndpointSet>>>>,
-    /// The services that lost an object to another service, until [`moved`](Self::moved) returns
-    /// them.
+    /// The services that lost an endpoints object to another service, until [`moved`](Self::moved)
+    /// returns them.
     moved: Mutex<Vec<ServiceKey>>,
     /// Wakes [`moved`](Self::moved).
     has_moved: Notify,
@@ -97,8 +97,8 @@ impl EndpointIndex {
         self.services.remove(uid);
     }
 
-    /// Waits until objects have changed their service, and returns their former services. The events
-    /// of such an object are in the queue of its present service.
+    /// Waits until endpoints objects have moved to another service, and returns their former
+    /// services. The events of such an object are in the queue of its present service.
     pub(super) async fn moved(&self) -> Vec<ServiceKey> {
         self.has_moved.notified().await;
         std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner))

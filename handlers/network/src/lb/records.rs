@@ -11,7 +11,8 @@ use staffetta_driver::{LoadBalancer, Owned, PublicIp, PublicIpId, Uid};
 use super::state::LbaasState;
 use crate::records::RecordMap;
 
-/// The in-memory record of one service's load balancer.
+/// The in-memory record of one service's load balancer. It exists only while the annotation does
+/// not show the full state.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LbRecord {
     /// A driver was called and the outcome is unknown, so that the ownership marks must be read.

@@ -6,8 +6,8 @@ use staffetta_handler::Failure;
 
 use crate::step_error::StepError;
 
-/// The error if the annotation with the spec of a service's load balancer could not be computed or
-/// written.
+/// An error of the handler `lbaasspec`: the annotation with the spec of a service's load balancer
+/// could not be computed or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LbaasSpecError {
     /// A field of the service is invalid.

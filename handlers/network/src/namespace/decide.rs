@@ -8,7 +8,8 @@ use staffetta_handler::Tombstone;
 use super::FINALIZER;
 use crate::annotation::{AnnotationError, read};
 
-/// The in-memory record of a namespace's network, for a state that the annotation does not show.
+/// The in-memory record of a namespace's network. It exists only while the annotation does not show
+/// the state of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NetworkRecord {
     /// The driver was called and the outcome is unknown: all, a part or nothing of the network may

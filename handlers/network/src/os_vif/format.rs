@@ -16,8 +16,8 @@ use crate::versioned_object::Envelope;
 /// The namespace of the classes of `os_vif`, including Kuryr's own VIF classes.
 const NAMESPACE: &str = "os_vif";
 
-/// A table of the variants of an enum: the name of the variant in JSON, and the name and version of
-/// its class. The variant `other`, which is not in the table, contains a [`ClassObject`].
+/// The variants of an enum, as triples: the name of the variant in JSON, the name of its class, and
+/// the version of its class. The variant `other` is missing; it contains a [`ClassObject`].
 type Classes = [(&'static str, &'static str, &'static str)];
 
 /// The classes of the variants of [`VifClass`](staffetta_driver::VifClass).

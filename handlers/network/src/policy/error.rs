@@ -11,7 +11,8 @@ use crate::step_error::StepError;
 /// The delay before a pod is handled again while one of its security groups is being created.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The error if the security groups of a policy or a pod could not be reconciled.
+/// An error of the handler `policy`: the security groups of a policy or a pod could not be
+/// reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// A driver failed.

@@ -1,5 +1,5 @@
-//! The VIFs that belong to pods, with which the annotations of pods are compared: everybody who may
-//! change a pod can name the VIF of another pod in its annotation.
+//! The VIFs that belong to pods. The annotations of pods are compared with them, because anybody who may change a pod can name the VIF
+//! of another pod in its annotation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -48,7 +48,7 @@ struct Published {
     vifs: Vec<VifId>,
     /// `true` if all of them belong to the pod.
     is_verified: bool,
-    /// The address of a running pod whose annotation names a VIF of somebody else: it may use the VIF with this address.
+    /// The address of a running pod whose annotation names the VIF of another owner. The pod may be using the VIF that has this address.
     address_in_use: Option<IpAddr>,
 }
 

@@ -9,7 +9,8 @@ use super::FINALIZER;
 use crate::annotation::AnnotationError;
 use crate::os_vif::{KURYR_VIF, PodState};
 
-/// The in-memory record of a pod's VIFs, for a state that the annotation does not show.
+/// The in-memory record of a pod's VIFs. It exists only while the annotation does not show their
+/// state.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum VifRecord {
     /// The driver was called and the outcome is unknown: VIFs may exist.

@@ -11,7 +11,8 @@ use crate::step_error::StepError;
 /// The delay before an additional network that is missing or invalid is looked up again.
 const NETWORK_RETRY: Duration = Duration::from_secs(5);
 
-/// The error if the VIFs of a pod could not be created, published, activated or released.
+/// An error of the handler `vif`: the VIFs of a pod could not be created, published, activated or
+/// released.
 #[derive(Debug, thiserror::Error)]
 pub enum VifError {
     /// The additional networks that the pod requests are not available.

@@ -26,6 +26,7 @@ enum Scope {
     Subnets(Vec<SubnetId>),
 }
 
+/// The state of one exhausted resource.
 struct Exhausted {
     /// The back-off after the failures so far.
     pressure: Pressure,

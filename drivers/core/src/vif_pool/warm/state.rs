@@ -22,8 +22,8 @@ use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 /// out first, then those that are active, then the one that has been free the longest.
 pub(super) enum Vifs {}
 
-/// The number of a hand-out of a VIF. It stands for the owner in the pool, so that a pod that requests a second VIF gets another
-/// one.
+/// The sequence number of a hand-out of a VIF. The pool uses it as the owner of the VIF, so that a pod that requests a second
+/// VIF gets another one.
 pub(super) type Hold = u64;
 
 impl Kind for Vifs {

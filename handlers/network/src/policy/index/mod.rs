@@ -99,8 +99,8 @@ pub(crate) struct IndexChanges {
     pub(crate) policies: Vec<Owner>,
 }
 
-/// The error if a security group that a pod needs does not exist yet or lacks its rules. The value
-/// is the name of the group.
+/// A security group that a pod needs does not exist yet or lacks its rules. The value is the name of
+/// the group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the security group `{0}` does not exist yet")]
 pub struct GroupNotReady(pub GroupName);

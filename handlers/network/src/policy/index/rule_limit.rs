@@ -7,7 +7,7 @@ use staffetta_driver::Uid;
 
 use super::terms::PolicyTerms;
 
-/// The maximum number of rules of the policies of a namespace, and the policies that exceed it.
+/// The maximum number of rules that the policies of one namespace may have together, and the policies that exceed it.
 #[derive(Default)]
 pub(super) struct RuleLimit {
     /// The maximum; `None` for any number.

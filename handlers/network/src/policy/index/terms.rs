@@ -226,9 +226,9 @@ struct RulePairs {
 }
 
 impl RulePairs {
-    /// Combines each port with each peer: with everybody if `anybody` is `true`, otherwise with
-    /// `networks` and `selected`. For a named port of an egress rule, each of `selected` becomes a
-    /// separate peer selector that requires the port.
+    /// Combines each port with each peer: with [`Remote::Any`] if `anybody` is `true`, otherwise
+    /// with `networks` and `selected`. For a named port of an egress rule, each of `selected`
+    /// becomes a separate peer selector that requires the port.
     fn of(
         direction: Direction,
         ports: &[RulePort],

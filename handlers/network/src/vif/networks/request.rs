@@ -8,7 +8,7 @@ use crate::os_vif::MAX_ADDITIONAL_VIFS;
 /// The longest name of a network interface, in bytes: `IFNAMSIZ` of Linux without the final zero.
 const MAX_INTERFACE_NAME: usize = 15;
 
-/// The error if the additional networks that a pod requests are not available.
+/// The reason why the additional networks that a pod requests are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
     /// The pod's annotation is malformed. The value describes the problem.
