@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::follow::Followed;
 use crate::judge::{self, Elsewhere};
@@ -20,6 +20,9 @@ use crate::stack::Stack;
 
 /// The API is read again no sooner than this after the last time, however much happens.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What the judge sees outside of the cluster is looked at again after this time, although nothing happens in the API.
+const OUTSIDE: Duration = Duration::from_millis(500);
 
 /// The initial number of addresses in the subnet of the namespace `edge`.
 const ADDRESSES: u32 = 5;
@@ -143,7 +146,7 @@ impl Scenario<'_> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// Reads the API whenever something changed, until the judge has no objection left or time is up.
+    /// Reads the API whenever something changed, and at intervals, until the judge has no objection left or time is up.
     async fn until(&mut self, judge: impl Fn(&Objects) -> Vec<String>) -> Vec<String> {
         let deadline = self.deadline.into();
         let mut reasons = vec!["the API was not read once in time".to_owned()];
@@ -159,9 +162,10 @@ impl Scenario<'_> {
             }
             let change = async {
                 tokio::time::sleep(INTERVAL).await;
-                self.followed.changes.changed().await
+                timeout(OUTSIDE, self.followed.changes.changed()).await
             };
-            if !matches!(timeout_at(deadline, change).await, Ok(Ok(()))) {
+            // An inner time-out: nothing changed in the API, but perhaps outside.
+            if !matches!(timeout_at(deadline, change).await, Ok(Ok(Ok(())) | Err(_))) {
                 return reasons;
             }
         }
