@@ -56,6 +56,7 @@ pub(crate) fn run(
 ) -> Result<(), CniDaemonError> {
     configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
     configuration.leader_election.enabled = false;
+    configuration.webhook.listen = None;
     // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
     configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
     block_on(start(&configuration)?, serve(registry, &configuration, kubeconfig))

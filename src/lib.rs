@@ -10,7 +10,7 @@
 //!
 //! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
 //! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
-//! what another cluster left, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts.
+//! what another cluster left, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts. `webhook` serves the admission webhook.
 
 pub mod assembly;
 pub mod cleanup;
@@ -31,6 +31,7 @@ mod client;
 mod clock;
 mod cluster;
 mod cni_daemon;
+mod connections;
 mod events;
 mod health;
 mod identity;
@@ -41,6 +42,7 @@ mod state;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod webhook;
 
 pub use cli::main as run;
 pub use run::RunError;

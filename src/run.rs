@@ -104,6 +104,7 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
+    controller::check_webhook(configuration)?;
     Ok(controller::check_handlers(&Arc::new(registry), configuration, &ClusterInfo::unknown())?)
 }
 

@@ -11,11 +11,12 @@ mod ec2;
 mod kubectl;
 #[path = "end_to_end/prefixes.rs"]
 mod prefixes;
-#[cfg(feature = "ec2")]
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/stack.rs"]
 mod stack;
+#[path = "end_to_end/webhook.rs"]
+mod webhook;
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
 //! Serves connections within limits, so that no client can block the admin server.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -9,8 +8,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, warn};
+use tracing::debug;
+
+use crate::connections::{self, ConnectionBound};
 
 /// The maximum number of concurrent connections. A further connection closes the oldest one, so that a probe is served at once,
 /// however many connections other clients hold.
@@ -25,29 +25,10 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The maximum lifetime of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The delay after a failure to accept a connection, for example because no file descriptor is free.
-const ACCEPT_DELAY: Duration = Duration::from_millis(200);
-
 /// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    // The oldest connection first.
-    let mut connections: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.retain(|connection| !connection.is_finished());
-                if connections.len() == MAX_CONNECTIONS {
-                    connections.pop_front();
-                }
-                let connection = tokio::spawn(connection(stream, router.clone()));
-                connections.push_back(AbortOnDropHandle::new(connection));
-            }
-            Err(error) => {
-                warn!(%error, "cannot accept a connection to the admin server");
-                tokio::time::sleep(ACCEPT_DELAY).await;
-            }
-        }
-    }
+    let bound = ConnectionBound { connections: MAX_CONNECTIONS, grace: Duration::ZERO };
+    connections::serve(listener, bound, "admin", |stream| connection(stream, router.clone())).await
 }
 
 /// Serves one request and closes the connection. A client has to connect again for the next request, so that other clients get a

@@ -8,6 +8,7 @@ use staffetta_driver::prefix::PrefixProvider;
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_memory::{MemoryOptions, MemoryPrefixes};
 use staffetta_prefix_ip::HANDLER;
+use staffetta_prefix_ip::admission::node_label;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::NodeTable;
@@ -44,16 +45,6 @@ impl Default for PrefixIpOptions {
     }
 }
 
-impl PrefixIpOptions {
-    /// Returns the key and the value of the label.
-    fn label(&self) -> Result<(String, String), SetupError> {
-        let label = self.node_label.split_once('=').filter(|(key, _)| !key.is_empty());
-        let wrong = "`prefix_ip.node_label` has no `=`; write `key=value`, as in `kubernetes.io/os=windows`";
-        let (key, value) = label.ok_or_else(|| SetupError::Invalid(wrong.to_owned()))?;
-        Ok((key.to_owned(), value.to_owned()))
-    }
-}
-
 /// Registers the handler, its section, and the driver `memory`.
 pub(super) fn register(registry: &mut Registry) {
     registry.section::<PrefixIpOptions>(HANDLER);
@@ -80,29 +71,12 @@ pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
 
 fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
     let options: PrefixIpOptions = setup.section(HANDLER)?;
+    let label = node_label(&options.node_label).map_err(|error| SetupError::Invalid(error.to_string()))?;
     let table = Arc::new(NodeTable::new(options.cool_down.into()));
-    let cluster = Arc::new(WatchedCluster::new(options.label()?, Arc::clone(&table)));
+    let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
     setup.shared(|| Ok(PrefixMetrics::default()))?.read(&table, &cluster);
     let provider = setup.driver::<dyn PrefixProvider>()?;
     let handler = PrefixIpHandler::new(setup.client(), provider, cluster, table, setup.recorder());
     let handler = if setup.plan().is_some() { handler.dry_run() } else { handler };
     Ok(handler.registration(options.resync_interval.into()).erase())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_has_a_key_and_a_value_and_only_the_value_may_be_empty() {
-        let label = |text: &str| {
-            let options = PrefixIpOptions { node_label: text.to_owned(), ..PrefixIpOptions::default() };
-            options.label().map_err(|error| error.to_string())
-        };
-        assert_eq!(label("kubernetes.io/os=windows"), Ok(("kubernetes.io/os".into(), "windows".into())));
-        assert_eq!(label("pool="), Ok(("pool".into(), String::new())));
-        for wrong in ["windows", "=windows"] {
-            assert!(label(wrong).is_err_and(|error| error.contains("`prefix_ip.node_label`")), "{wrong}");
-        }
-    }
 }

@@ -17,7 +17,7 @@ use super::mistake::{ConfigurationError, Mistake};
 use super::schema::FileSchema;
 use super::sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
-    ShutdownOptions,
+    ShutdownOptions, WebhookOptions,
 };
 use super::span::TimeSpan;
 
@@ -40,6 +40,8 @@ pub struct Configuration {
     pub events: EventsOptions,
     /// The section `[admin]`.
     pub admin: AdminOptions,
+    /// The section `[webhook]`.
+    pub webhook: WebhookOptions,
     /// The section `[log]`.
     pub log: LogOptions,
     /// The section `[shutdown]`.

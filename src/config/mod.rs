@@ -29,6 +29,6 @@ pub use mistake::{ConfigurationError, Mistake};
 pub use schema::{FileSchema, SchemaError};
 pub use sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogFormat, LogOptions,
-    RelayOptions, ShutdownOptions, register,
+    RelayOptions, ShutdownOptions, WebhookOptions, register,
 };
 pub use span::{TimeSpan, TimeSpanError};

@@ -17,6 +17,7 @@ pub fn register(registry: &mut Registry) {
     registry.section::<LeaderElectionOptions>("leader_election");
     registry.section::<EventsOptions>("events");
     registry.section::<AdminOptions>("admin");
+    registry.section::<WebhookOptions>("webhook");
     registry.section::<LogOptions>("log");
     registry.section::<ShutdownOptions>("shutdown");
 }
@@ -219,6 +220,49 @@ pub struct AdminOptions {
 impl Default for AdminOptions {
     fn default() -> Self {
         Self { listen: (Ipv4Addr::LOCALHOST, 8082).into() }
+    }
+}
+
+/// The admission webhook of the handler `prefix_ip`: it adds the resource `vpc.amazonaws.com/PrivateIPv4Address` to pods that need an
+/// address of their node.
+///
+/// Every replica serves it. The manifests in `etc/deploy/webhook` contain what it needs in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookOptions {
+    /// The listen address: an IP address and a port. Without it, there is no webhook.
+    #[schemars(extend("format" = "socket-address"), example = "0.0.0.0:9443")]
+    pub listen: Option<SocketAddr>,
+    /// The name of the `MutatingWebhookConfiguration`. Its services and URLs are the host names in the certificate that the leader
+    /// generates, and the leader writes its `caBundle`.
+    #[schemars(length(min = 1, max = 253), extend("format" = "dns-name"))]
+    pub configuration_name: String,
+    /// The name of the Secret into which the leader writes the certificate. It must exist, and may be empty. Its namespace is that of the
+    /// Lease (`leader_election.namespace`).
+    #[schemars(length(min = 1, max = 253), extend("format" = "dns-name"))]
+    pub secret_name: String,
+    /// The lifetime of a generated certificate. It is replaced when a third of it is left.
+    #[schemars(extend("x-minimum" = "10s"))]
+    pub certificate_lifetime: TimeSpan,
+    /// The file of a certificate chain in PEM. It is read again when it changes. With it, nothing is generated, and the leader
+    /// writes neither the Secret nor `caBundle`.
+    #[schemars(length(min = 1), example = "/etc/staffetta/webhook/tls.crt")]
+    pub certificate_file: Option<PathBuf>,
+    /// The file of the private key of that certificate in PEM.
+    #[schemars(length(min = 1), example = "/etc/staffetta/webhook/tls.key")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            configuration_name: "staffetta-webhook".to_owned(),
+            secret_name: "staffetta-webhook".to_owned(),
+            certificate_lifetime: TimeSpan::from_secs(90 * 24 * 3600),
+            certificate_file: None,
+            key_file: None,
+        }
     }
 }
 

@@ -19,17 +19,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use crate::admin;
 use crate::config::Configuration;
 use crate::connect::Connection;
 use crate::health::Health;
 use crate::identity::identity;
 use crate::metrics::Metrics;
 use crate::state::{ControllerState, LeadershipSummary};
+use crate::term::Term;
+use crate::webhook::Webhook;
+use crate::{admin, client};
 use session::LeadershipSession;
 
+pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
-pub(crate) use validation::check_handlers;
+pub(crate) use validation::{check_handlers, check_webhook};
 
 /// The readiness condition that the API server responds.
 const API_SERVER: &str = "api server";
@@ -60,6 +63,9 @@ pub enum ControllerError {
         #[source]
         source: io::Error,
     },
+    /// The webhook cannot be served.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// A handler or one of its drivers cannot be built.
     #[error("the handler `{handler}` cannot be created")]
     Handler {
@@ -78,8 +84,8 @@ pub enum ControllerError {
 }
 
 impl Controller {
-    /// Starts the admin server and the leader election. The enabled handlers start each time that this process becomes the leader. If
-    /// the API server does not respond, requests are repeated. Fails if the admin server cannot listen.
+    /// Starts the admin server, the webhook and the leader election. The enabled handlers start each time that this process becomes the
+    /// leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -99,7 +105,16 @@ impl Controller {
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
+        let admin_task = AbortOnDropHandle::new(admin_task);
         info!(%admin, "the admin server is listening");
+        let webhook = Webhook::of(configuration, client.default_namespace())?;
+        let webhook_task = match &webhook {
+            Some(webhook) => {
+                let reader = client::wrap(client.clone(), &metrics.api_requests, &Term::pending());
+                Some(webhook.serve(&reader, &health, &metrics.webhook).await?)
+            }
+            None => None,
+        };
         let leadership = status.subscribe();
         let context = ControllerContext {
             registry: Arc::new(registry),
@@ -109,12 +124,12 @@ impl Controller {
             health: Arc::clone(&health),
             status,
             state,
+            webhook,
             stop: stop.clone(),
         };
-        let admin_task = AbortOnDropHandle::new(admin_task);
         let task = tokio::spawn(async move {
             let result = context.run().await;
-            drop(admin_task);
+            drop((admin_task, webhook_task));
             result
         });
         Ok(Self { admin, health, leadership, stop, task: Some(AbortOnDropHandle::new(task)) })
@@ -172,6 +187,8 @@ struct ControllerContext {
     health: Arc<Health>,
     status: watch::Sender<ElectionStatus>,
     state: Arc<ControllerState>,
+    /// The admission webhook, if it is configured.
+    webhook: Option<Webhook>,
     stop: CancellationToken,
 }
 

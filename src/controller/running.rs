@@ -13,6 +13,7 @@ use crate::events::PublisherTask;
 use crate::pipeline::{Pipeline, UNREAD, garbage_collection, sources};
 use crate::retry::until_success;
 use crate::watcher::Watcher;
+use crate::webhook;
 
 /// The time limit for sending the last Kubernetes Events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
@@ -83,6 +84,15 @@ impl<'r> LeaderTasks<'r> {
         self
     }
 
+    /// Keeps the certificate of the webhook valid, unless it is in files.
+    pub(super) fn maintain_certificate(mut self, client: &Client) -> Self {
+        let webhook = self.context.webhook.as_ref();
+        if let Some(keeping) = webhook.and_then(|webhook| webhook.maintain_certificate(client)) {
+            self.tasks.spawn(keeping);
+        }
+        self
+    }
+
     /// Adds a readiness condition that is not met yet, and returns its name.
     fn add_condition(&self, name: String, reason: &str) -> String {
         self.context.health.set_unmet(&name, reason);
@@ -110,7 +120,8 @@ impl<'r> LeaderTasks<'r> {
         if !self.pipeline.halt(grace).await {
             warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
-        self.context.health.retain(&[API_SERVER, HANDLERS, LEADERSHIP]);
+        let [certificate, options] = webhook::CONDITIONS;
+        self.context.health.retain(&[API_SERVER, HANDLERS, LEADERSHIP, certificate, options]);
     }
 
     async fn close(&mut self) {

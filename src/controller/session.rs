@@ -123,7 +123,7 @@ impl<'r> LeadershipSession<'r> {
         let pipeline = self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics));
         let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
         let running = LeaderTasks::new(context, client.clone(), Arc::new(pipeline), recording);
-        Ok(running.prepare(setup.into_checks()).watch())
+        Ok(running.prepare(setup.into_checks()).watch().maintain_certificate(client))
     }
 
     /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.

@@ -9,6 +9,7 @@ mod pools;
 mod prefixes;
 mod process;
 mod requests;
+mod webhook;
 mod workqueue;
 
 use std::fmt;
@@ -27,6 +28,7 @@ pub(crate) use pools::PoolMetrics;
 pub(crate) use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
 pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
+pub(crate) use webhook::{WebhookMetrics, WebhookOutcome};
 pub use workqueue::WorkqueueMetrics;
 use workqueue::{FAILURE_OUTCOMES, failure_outcome};
 
@@ -44,6 +46,8 @@ pub(crate) struct Metrics {
     pub(crate) pools: PoolMetrics,
     /// The sources of the metrics of addresses on the interfaces of nodes.
     pub(crate) prefixes: PrefixMetrics,
+    /// The metrics of the admission webhook.
+    pub(crate) webhook: Arc<WebhookMetrics>,
     /// The sources of the metrics of virtual nodes.
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
     process: ProcessMetrics,
@@ -84,6 +88,7 @@ impl Metrics {
             cni_requests: Arc::default(),
             pools: PoolMetrics::default(),
             prefixes: PrefixMetrics::default(),
+            webhook: Arc::default(),
             virtual_nodes: VirtualNodeMetricsRegistry::default(),
             process: ProcessMetrics::default(),
             kubernetes_events: MetricFamily::new(&names::KUBERNETES_EVENTS, Counter::default),
@@ -175,6 +180,7 @@ impl Metrics {
         self.cni_requests.show(&mut page);
         self.pools.show(&mut page);
         self.prefixes.show(&mut page);
+        self.webhook.show(&mut page);
         self.show_virtual_nodes(&mut page);
         self.process.show(&mut page);
         page.encode()

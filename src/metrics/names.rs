@@ -87,6 +87,12 @@ descriptions! {
         "Addresses in these blocks, by state";
     PREFIX_WAITING = Gauge "staffetta_prefix_waiting" []
         "Pods that wait for an address of their node";
+    PREFIX_EXHAUSTED_SUBNETS = Gauge "staffetta_prefix_exhausted_subnets" []
+        "Subnets of nodes that had no free block of addresses when one was requested last";
+    WEBHOOK_DURATION = Histogram "staffetta_webhook_request_duration_seconds" ["outcome"]
+        "Time until the webhook had answered a request of an API server, by outcome";
+    WEBHOOK_CERTIFICATE_EXPIRY = Gauge "staffetta_webhook_certificate_expiry_timestamp_seconds" []
+        "Time at which the certificate of the webhook expires, in seconds since 1970; 0 without one";
     VIRTUAL_NODES = Gauge "staffetta_virtual_nodes" [HANDLER, "state"]
         "Virtual nodes, by the state of the machine behind them";
     VIRTUAL_NODE_PODS = Gauge "staffetta_virtual_node_pods" [HANDLER, "phase"]

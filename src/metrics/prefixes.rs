@@ -24,11 +24,13 @@ impl PrefixMetrics {
         let (table, cluster) = lock(&self.0).clone();
         let waiting = cluster.upgrade().map_or(0, |cluster| cluster.waiting.count());
         let metrics = table.upgrade().map(|table| table.metrics()).unwrap_or_default();
-        let NodeTableMetrics { nodes, blocks: [prefixes, addresses], used, free, cooling } = metrics;
+        let NodeTableMetrics { nodes, blocks: [prefixes, addresses], used, free, cooling, exhausted_subnets } =
+            metrics;
         page.counts(&names::PREFIX_NODES, [([], nodes)]);
         page.counts(&names::PREFIX_BLOCKS, [(["prefix"], prefixes), (["address"], addresses)]);
         let states = [(["used"], used), (["free"], free), (["cooling"], cooling)];
         page.counts(&names::PREFIX_ADDRESSES, states);
         page.counts(&names::PREFIX_WAITING, [([], waiting)]);
+        page.counts(&names::PREFIX_EXHAUSTED_SUBNETS, [([], exhausted_subnets)]);
     }
 }

@@ -423,7 +423,8 @@ pub(crate) async fn may_only(
 
     let unnamed = |rights: &Rights| {
         let is_named = |right: &str| {
-            [" staffetta", " kube-system", " amazon-vpc-cni"].iter().any(|name| right.ends_with(name))
+            right.contains(" staffetta-webhook")
+                || [" staffetta", " kube-system", " amazon-vpc-cni"].iter().any(|name| right.ends_with(name))
         };
         rights.iter().filter(|right| !is_named(right)).cloned().collect::<Rights>()
     };

@@ -20,6 +20,7 @@ mod prefixes;
 mod removal;
 mod rights;
 mod site;
+mod webhook;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 

@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, from_value, json};
 use staffetta_apiserver::{ApiServer, Options};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::process::{Process, eventually};
 
@@ -19,9 +20,17 @@ const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 /// The requests for tests that the server in the place of EC2 answers.
 struct Ec2(String);
 
+/// One test at a time: the server counts and throttles the requests of all.
+static TURN: Mutex<()> = Mutex::const_new(());
+
 impl Ec2 {
-    fn find() -> Self {
-        Self(std::env::var("STAFFETTA_REAL_EC2").expect("devstack/real/test starts the EC2 API"))
+    async fn find() -> (Self, MutexGuard<'static, ()>) {
+        let turn = TURN.lock().await;
+        // An error means that a provider is installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let ec2 = Self(std::env::var("STAFFETTA_REAL_EC2").expect("devstack/real/test starts the EC2 API"));
+        ec2.ask("reset").await;
+        (ec2, turn)
     }
 
     async fn ask(&self, path: &str) -> Value {
@@ -80,7 +89,7 @@ async fn addresses(client: &Client) -> BTreeMap<String, Ipv4Addr> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
 async fn pods_of_a_node_get_addresses_of_its_interface_through_throttling_and_a_restart_on_a_real_ec2() {
-    let (ec2, server) = (Ec2::find(), ApiServer::start(Options::default()).await.unwrap());
+    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
     let client = client(&server);
     let map: ConfigMap = from_value(json!({
         "metadata": { "name": "amazon-vpc-cni" },
@@ -155,5 +164,61 @@ async fn pods_of_a_node_get_addresses_of_its_interface_through_throttling_and_a_
         pods.delete(pod, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
     eventually("the surplus is given back", async || ec2.blocks(&interface).await.len() == 1).await;
+    assert!(second.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
+async fn with_the_keys_of_a_role_partial_grants_and_late_reads_share_and_lose_no_address_on_a_real_ec2() {
+    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
+    let client = client(&server);
+    let data = json!({
+        "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "warm-prefix-target": "3",
+    });
+    let map: ConfigMap =
+        from_value(json!({ "metadata": { "name": "amazon-vpc-cni" }, "data": data })).unwrap();
+    Api::namespaced(client.clone(), "kube-system").create(&PostParams::default(), &map).await.unwrap();
+    let [instance, interface] = ec2.machine("10.7.3.0/24").await;
+    create_node(&client, "win", &instance).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = folder.path().join("config");
+    let text = "[profile user]\naws_access_key_id = AKIA\naws_secret_access_key = staffetta\n\
+        [profile role]\nregion = eu-west-1\nrole_arn = arn:aws:iam::123456789012:role/nodes\nsource_profile = user\n";
+    std::fs::write(&profiles, text).unwrap();
+    let configuration = format!(
+        "[kubernetes]\nenabled_handlers = [\"prefix_ip\"]\nprefix_provider_driver = \"ec2\"\n\
+         [leader_election]\nenabled = false\n[ec2]\nprofile = \"role\"\nendpoint = \"{}/\"\n",
+        ec2.0
+    );
+    let sts = format!("{}/", ec2.0);
+    let start = async || {
+        let environment =
+            [("AWS_CONFIG_FILE", profiles.as_path()), ("AWS_ENDPOINT_URL_STS", Path::new(&sts))];
+        let program = Path::new(env!("CARGO_BIN_EXE_staffetta"));
+        Process::start_in(&environment, program, folder.path(), &configuration, &server.kubeconfig()).await
+    };
+    ec2.ask("partial/1").await;
+    ec2.ask("delay/4000").await;
+    let mut first = start().await;
+    first.ready().await;
+    create_pods(&client, "win", 0..20).await;
+    eventually("20 pods have an address", async || addresses(&client).await.len() == 20).await;
+    let before = addresses(&client).await;
+    // Reads do not show all prefixes of these addresses yet.
+    first.signal("KILL").await;
+    first.ends().await;
+    let mut second = start().await;
+    second.ready().await;
+    create_pods(&client, "win", 20..40).await;
+    eventually("40 pods have an address", async || addresses(&client).await.len() == 40).await;
+    let after = addresses(&client).await;
+    assert!(before.iter().all(|(pod, address)| after.get(pod) == Some(address)), "{before:?} {after:?}");
+    ec2.ask("reset").await;
+    eventually("all addresses are in prefixes that a read shows", async || {
+        let blocks = ec2.blocks(&interface).await;
+        after.values().all(|address| blocks.iter().any(|block| block.contains(address)))
+    })
+    .await;
     assert!(second.terminate().await.success());
 }

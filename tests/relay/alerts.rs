@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use staffetta::config::RelayOptions;
+use staffetta::config::{RelayOptions, WebhookOptions};
 use staffetta_driver::RequestOutcome;
 
 use crate::monitoring::rules;
@@ -87,4 +87,33 @@ fn lasting_errors_of_a_cloud_raise_an_alert() {
     assert!(meant.iter().all(|outcome| outcomes.contains(&outcome.name())) && outcomes.len() == meant.len());
     // A burst is in the rate for the length of its window.
     assert!(hold > bad.range.as_ref().unwrap().length);
+}
+
+#[test]
+fn a_subnet_without_addresses_raises_an_alert_and_so_do_pods_that_wait() {
+    for (alert, metric) in [
+        ("StaffettaSubnetExhausted", "staffetta_prefix_exhausted_subnets"),
+        ("StaffettaPodsWithoutAddress", "staffetta_prefix_waiting"),
+    ] {
+        let rule = rule(alert);
+        let query = promql::read(rule["expr"].as_str().unwrap()).unwrap();
+        let [selector] = &query.selectors[..] else { panic!("one series is looked at: {query:?}") };
+        // Both are gauges that stay above zero for as long as it lasts, so that no range is needed.
+        assert!(selector.metric == metric && selector.range.is_none() && selector.matchers.is_empty());
+        assert!(rule["expr"].as_str().unwrap().ends_with("> 0"));
+        let hold = promql::duration(rule["for"].as_str().unwrap()).unwrap();
+        // A pool that grows, or an API that throttles for 30 s, is no reason.
+        assert!((120..=900).contains(&hold.as_secs()), "{alert}: {hold:?}");
+    }
+}
+
+#[test]
+fn the_certificate_of_the_webhook_raises_an_alert_only_after_its_replacement_was_due() {
+    let rule = rule("StaffettaWebhookCertificate");
+    let expression = rule["expr"].as_str().unwrap();
+    let query = promql::read(expression).unwrap();
+    assert_eq!(query.selectors[0].metric, "staffetta_webhook_certificate_expiry_timestamp_seconds");
+    let left: u64 = expression.rsplit_once("< ").unwrap().1.parse().unwrap();
+    let replaced_at = seconds(WebhookOptions::default().certificate_lifetime) / 3;
+    assert!(left < replaced_at, "{left} s, and it is replaced when {replaced_at} s are left");
 }

@@ -136,6 +136,8 @@ const ROWS: &[Row] = &[
     row("networking.k8s.io", "networkpolicies", "NetworkPolicy", &["netpol"], &[], &[Namespaced, Generation]),
     row("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &["api-extensions"],
         &[StatusSubresource, Generation, VersionedPut, FreeFinalizers]),
+    row("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", &[], &["api-extensions"],
+        &[Generation, VersionedPut, FreeFinalizers]),
     row("rbac.authorization.k8s.io", "roles", "Role", &[], &[], &[Namespaced, CreateOnPut]),
     row("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", &[], &[], &[Namespaced, CreateOnPut]),
     row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", &[], &[], &[CreateOnPut]),

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::call::Call;
+use crate::interface_address::interface_address;
 use crate::options::PodStart;
 use crate::pods::{is_finished, node, phase};
 use crate::shell::Plan;
@@ -73,6 +74,7 @@ impl Kubelet {
         }
         match self.pod_start {
             PodStart::WithVif => active_addresses(pod),
+            PodStart::WithInterfaceAddress => interface_address(pod).into_iter().collect(),
             PodStart::AtOnce => vec![self.make_up(pods)],
         }
     }

@@ -20,6 +20,7 @@ mod call;
 mod cluster;
 mod deployments;
 mod endpoints;
+mod interface_address;
 mod kubelet;
 mod names;
 mod nodes;

@@ -1,5 +1,6 @@
 //! Nodes without machines: their objects are Ready, and their leases are renewed.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,9 +80,11 @@ fn new_node(options: &Options, name: &str, address: IpAddr, now: Timestamp) -> N
     let labels = json!({
         "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", LABEL: options.name,
     });
+    let mut labels: BTreeMap<String, String> = typed(labels);
+    labels.extend(options.labels.clone());
     Node {
-        metadata: ObjectMeta { name: Some(name.into()), labels: typed(labels), ..ObjectMeta::default() },
-        spec: None,
+        metadata: ObjectMeta { name: Some(name.into()), labels: Some(labels), ..ObjectMeta::default() },
+        spec: options.spec.clone(),
         status: typed(status(name, address, now)),
     }
 }

@@ -1,6 +1,9 @@
 //! Options of a [`Cluster`](crate::Cluster).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use k8s_openapi::api::core::v1::NodeSpec;
 
 /// Options of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Debug)]
@@ -10,6 +13,10 @@ pub struct Options {
     pub name: String,
     /// The number of nodes, at most 250.
     pub nodes: u8,
+    /// Further labels of the nodes. They override the usual ones.
+    pub labels: BTreeMap<String, String>,
+    /// The `spec` of the nodes.
+    pub spec: Option<NodeSpec>,
     /// The controllers that run.
     pub parts: Parts,
     /// The condition for a pod to start.
@@ -32,6 +39,8 @@ pub enum Parts {
 pub enum PodStart {
     /// The pod's annotation `openstack.org/kuryr-vif` contains an active VIF. The pod gets the addresses of the VIF.
     WithVif,
+    /// The pod's annotation `vpc.amazonaws.com/PrivateIPv4Address` contains an address, which the pod gets.
+    WithInterfaceAddress,
     /// The pod has a node. It gets an invented address from `10.244.0.0/16`.
     AtOnce,
 }
@@ -41,6 +50,8 @@ impl Default for Options {
         Self {
             name: "node".into(),
             nodes: 2,
+            labels: BTreeMap::new(),
+            spec: None,
             parts: Parts::All,
             pod_start: PodStart::WithVif,
             stop_time: Duration::from_millis(100),

@@ -1,9 +1,9 @@
 //! The annotations of pods and services, parsed independently of the product, which the demo checks.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 use serde_json::Value;
@@ -37,6 +37,13 @@ pub(crate) fn vif(pod: &Pod) -> Option<VifState> {
         objects(&subnet["ips"]).filter_map(move |ip| Some((text(&ip["address"])?, cidr?)))
     });
     Some(VifState { id: text(&vif["id"])?, active: vif["active"] == true, addresses: addresses.collect() })
+}
+
+/// The address in the annotation `vpc.amazonaws.com/PrivateIPv4Address` of a pod; none where there is no annotation or nothing that can be
+/// read.
+pub(crate) fn interface_address(pod: &Pod) -> Option<Ipv4Addr> {
+    let network: Ipv4Net = pod.annotations().get("vpc.amazonaws.com/PrivateIPv4Address")?.parse().ok()?;
+    Some(network.addr())
 }
 
 /// The ports that the annotation `openstack.org/kuryr-lbaas-spec` of a service names.

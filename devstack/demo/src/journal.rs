@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
-use crate::annotations::{lbaas_spec, lbaas_state, vif};
-use crate::judge::{is_on_device, name};
+use crate::annotations::{interface_address, lbaas_spec, lbaas_state, vif};
+use crate::judge::{is_on_device, is_on_windows, name};
 use crate::news::Happening;
 
 /// The last news of each object of one kind.
@@ -108,6 +108,13 @@ impl Told for Pod {
                 (true, Some(address)) => format!("runs on {node}, {address}"),
                 (true, None) => format!("runs on {node}"),
                 (false, _) => format!("becomes an app on {node}"),
+            };
+        }
+        if is_on_windows(self) {
+            return match (running, interface_address(self)) {
+                (_, None) => "waits for an address of its node".into(),
+                (false, Some(address)) => format!("has {address} of its node"),
+                (true, Some(address)) => format!("runs, {address}"),
             };
         }
         let Some(vif) = vif(self) else { return "waits for a VIF".into() };

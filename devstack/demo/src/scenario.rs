@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::follow::Followed;
 use crate::judge::{self, Elsewhere};
@@ -20,6 +20,9 @@ use crate::stack::Stack;
 
 /// The API is read again no sooner than this after the last time, however much happens.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What the judge sees outside of the cluster is looked at again after this time, although nothing happens in the API.
+const OUTSIDE: Duration = Duration::from_millis(500);
 
 /// The initial number of addresses in the subnet of the namespace `edge`.
 const ADDRESSES: u32 = 5;
@@ -97,6 +100,28 @@ impl Scenario<'_> {
         };
         self.step("they are deleted, and nothing is left on the routers", delete, gone).await?;
 
+        let addressed = |objects: &Objects| judge::not_addressed(objects, &stack.interfaces.blocks());
+        self.step(
+            "a Windows node has prefixes, 3 pods have addresses of them",
+            samples::apply(&client, samples::WINDOWS),
+            |objects: &Objects| match addressed(objects) {
+                reasons if reasons.is_empty() && stack.interfaces.blocks().is_empty() => {
+                    vec!["the node has no prefix".into()]
+                }
+                reasons => reasons,
+            },
+        )
+        .await?;
+
+        let end = self.end_addresses();
+        let gone = |objects: &Objects| {
+            let gone = judge::not_deleted(objects, "office/terminal");
+            let left =
+                stack.interfaces.blocks().into_iter().map(|block| format!("the prefix {block} is left"));
+            gone.into_iter().chain(left).collect()
+        };
+        self.step("they are deleted, and the function is switched off: no prefix is left", end, gone).await?;
+
         let left = |objects: &Objects| judge::leaks(objects, &elsewhere(stack));
         self.step("nothing is left behind", std::future::ready(Ok(())), left).await
     }
@@ -121,7 +146,7 @@ impl Scenario<'_> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// Reads the API whenever something changed, until the judge has no objection left or time is up.
+    /// Reads the API whenever something changed, and at intervals, until the judge has no objection left or time is up.
     async fn until(&mut self, judge: impl Fn(&Objects) -> Vec<String>) -> Vec<String> {
         let deadline = self.deadline.into();
         let mut reasons = vec!["the API was not read once in time".to_owned()];
@@ -137,9 +162,10 @@ impl Scenario<'_> {
             }
             let change = async {
                 tokio::time::sleep(INTERVAL).await;
-                self.followed.changes.changed().await
+                timeout(OUTSIDE, self.followed.changes.changed()).await
             };
-            if !matches!(timeout_at(deadline, change).await, Ok(Ok(()))) {
+            // An inner time-out: nothing changed in the API, but perhaps outside.
+            if !matches!(timeout_at(deadline, change).await, Ok(Ok(Ok(())) | Err(_))) {
                 return reasons;
             }
         }
@@ -169,6 +195,17 @@ impl Scenario<'_> {
     ) -> impl Future<Output = kube::Result<()>> + use<> {
         let deployments: Api<Deployment> = Api::namespaced(self.stack.client.clone(), namespace);
         async move { deployments.delete(deployment, &DeleteParams::background()).await.map(drop) }
+    }
+
+    /// Deletes the pods of the Windows node, and switches off what gives them addresses.
+    fn end_addresses(&self) -> impl Future<Output = kube::Result<()>> + use<> {
+        let delete = self.delete_deployment("office", "terminal");
+        let maps: Api<ConfigMap> = Api::namespaced(self.stack.client.clone(), "kube-system");
+        async move {
+            delete.await?;
+            let off = Patch::Merge(json!({ "data": { "enable-windows-ipam": "false" } }));
+            maps.patch("amazon-vpc-cni", &PatchParams::default(), &off).await.map(drop)
+        }
     }
 
     fn delete(&self, both: &'static str) -> impl Future<Output = kube::Result<()>> + use<> {

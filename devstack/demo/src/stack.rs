@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{NodeSpec, Taint};
 use kube::{Client, Config};
 use staffetta::config::{Configuration, ConfigurationError, FileSchema};
 use staffetta::controller::{Controller, ControllerError};
 use staffetta_apiserver::ApiServer;
-use staffetta_cluster::Cluster;
-use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices};
+use staffetta_cluster::{Cluster, Parts, PodStart};
+use staffetta_handler::HANDLER_LABEL;
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryPrefixes, MemoryServices};
 
 use crate::devices::{Devices, DevicesError};
 
@@ -23,9 +25,12 @@ pub(crate) struct Stack {
     pub(crate) client: Client,
     pub(crate) network: Arc<MemoryNetwork>,
     pub(crate) services: Arc<MemoryServices>,
+    /// The network interfaces of nodes.
+    pub(crate) interfaces: Arc<MemoryPrefixes>,
     pub(crate) devices: Devices,
     server: ApiServer,
     cluster: Cluster,
+    windows: Cluster,
     controller: Controller,
 }
 
@@ -65,6 +70,8 @@ impl Stack {
         let memory = &configuration.value["memory"];
         let options: MemoryOptions = serde_json::from_value(memory.clone()).map_err(StackError::Memory)?;
         let network = Arc::new(MemoryNetwork::new(options.clone()));
+        let interfaces = Arc::new(MemoryPrefixes::of_options(&options));
+        staffetta::assembly::interfaces(&mut registry, &interfaces);
         let services = Arc::new(MemoryServices::new(options));
         staffetta::assembly::world(&mut registry, &network, &services);
         let mut controller = Controller::start(registry, &configuration, client.clone()).await?;
@@ -74,8 +81,9 @@ impl Stack {
             ..staffetta_cluster::Options::default()
         };
         let cluster = Cluster::start(client.clone(), options);
+        let windows = Cluster::start(client.clone(), windows());
         controller.ready().await?;
-        Ok(Self { client, network, services, devices, server, cluster, controller })
+        Ok(Self { client, network, services, interfaces, devices, server, cluster, windows, controller })
     }
 
     /// The kubeconfig of the API server.
@@ -86,9 +94,34 @@ impl Stack {
     /// Stops all parts, the server last.
     pub(crate) async fn stop(self) -> Result<(), StackError> {
         let stopped = self.controller.stop().await;
+        self.windows.stop().await;
         self.cluster.stop().await;
         self.server.stop().await;
         Ok(stopped?)
+    }
+}
+
+/// A Windows node, whose pods get addresses of its network interface and no VIF. Other pods do not tolerate its taint.
+fn windows() -> staffetta_cluster::Options {
+    let labels = [("kubernetes.io/os", "windows"), (HANDLER_LABEL, "prefix_ip")];
+    let taint = Taint {
+        key: "os".into(),
+        value: Some("windows".into()),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    };
+    staffetta_cluster::Options {
+        name: "windows".into(),
+        nodes: 1,
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        spec: Some(NodeSpec {
+            provider_id: Some("aws:///local/i-windows-1".into()),
+            taints: Some(vec![taint]),
+            ..NodeSpec::default()
+        }),
+        parts: Parts::Nodes,
+        pod_start: PodStart::WithInterfaceAddress,
+        stop_time: Duration::from_millis(100),
     }
 }
 

@@ -18,7 +18,7 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
     assert!(output.status.success(), "{}\n{shown}\n{}", output.status, text(&output.stderr));
     let (_, summary) = shown.split_once("STEP").expect("there is a summary");
     let steps = summary.lines().filter(|line| line.starts_with("ok  ")).count();
-    assert_eq!(steps, 9, "{summary}");
+    assert_eq!(steps, 11, "{summary}");
     assert!(summary.contains("Everything converged."), "{summary}");
     for happening in [
         "waits for a VIF",
@@ -27,6 +27,8 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
         "16 members, public 203.0.113.",
         "runs on router-1, 192.0.2.",
         "runs on router-2, 192.0.2.",
+        "waits for an address of its node",
+        "runs, 10.11.0.",
     ] {
         assert!(shown.contains(happening), "{happening} was not shown:\n{shown}");
     }

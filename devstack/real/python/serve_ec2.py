@@ -1,9 +1,12 @@
 """Serves the EC2 API of moto on loopback, with what moto lacks: prefixes on network interfaces, and the refusals of EC2.
 
-Requests must be signed with the secret below; the signature is checked by botocore. Further requests, for tests:
+Requests must be signed with the secret below; the signature is checked by botocore. AssumeRole of STS is answered too, with keys whose
+secret is another one, and whose session token is required. Further requests, for tests:
 
   POST /_throttle/N   the next N requests are answered with RequestLimitExceeded
-  POST /_reset        forgets the counts and what is left of the throttled requests
+  POST /_partial/N    the next N assignments of several prefixes get one of them
+  POST /_delay/MS     reads show what is assigned from now on only after so many milliseconds
+  POST /_reset        forgets the counts, and ends all of these
   GET /_requests      the number of requests by action, as JSON
   POST /_machine/TYPE/ADDRESS/LENGTH
                       starts an instance of this type in a new subnet, a part of 10.7.0.0/16; the ids of the instance and its interface, as JSON
@@ -17,6 +20,7 @@ import json
 import re
 import sys
 import threading
+import time
 import urllib.parse
 from collections import Counter
 
@@ -33,7 +37,24 @@ from werkzeug.serving import run_simple
 from werkzeug.test import Client
 
 SECRET = "staffetta"
+# The secret of the keys of roles, and the session token that their requests must carry.
+ROLE_SECRET, SESSION = "staffetta-role", "session"
 LOCK = threading.Lock()
+
+
+class Whims:
+    """How the server departs from a prompt and complete service. EC2 may do all of this."""
+
+    partial = 0
+    delay = 0.0
+    # The time from which on reads show a prefix, by prefix.
+    visible = {}
+
+
+def shown(interface):
+    """The prefixes that reads show."""
+    now = time.monotonic()
+    return [one for one in interface.assigned_prefixes if Whims.visible.get(one["Ipv4Prefix"], 0) <= now]
 
 
 def free_blocks(interface, length):
@@ -46,7 +67,7 @@ def free_blocks(interface, length):
         if other.subnet.id != subnet.id:
             continue
         used |= {int(ipaddress.ip_address(one["PrivateIpAddress"])) for one in other.private_ip_addresses}
-        for prefix in other.ipv4_prefixes:
+        for prefix in other.assigned_prefixes:
             block = ipaddress.ip_network(prefix["Ipv4Prefix"])
             used |= set(range(int(block.network_address), int(block.broadcast_address) + 1))
     size = 1 << (32 - length)
@@ -59,7 +80,7 @@ def slots(interface):
     """The number of prefixes and secondary addresses that the interface can still have."""
     kind = interface.instance.instance_type if interface.instance else "m5.large"
     most = INSTANCE_TYPES[kind]["NetworkInfo"]["Ipv4AddressesPerInterface"]
-    return most - len(interface.private_ip_addresses) - len(interface.ipv4_prefixes)
+    return most - len(interface.private_ip_addresses) - len(interface.assigned_prefixes)
 
 
 def take(interface, length, count):
@@ -76,9 +97,13 @@ def take(interface, length, count):
 def assign(self):
     with LOCK:
         interface = self.ec2_backend.get_network_interface(self._get_param("NetworkInterfaceId"))
-        prefixes = take(interface, 28, self._get_int_param("Ipv4PrefixCount", 0))
-        prefixes = [{"Ipv4Prefix": str(block)} for block in prefixes]
-        interface.ipv4_prefixes += prefixes
+        count = self._get_int_param("Ipv4PrefixCount", 0)
+        if count > 1 and Whims.partial > 0:
+            Whims.partial -= 1
+            count = 1
+        prefixes = [{"Ipv4Prefix": str(block)} for block in take(interface, 28, count)]
+        interface.assigned_prefixes += prefixes
+        Whims.visible.update({one["Ipv4Prefix"]: time.monotonic() + Whims.delay for one in prefixes})
         addresses = take(interface, 32, self._get_int_param("SecondaryPrivateIpAddressCount", 0))
         addresses = [{"Primary": False, "PrivateIpAddress": str(block.network_address)} for block in addresses]
         interface.private_ip_addresses += addresses
@@ -96,11 +121,13 @@ def unassign(self):
         interface = self.ec2_backend.get_network_interface(self._get_param("NetworkInterfaceId"))
         prefixes = set(self._get_param("Ipv4Prefixes", []))
         addresses = set(self._get_param("PrivateIpAddresses", []))
-        present = {one["Ipv4Prefix"] for one in interface.ipv4_prefixes}
+        present = {one["Ipv4Prefix"] for one in interface.assigned_prefixes}
         secondary = {one["PrivateIpAddress"] for one in interface.private_ip_addresses if not one["Primary"]}
         if not prefixes <= present or not addresses <= secondary:
             raise EC2ClientError("InvalidParameterValue", "Some of these are not assigned to the interface.")
-        interface.ipv4_prefixes = [one for one in interface.ipv4_prefixes if one["Ipv4Prefix"] not in prefixes]
+        interface.assigned_prefixes = [
+            one for one in interface.assigned_prefixes if one["Ipv4Prefix"] not in prefixes
+        ]
         interface.private_ip_addresses = [
             one for one in interface.private_ip_addresses if one["PrivateIpAddress"] not in addresses
         ]
@@ -112,10 +139,11 @@ def install():
     create = NetworkInterface.__init__
 
     def create_with_prefixes(self, *arguments, **options):
-        self.ipv4_prefixes = []
+        self.assigned_prefixes = []
         create(self, *arguments, **options)
 
     NetworkInterface.__init__ = create_with_prefixes
+    NetworkInterface.ipv4_prefixes = property(shown)
     ElasticNetworkInterfaces.assign_private_ip_addresses = assign
     ElasticNetworkInterfaces.unassign_private_ip_addresses = unassign
 
@@ -132,7 +160,11 @@ def is_signed(environ, body):
             headers[name] = environ[variable]
         request = AWSRequest("POST", f"http://{environ['HTTP_HOST']}/", headers, body)
         request.context["timestamp"] = environ["HTTP_X_AMZ_DATE"]
-        signer = SigV4Auth(Credentials(identity, SECRET), service, region)
+        is_role = identity.startswith("ASIA")
+        if is_role and environ.get("HTTP_X_AMZ_SECURITY_TOKEN") != SESSION:
+            return False
+        secret = ROLE_SECRET if is_role else SECRET
+        signer = SigV4Auth(Credentials(identity, secret), service, region)
         text = signer.string_to_sign(request, signer.canonical_request(request))
         return scheme == "AWS4-HMAC-SHA256" and signer.signature(text, request) == parts["Signature"]
     except (KeyError, ValueError):
@@ -197,6 +229,9 @@ class Gate:
             is_throttled = self.throttled >= 0
         if is_throttled:
             return refuse(start_response, "503 Service Unavailable", "RequestLimitExceeded")
+        if action == "AssumeRole":
+            start_response("200 OK", [("Content-Type", "text/xml")])
+            return [role_keys().encode()]
         environ["wsgi.input"] = io.BytesIO(body)
         return self.application(environ, start_response)
 
@@ -211,11 +246,25 @@ class Gate:
             with LOCK:
                 if name == "throttle":
                     self.throttled = int(*arguments)
+                elif name == "partial":
+                    Whims.partial = int(*arguments)
+                elif name == "delay":
+                    Whims.delay = int(*arguments) / 1000
                 elif name == "reset":
                     self.throttled, self.counts = 0, Counter()
+                    Whims.partial, Whims.delay = 0, 0.0
                 answer = dict(self.counts)
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(answer).encode()]
+
+
+def role_keys():
+    """The response of STS for any role."""
+    expiration = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+    keys = f"<AccessKeyId>ASIA1</AccessKeyId><SecretAccessKey>{ROLE_SECRET}</SecretAccessKey>"
+    keys += f"<SessionToken>{SESSION}</SessionToken><Expiration>{expiration}</Expiration>"
+    result = f"<AssumeRoleResult><Credentials>{keys}</Credentials></AssumeRoleResult>"
+    return f'<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{result}</AssumeRoleResponse>'
 
 
 def refuse(start_response, status, code):

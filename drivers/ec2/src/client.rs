@@ -3,22 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
-use aws_sigv4::sign::v4::SigningParams;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect, retry};
-use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use staffetta_driver::{DriverError, Fence, Reason, RequestObserver, RequestOutcome};
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::access_keys::AccessKeys;
 use crate::body::read_body;
-use crate::credentials::{AccessKeys, CredentialCache};
+use crate::credentials::CredentialCache;
 use crate::failure::{CodeClass, Ec2Failure};
 use crate::options::Ec2Access;
 use crate::rate::RateLimit;
+use crate::signature::{SignError, SigningScope, signature};
 
 /// The version of the API.
 const VERSION: &str = "2016-11-15";
@@ -28,7 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The user agent that requests carry, for the logs of AWS.
 const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
-const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
 /// An action of EC2.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +48,6 @@ pub(crate) struct Ec2Client {
     observer: Arc<dyn RequestObserver>,
     fence: Fence,
 }
-
-/// The signature of a request cannot be calculated.
-#[derive(Debug, thiserror::Error)]
-#[error("sign a request: {0}")]
-struct SignError(String);
 
 impl Ec2Client {
     /// Creates a client. Sends nothing.
@@ -131,8 +122,8 @@ impl Ec2Client {
             .extend_pairs(parameters)
             .finish();
         let invalid = |error: SignError| DriverError::new(Reason::Refused, action.step).because(error);
-        let headers =
-            signature(&keys, &self.region, &self.endpoint, &body, SystemTime::now()).map_err(invalid)?;
+        let scope = SigningScope { region: &self.region, service: "ec2" };
+        let headers = signature(&keys, scope, &self.endpoint, &body, SystemTime::now()).map_err(invalid)?;
         let request = self.http.post(&self.endpoint).headers(headers).body(body).timeout(TIMEOUT);
         let mut timer = Ec2RequestTimer {
             observer: &*self.observer,
@@ -156,35 +147,6 @@ impl Ec2Client {
     }
 }
 
-/// Returns the headers of a signed `POST` of a form.
-fn signature(
-    keys: &AccessKeys,
-    region: &str,
-    url: &str,
-    body: &str,
-    now: SystemTime,
-) -> Result<HeaderMap, SignError> {
-    let wrong = |error: &dyn std::fmt::Display| SignError(error.to_string());
-    let token = keys.token.as_ref().map(|token| token.expose_secret().to_owned());
-    let secret = keys.secret.expose_secret();
-    let identity = Credentials::new(&keys.id, secret, token, keys.expires, "staffetta").into();
-    let parameters = SigningParams::builder().identity(&identity).region(region).name("ec2").time(now);
-    let parameters =
-        parameters.settings(SigningSettings::default()).build().map_err(|error| wrong(&error))?;
-    let headers = [(CONTENT_TYPE.as_str(), FORM)].into_iter();
-    let request = SignableRequest::new("POST", url, headers, SignableBody::Bytes(body.as_bytes()));
-    let signed = sign(request.map_err(|error| wrong(&error))?, &parameters.into());
-    let (instructions, _) = signed.map_err(|error| wrong(&error))?.into_parts();
-    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
-    for (name, value) in instructions.headers() {
-        let name = HeaderName::try_from(name).map_err(|error| wrong(&error))?;
-        let mut value = HeaderValue::try_from(value).map_err(|error| wrong(&error))?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
 /// Reports a request to the observer when it is dropped. A request that was cancelled is reported as unanswered.
 struct Ec2RequestTimer<'a> {
     observer: &'a dyn RequestObserver,
@@ -196,50 +158,5 @@ struct Ec2RequestTimer<'a> {
 impl Drop for Ec2RequestTimer<'_> {
     fn drop(&mut self) {
         self.observer.ended("ec2", self.action, self.outcome, self.started.elapsed());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The access key of the examples in the AWS documentation.
-    fn keys(token: Option<&str>) -> AccessKeys {
-        AccessKeys {
-            id: "AKIDEXAMPLE".to_owned(),
-            secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
-            token: token.map(Into::into),
-            expires: None,
-        }
-    }
-
-    #[test]
-    fn a_request_is_signed_with_the_key_the_region_and_the_service() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160);
-        let headers = signature(
-            &keys(Some("session")),
-            "us-east-1",
-            "https://ec2.us-east-1.amazonaws.com",
-            "Action=A",
-            now,
-        )
-        .unwrap();
-        let text = |name: &str| headers[name].to_str().unwrap();
-        assert_eq!(text("x-amz-date"), "20150830T123600Z");
-        assert_eq!(text("x-amz-security-token"), "session");
-        assert!(text("authorization").starts_with(
-            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/ec2/aws4_request, \
-             SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature="
-        ));
-        assert!(!format!("{headers:?}").contains("session"), "secrets are not shown");
-        let other = signature(
-            &keys(Some("session")),
-            "us-east-1",
-            "https://ec2.us-east-1.amazonaws.com",
-            "Action=B",
-            now,
-        )
-        .unwrap();
-        assert_ne!(headers["authorization"], other["authorization"]);
     }
 }

@@ -1,11 +1,18 @@
 //! The environment variables that the AWS SDKs read too, and the public URLs of services.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-/// The environment variables of the process, by name.
-#[derive(Clone, Debug, Default)]
+/// The environment variables of the process, by name. `Debug` shows the names only: some values are secrets.
+#[derive(Clone, Default)]
 pub struct AwsEnvironment(pub BTreeMap<String, String>);
+
+impl fmt::Debug for AwsEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 /// One of two variables that belong together is missing.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::credentials::{CredentialError, CredentialSource, read_profile};
+use crate::credentials::{CredentialError, CredentialSource, resolve};
 use crate::environment::{AwsEnvironment, url_of};
 
 /// The driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
@@ -19,7 +19,8 @@ pub struct Ec2Options {
     /// The region. If not set: `AWS_REGION`, `AWS_DEFAULT_REGION`, or that of the profile.
     #[schemars(length(min = 1, max = 64), example = &"eu-west-1")]
     pub region: Option<String>,
-    /// The profile with the access keys, in `~/.aws/credentials` or `~/.aws/config`. If not set: `AWS_PROFILE`, or where other credentials are.
+    /// The profile in `~/.aws/credentials` or `~/.aws/config`. It has access keys, assumes a role with those of another profile, or
+    /// names a program that prints keys. If not set: `AWS_PROFILE`, or where other credentials are.
     #[schemars(length(min = 1), example = &"production")]
     pub profile: Option<String>,
     /// The URL of EC2, for private endpoints. If not set: `AWS_ENDPOINT_URL_EC2`, or the public one of the region.
@@ -74,10 +75,8 @@ impl Ec2Options {
     pub fn access(&self, environment: &AwsEnvironment) -> Result<Ec2Access, Ec2OptionsError> {
         let source = CredentialSource::choose(self.profile.as_deref(), environment)?;
         let of_profile = || match &source {
-            CredentialSource::Profile(profile) => {
-                Ok(read_profile(profile).map_err(CredentialError::from)?.region)
-            }
-            _ => Ok::<_, Ec2OptionsError>(None),
+            CredentialSource::Profile(profile) => Ok(resolve(profile).map_err(CredentialError::from)?.region),
+            CredentialSource::Direct(_) => Ok::<_, Ec2OptionsError>(None),
         };
         let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| environment.get(name));
         let region = match self.region.clone().or_else(|| named.map(str::to_owned)) {

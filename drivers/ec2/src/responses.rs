@@ -223,11 +223,11 @@ impl Ec2ErrorResponse {
     }
 }
 
-/// The response of `AssumeRoleWithWebIdentity` of STS.
+/// The response of `AssumeRole` and `AssumeRoleWithWebIdentity` of STS.
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
 pub(crate) struct AssumeRole {
-    pub(crate) assume_role_with_web_identity_result: AssumeRoleResult,
+    #[serde(rename = "AssumeRoleResult", alias = "AssumeRoleWithWebIdentityResult")]
+    pub(crate) result: AssumeRoleResult,
 }
 
 #[derive(Deserialize)]

@@ -30,6 +30,8 @@ pub enum PrefixFault {
     Lost,
     /// At most this number of blocks is assigned.
     Partial(usize),
+    /// The call takes effect after this time.
+    Slow(Duration),
 }
 
 /// A simulated cloud with subnets and machines. Each machine has one network interface.
@@ -41,6 +43,8 @@ struct PrefixCloud {
     subnets: BTreeMap<SubnetId, PrefixSubnet>,
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
     faults: VecDeque<PrefixFault>,
+    /// The interfaces that reads show, if they are late.
+    shown: Option<BTreeMap<InstanceId, PrimaryInterface>>,
     calls: PrefixCalls,
     template: Option<MachineTemplate>,
 }
@@ -114,6 +118,11 @@ impl MemoryPrefixes {
         }
     }
 
+    /// Deletes a subnet. Its interfaces keep their blocks.
+    pub fn remove_subnet(&self, id: &SubnetId) {
+        self.cloud().subnets.remove(id);
+    }
+
     /// Removes a block from an interface, as another user of the cloud does.
     pub fn remove_block(&self, block: Ipv4Net) {
         let mut cloud = self.cloud();
@@ -128,6 +137,12 @@ impl MemoryPrefixes {
         self.cloud().faults.extend(faults);
     }
 
+    /// Makes reads show the present state until they are on time again, whatever changes.
+    pub fn read_late(&self, late: bool) {
+        let mut cloud = self.cloud();
+        cloud.shown = late.then(|| cloud.interfaces.clone());
+    }
+
     /// Returns the number of calls so far.
     pub fn calls(&self) -> PrefixCalls {
         self.cloud().calls
@@ -136,6 +151,24 @@ impl MemoryPrefixes {
     /// Returns the blocks of all interfaces.
     pub fn blocks(&self) -> BTreeSet<Ipv4Net> {
         self.cloud().interfaces.values().flat_map(|interface| interface.blocks.clone()).collect()
+    }
+
+    /// Delays a slow call.
+    async fn delay(&self) {
+        let slow = {
+            let mut cloud = self.cloud();
+            match cloud.faults.front() {
+                Some(PrefixFault::Slow(time)) => {
+                    let time = *time;
+                    cloud.faults.pop_front();
+                    Some(time)
+                }
+                _ => None,
+            }
+        };
+        if let Some(time) = slow {
+            tokio::time::sleep(time).await;
+        }
     }
 
     fn cloud(&self) -> MutexGuard<'_, PrefixCloud> {
@@ -235,17 +268,17 @@ impl PrefixCloud {
         }
         let length = if kind == BlockKind::Prefix { PREFIX_LENGTH } else { 32 };
         let granted = if let Some(PrefixFault::Partial(most)) = fault { count.min(most) } else { count };
-        let mut subnet = self.subnets.get_mut(&interface.subnet);
-        let blocks = subnet.as_ref().map(|subnet| subnet.free(length, granted)).unwrap_or_default();
+        let Some(subnet) = self.subnets.get_mut(&interface.subnet) else {
+            return refused(DriverError::new(Reason::NotFound, ASSIGN).detail("the subnet does not exist"));
+        };
+        let blocks = subnet.free(length, granted);
         // EC2 assigns all requested blocks or none.
         if blocks.len() < granted {
             return refused(DriverError::new(Reason::NoAddress, ASSIGN));
         }
         interface.blocks.extend(&blocks);
-        if let Some(subnet) = &mut subnet {
-            for block in &blocks {
-                subnet.take(*block);
-            }
+        for block in &blocks {
+            subnet.take(*block);
         }
         match fault {
             Some(PrefixFault::Lost) => refused(lost(ASSIGN)),
@@ -283,15 +316,18 @@ impl PrefixProvider for MemoryPrefixes {
         cloud.calls.interfaces += 1;
         cloud.failure("read the network interfaces of machines")?;
         cloud.add_read(instances);
-        let known = instances.iter().filter_map(|id| Some((id.clone(), cloud.interfaces.get(id)?.clone())));
+        let shown = cloud.shown.as_ref().unwrap_or(&cloud.interfaces);
+        let known = instances.iter().filter_map(|id| Some((id.clone(), shown.get(id)?.clone())));
         Ok(known.collect())
     }
 
     async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
+        self.delay().await;
         self.cloud().assign(interface, kind, count)
     }
 
     async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
+        self.delay().await;
         self.cloud().unassign(interface, blocks)
     }
 }

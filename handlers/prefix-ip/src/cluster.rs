@@ -10,6 +10,7 @@ use staffetta_handler::{Event, Index, ObjectRef};
 use tokio::sync::Notify;
 
 use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
+use crate::admission::PodAdmission;
 use crate::nodes::{KnownPod, NodeTable};
 use crate::settings::Settings;
 use crate::waiting::WaitingPods;
@@ -17,9 +18,14 @@ use crate::waiting::WaitingPods;
 /// The namespace and name of the `ConfigMap` with the options.
 pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
 
+/// The label of nodes of EKS Auto Mode, which assigns addresses itself.
+const COMPUTE: (&str, &str) = ("eks.amazonaws.com/compute-type", "auto");
+
 /// The nodes, pods and options of the cluster.
 pub struct WatchedCluster {
     label: (String, String),
+    /// Decides which pods need an address.
+    pub admission: PodAdmission,
     table: Arc<NodeTable>,
     /// The pods that wait for an address.
     pub waiting: WaitingPods,
@@ -39,8 +45,8 @@ struct WatchedState {
 impl WatchedCluster {
     /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods; changed options go to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
-        let waiting = WaitingPods::default();
-        Self { label, table, waiting, changed: Notify::new(), state: Mutex::default() }
+        let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label.clone()));
+        Self { label, admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
     }
 
     /// Returns the options; the defaults without a `ConfigMap`.
@@ -87,6 +93,8 @@ impl Index<Node> for WatchedCluster {
         };
         let (key, value) = (&self.label.0, &self.label.1);
         let labelled = present.filter(|node| node.labels().get(key) == Some(value));
+        let labelled =
+            labelled.filter(|node| node.labels().get(COMPUTE.0).map(String::as_str) != Some(COMPUTE.1));
         let name = event.object_ref().name.to_owned();
         match labelled.filter(|node| instance(node).is_some()) {
             Some(node) => drop(state.nodes.insert(name, Arc::clone(node))),
@@ -112,7 +120,7 @@ impl Index<Pod> for WatchedCluster {
         };
         self.waiting.update(uid, pod);
         let Some(node) = node_of(pod) else { return };
-        match known(pod) {
+        match known(&self.admission, pod) {
             Some(known) => drop(state.pods.entry(node.to_owned()).or_default().insert(uid.to_owned(), known)),
             None => drop(state.pods.get_mut(node).and_then(|pods| pods.remove(uid))),
         }
@@ -145,20 +153,10 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Returns `true` if a container of the pod requests an address.
-pub(crate) fn requests_address(pod: &Pod) -> bool {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let mut resources = containers.filter_map(|container| container.resources.as_ref());
-    resources.any(|resources| {
-        let mut all = [&resources.limits, &resources.requests].into_iter().flatten();
-        all.any(|quantities| quantities.contains_key(PRIVATE_IPV4_ADDRESS))
-    })
-}
-
 /// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports counts more than the
 /// annotation, which others can write.
-fn known(pod: &Pod) -> Option<KnownPod> {
-    if !PodLifecycle::of(pod).has_network() || !requests_address(pod) {
+fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
+    if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;
     }
     let reported = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());

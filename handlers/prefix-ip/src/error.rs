@@ -10,6 +10,7 @@ use staffetta_handler::{Failure, Pending, Stale, WriteError};
 pub(crate) const ADDRESS_DRIFT: &str = "AddressDrift";
 pub(crate) const ADDRESS_FOREIGN: &str = "AddressForeign";
 pub(crate) const ADDRESS_LOST: &str = "AddressLost";
+pub(crate) const ADDRESS_NOT_REQUESTED: &str = "AddressNotRequested";
 pub(crate) const ADDRESS_SHARED: &str = "AddressShared";
 pub(crate) const ADDRESSES_UNCHANGED: &str = "AddressesUnchanged";
 pub(crate) const INTERFACE_FULL: &str = "InterfaceFull";

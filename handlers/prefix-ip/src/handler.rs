@@ -3,6 +3,8 @@
 //! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
 //! table of nodes counts, and an annotation that says something else is replaced.
 //!
+//! A pod that needs an address and does not request it, because the webhook did not change it, gets one all the same, and an Event.
+//!
 //! A pod without a free address has been handled for now: the pool of its node wakes it by an [`AddressReady`].
 
 use std::collections::BTreeMap;
@@ -24,8 +26,12 @@ use tracing::warn;
 
 use crate::HANDLER;
 use crate::address::PRIVATE_IPV4_ADDRESS;
-use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options, node_of, requests_address};
-use crate::error::{ADDRESS_FOREIGN, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED, PrefixIpError};
+use crate::admission::requests_address;
+use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options, node_of};
+use crate::error::{
+    ADDRESS_FOREIGN, ADDRESS_NOT_REQUESTED, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED,
+    PrefixIpError,
+};
 use crate::nodes::{NodeTable, Recovery};
 use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
@@ -147,7 +153,7 @@ impl PrefixIpHandler {
                 self.give_back(Some(node), &pod.uid().unwrap_or_default());
                 Ok(())
             }
-            PodLifecycle::Starting | PodLifecycle::Started if requests_address(pod) => {
+            PodLifecycle::Starting | PodLifecycle::Started if self.cluster.admission.needs_address(pod) => {
                 if !self.serves(node) {
                     // The node may get its label, or the function may be switched on.
                     self.cluster.waiting.add(&pod.uid().unwrap_or_default().into(), pod, node);
@@ -179,8 +185,15 @@ impl PrefixIpHandler {
         self.cluster.waiting.remove(&uid);
         let value = format!("{}/{}", taken.address, taken.length);
         let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value).claim();
-        if self.pods.metadata(pod, &patch).await? == Written::Gone {
-            self.table.give_back(node, &uid);
+        match self.pods.metadata(pod, &patch).await? {
+            Written::Gone => self.table.give_back(node, &uid),
+            Written::Done if held.is_none() && !requests_address(pod) => {
+                let text = format!(
+                    "the pod has an address, but does not request {PRIVATE_IPV4_ADDRESS}, so that the scheduler does not count it: the webhook was not called; check it, or add the resource to the pod"
+                );
+                self.warn(&**pod, ADDRESS_NOT_REQUESTED, text);
+            }
+            Written::Done => {}
         }
         Ok(())
     }

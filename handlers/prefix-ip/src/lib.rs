@@ -5,6 +5,7 @@
 //! | [`settings`] | the options in the `ConfigMap` `amazon-vpc-cni` |
 //! | [`targets`] | the size of a node's pool that these options require |
 //! | [`address`] | the addresses of a pool, and the annotation of a pod |
+//! | [`admission`] | the pods that need an address, and how they are made to request it |
 //! | [`node_pool`] | the state of one node: which addresses it has, which pod holds which |
 //! | [`cluster`] | the nodes, pods and options of the cluster, from their watches |
 //! | [`error`] | the errors of the handler |
@@ -15,6 +16,7 @@
 //! | [`worker`] | calls the provider for all nodes: assigns blocks, removes them, and finds drift |
 
 pub mod address;
+pub mod admission;
 pub mod cluster;
 pub mod error;
 pub mod handler;

@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use staffetta_driver::pool::{
     Action, Adopted, Counts, Drift, Epoch, Existing, Grown, Plan, Policy, Take, Wait, WarmPool,
 };
-use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
+use staffetta_driver::prefix::{BlockKind, PREFIX_LENGTH, PrimaryInterface};
 use staffetta_driver::{InterfaceId, Uid};
 
 use crate::address::{Addresses, BlockAddress};
@@ -75,6 +75,9 @@ pub struct NodePool {
     settings: Settings,
     prefixes: WarmPool<Addresses>,
     addresses: WarmPool<Addresses>,
+    /// The pods whose address is in no known block: the block was removed, or a read does not show it yet. If it appears, they have their
+    /// address again, and nobody else gets it.
+    unplaced: Vec<(Uid, Ipv4Addr)>,
     cool_down: Duration,
     /// The time since which each pool has had more blocks than it needs.
     surplus_since: [Option<Duration>; 2],
@@ -100,6 +103,7 @@ impl NodePool {
             settings,
             prefixes: pool(),
             addresses: pool(),
+            unplaced: Vec::new(),
             cool_down,
             surplus_since: [None; 2],
         };
@@ -153,7 +157,10 @@ impl NodePool {
         // It may have waited for the other kind, before the options changed.
         KINDS.into_iter().filter(|kind| *kind != active).for_each(|kind| self.pool(kind).leave(pod));
         match self.pool(active).take(pod, &(), now) {
-            Take::Got(item) | Take::Adapt(item) => Ok(PodAddress { address: item.address, length }),
+            Take::Got(item) | Take::Adapt(item) => {
+                self.unplaced.retain(|(unplaced, _)| unplaced != pod);
+                Ok(PodAddress { address: item.address, length })
+            }
             Take::Wait(wait) => Err(wait),
         }
     }
@@ -168,20 +175,35 @@ impl NodePool {
     }
 
     /// Records that a pod has `address`, according to its annotation. [`Adopted::Unknown`] means that no block of the interface
-    /// contains the address.
+    /// contains the address. If such a block appears later, the pod has the address then.
     pub fn adopt(&mut self, pod: &Uid, address: Ipv4Addr) -> Adopted<Uid> {
-        let kinds = KINDS.map(|kind| {
-            let length = if kind == BlockKind::Prefix { staffetta_driver::prefix::PREFIX_LENGTH } else { 32 };
-            let block = Ipv4Net::new(address, length).expect("the length is at most 32").trunc();
-            self.pool(kind).adopt(pod, &BlockAddress { block, address })
-        });
-        let [prefix, single] = kinds;
-        if prefix == Adopted::Unknown { single } else { prefix }
+        let adopted = KINDS.map(|kind| self.pool(kind).adopt(pod, &item(kind, address)));
+        let [prefix, single] = adopted;
+        let adopted = if prefix == Adopted::Unknown { single } else { prefix };
+        if adopted == Adopted::Unknown {
+            self.unplaced.push((pod.clone(), address));
+        }
+        adopted
+    }
+
+    /// Returns the pods whose address is in no known block.
+    pub(crate) fn unplaced(&self) -> impl Iterator<Item = &Uid> {
+        self.unplaced.iter().map(|(pod, _)| pod)
+    }
+
+    /// Gives the unplaced pods their addresses whose blocks have appeared, unless another pod has such an address.
+    fn place(&mut self) {
+        for (pod, address) in std::mem::take(&mut self.unplaced) {
+            if !KINDS.iter().any(|kind| self.pool_ref(*kind).is_used(&item(*kind, address))) {
+                self.adopt(&pod, address);
+            }
+        }
     }
 
     /// Returns the address of a pod that is finished or deleted. The address is handed out again after the cool-down. Does nothing if the
     /// pod has none.
     pub fn give_back(&mut self, pod: &Uid, now: Duration) {
+        self.unplaced.retain(|(unplaced, _)| unplaced != pod);
         for kind in KINDS {
             let pool = self.pool(kind);
             pool.leave(pod);
@@ -217,7 +239,9 @@ impl NodePool {
     /// [`resync`](Self::resync) finds its blocks. Blocks of another kind are left to it too.
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
         result.got.retain(|block| BlockKind::of(*block) == Some(kind));
-        self.pool(kind).grown(op, result, now)
+        let is_recorded = self.pool(kind).grown(op, result, now);
+        self.place();
+        is_recorded
     }
 
     /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist.
@@ -256,6 +280,8 @@ impl NodePool {
             drift.lost.extend(lost);
             drift.lost_in_use.extend(lost_in_use.into_iter().map(|(item, pod)| (item.address, pod)));
         }
+        self.unplaced.extend(drift.lost_in_use.iter().map(|(address, pod)| (pod.clone(), *address)));
+        self.place();
         self.share_slots(now);
         drift
     }
@@ -319,6 +345,13 @@ impl NodePool {
             BlockKind::Address => &self.addresses,
         }
     }
+}
+
+/// Returns the item of a pool of this kind with the address `address`.
+fn item(kind: BlockKind, address: Ipv4Addr) -> BlockAddress {
+    let length = if kind == BlockKind::Prefix { PREFIX_LENGTH } else { 32 };
+    let block = Ipv4Net::new(address, length).expect("the length is at most 32").trunc();
+    BlockAddress { block, address }
 }
 
 #[cfg(test)]

@@ -92,6 +92,8 @@ struct KnownNode {
     is_uncertain: bool,
     /// `false` for a node that lost its label: its pool is emptied.
     managed: bool,
+    /// `false` until another read has confirmed the first one, which may be older than the last changes of an earlier process.
+    is_confirmed: bool,
 }
 
 impl NodeTable {
@@ -135,15 +137,19 @@ impl NodeTable {
         }
         let (instance, subnet) = (instance.clone(), interface.subnet.clone());
         let read = self.now();
+        // A read may be older than the last change of an earlier process. Before the cool-down ends, another one shows it.
+        let may_be_old =
+            !interface.blocks.is_empty() || !owners.is_empty() || recovery != Recovery::default();
         let known = KnownNode {
             instance,
             subnet,
             pool,
             due: None,
-            visible_at: read,
+            visible_at: if may_be_old { read + VISIBILITY } else { read },
             read,
-            is_uncertain: false,
+            is_uncertain: may_be_old,
             managed: true,
+            is_confirmed: !may_be_old,
         };
         state.nodes.insert(node.to_owned(), known);
         self.plan_soon(&mut state, node);
@@ -181,10 +187,13 @@ impl NodeTable {
     }
 
     /// Takes an address for a pod of the node; `None` if the node is unknown. A pod that gets none waits until it is
-    /// [woken](Self::woken).
+    /// [woken](Self::woken). One that has an address whose block is not known yet waits until a read has confirmed that there is none.
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
         let (now, mut state) = (self.now(), self.state());
         let known = state.nodes.get_mut(node)?;
+        if !known.is_confirmed && known.pool.unplaced().any(|unplaced| unplaced == pod) {
+            return Some(Err(Wait::Growing));
+        }
         let waiting = known.pool.waiting();
         let taken = known.pool.take(pod, now);
         // A pod that waits as before changes nothing; planning again would wake it again, without an end.
@@ -345,7 +354,12 @@ impl NodeTable {
         let (now, mut state) = (self.now(), self.state());
         let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
         let Some(node) = node else { return InterfaceDrift::default() };
+        let unplaced: Vec<_> = node.pool.unplaced().cloned().collect();
         let drift = node.pool.resync(read.since, blocks, now);
+        if !std::mem::replace(&mut node.is_confirmed, true) && !unplaced.is_empty() {
+            state.woken.extend(unplaced);
+            self.woken.notify_one();
+        }
         self.plan_soon(&mut state, &read.node);
         drift
     }

@@ -176,6 +176,10 @@ async fn without_the_label_or_the_option_nothing_is_written() {
     world.feed.added(node("linux")).await.unwrap();
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     assert!(world.written().is_empty());
+    let mut auto = node("windows");
+    auto.metadata.labels.as_mut().unwrap().insert("eks.amazonaws.com/compute-type".into(), "auto".into());
+    world.feed.modified(auto).await.unwrap();
+    assert!(world.written().is_empty(), "EKS Auto Mode assigns addresses itself");
     let world = World::new(&cloud(), json!({ "enable-windows-ipam": "maybe" })).await;
     world.feed.added(node("windows")).await.unwrap();
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
@@ -299,6 +303,37 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
+    let cloud = cloud();
+    cloud.read_late(true);
+    let first = World::new(&cloud, prefixes()).await;
+    first.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    first.feed.added(pod("starting", "Pending", "")).await.unwrap();
+    first.feed.added(pod("running", "Pending", "")).await.unwrap();
+    assert_eq!(first.written(), ["144", "10.0.0.16/32", "10.0.0.17/32"]);
+    let second = World::new(&cloud, prefixes()).await;
+    let mut running = pod("running", "Running", "10.0.0.17/32");
+    running.status.as_mut().unwrap().pod_ip = Some("10.0.0.17".to_owned());
+    second.feed.added(pod("starting", "Pending", "10.0.0.16/32")).await.unwrap();
+    let _ = second.feed.added(running.clone()).await;
+    second.feed.added(node("windows")).await.unwrap();
+    second.feed.modified(pod("starting", "Pending", "10.0.0.16/32")).await.unwrap();
+    second.feed.added(pod("new", "Pending", "")).await.unwrap();
+    cloud.read_late(false);
+    sleep(Duration::from_secs(20)).await;
+    for (name, address) in [("starting", "10.0.0.16"), ("running", "10.0.0.17")] {
+        let held = second.table.address_of("win", &name.into());
+        assert_eq!(held.map(|held| held.address.to_string()).as_deref(), Some(address), "{name}");
+    }
+    second.feed.modified(pod("starting", "Pending", "10.0.0.16/32")).await.unwrap();
+    second.feed.modified(running).await.unwrap();
+    second.feed.modified(pod("new", "Pending", "")).await.unwrap();
+    let written = second.written();
+    assert!(written.iter().all(|value| value != "10.0.0.16/32" && value != "10.0.0.17/32"), "{written:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_takes_none() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
@@ -306,6 +341,30 @@ async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_tak
     let error = world.feed.added(pod("web", "Running", "192.0.2.1/32")).await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("ForeignAddress", false));
     assert_eq!(world.table.address_of("win", &"web".into()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_webhook_did_not_change_gets_an_address_and_an_event_that_says_so_once() {
+    let world = World::new(&cloud(), prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    settle().await;
+    let pod = |name: &str, selector: Value| -> Pod {
+        let spec = json!({ "nodeName": "win", "nodeSelector": selector, "containers": [{ "name": "c" }] });
+        let metadata = json!({ "namespace": "shop", "name": name, "uid": name, "resourceVersion": "1" });
+        from_value(json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } })).unwrap()
+    };
+    let windows = json!({ "kubernetes.io/os": "windows" });
+    world.feed.added(pod("web", windows.clone())).await.unwrap();
+    world.feed.added(pod("other", json!({}))).await.unwrap();
+    assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
+    let notes = std::mem::take(&mut *world.notes.lock().unwrap());
+    assert!(matches!(&notes[..], [note] if note.starts_with("web AddressNotRequested: ")), "{notes:?}");
+    let mut changed = pod("web", windows);
+    changed.metadata.annotations =
+        Some([(PRIVATE_IPV4_ADDRESS.to_owned(), "10.0.0.16/32".to_owned())].into());
+    changed.metadata.resource_version = Some("2".to_owned());
+    world.feed.modified(changed).await.unwrap();
+    assert!(world.notes.lock().unwrap().is_empty(), "it is told once");
 }
 
 #[tokio::test(start_paused = true)]

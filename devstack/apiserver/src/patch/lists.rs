@@ -21,6 +21,7 @@ const OF_KIND: &[(&str, &str, List)] = &[
     ("Service", "spec.ports", List::Keyed("port")),
     ("ServiceAccount", "secrets", List::Keyed("name")),
     ("ServiceAccount", "imagePullSecrets", List::Keyed("name")),
+    ("MutatingWebhookConfiguration", "webhooks", List::Keyed("name")),
     ("Node", "spec.podCIDRs", List::Set),
     ("Node", "status.addresses", List::Keyed("type")),
     ("Pod", "status.podIPs", List::Keyed("ip")),

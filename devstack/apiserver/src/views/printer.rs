@@ -51,6 +51,7 @@ const COLUMNS: &[(&str, &[Column])] = &[
         ("Last Seen", false, cell::last_seen), ("Type", false, |o, _| cell::text(&o["type"])), ("Reason", false, |o, _| cell::text(&o["reason"])),
         ("Object", false, cell::event_object), ("Message", false, cell::event_message), ("Name", true, cell::name),
     ]),
+    ("mutatingwebhookconfigurations.admissionregistration.k8s.io", &[NAME, ("Webhooks", false, |o, _| o["webhooks"].as_array().map_or(0, Vec::len).into()), AGE]),
     ("customresourcedefinitions.apiextensions.k8s.io", &[NAME, ("Created At", false, |o, _| cell::text(&o["metadata"]["creationTimestamp"]))]),
 ];
 

@@ -152,6 +152,8 @@ pub(crate) async fn rows(place: &Place) -> Vec<Row> {
             .with(|row| (row.create_on_put, row.versioned_put) = (true, true)),
         Row::new("networking.k8s.io", "networkpolicies", "NetworkPolicy", json!({"spec": {"podSelector": {}}}))
             .with(|row| row.generation = true),
+        Row::new("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", json!({}))
+            .with(|row| (row.namespaced, row.generation, row.versioned_put) = (false, true, true)),
         Row::new(rbac, "roles", "Role", json!({"rules": []})).with(|row| row.create_on_put = true),
         Row::new(rbac, "rolebindings", "RoleBinding",
             json!({"roleRef": {"apiGroup": rbac, "kind": "Role", "name": "x"}}))
@@ -211,6 +213,7 @@ pub(crate) fn cluster_wide(place: &Place) -> Vec<String> {
     for collection in [
         "/api/v1/namespaces",
         "/api/v1/nodes",
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     ] {

@@ -10,12 +10,13 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use ipnet::Ipv4Net;
 use kube::{Resource, ResourceExt};
 
-use crate::annotations::{lbaas_state, vif};
+use crate::annotations::{interface_address, lbaas_state, vif};
 use crate::read::Objects;
 
-pub(crate) use pod::is_on_device;
+pub(crate) use pod::{is_on_device, is_on_windows};
 
 /// The reasons why not everything has converged: deployments have their pods, pods their VIFs, services their load
 /// balancers, and nothing waits for deletion. Empty if it has.
@@ -115,6 +116,16 @@ pub(crate) fn not_hosted(objects: &Objects, hosted: &BTreeSet<String>, running: 
         reasons.push(format!("{running} apps run on the routers, instead of {}", wanted.len()));
     }
     reasons
+}
+
+/// The reasons why the pods on Windows nodes do not have addresses of these prefixes.
+pub(crate) fn not_addressed(objects: &Objects, prefixes: &BTreeSet<Ipv4Net>) -> Vec<String> {
+    let addressed = objects.pods.iter().filter_map(|pod| Some((pod, interface_address(pod)?)));
+    let strange = addressed.filter(|(_, address)| !prefixes.iter().any(|prefix| prefix.contains(address)));
+    let strange = strange.map(|(pod, address)| {
+        format!("the pod {} has {address}, which no interface of a node has", name(pod))
+    });
+    reasons(objects).into_iter().chain(strange).collect()
 }
 
 fn differences(thing: &str, there: &BTreeSet<String>, object: &str, here: &BTreeSet<String>) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{going, name};
-use crate::annotations::{VifState, vif};
+use crate::annotations::{VifState, interface_address, vif};
 
 /// Returns the reason why the pod is not complete.
 pub(super) fn reason(pod: &Pod) -> Option<String> {
@@ -17,7 +17,8 @@ pub(super) fn reason(pod: &Pod) -> Option<String> {
 pub(super) fn shared_addresses(pods: &[Pod]) -> Vec<String> {
     let mut holders: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
     for pod in pods {
-        for (address, _) in vif(pod).into_iter().flat_map(|vif| vif.addresses) {
+        let of_vif = vif(pod).into_iter().flat_map(|vif| vif.addresses).map(|(address, _)| address);
+        for address in of_vif.chain(interface_address(pod).map(IpAddr::from)) {
             holders.entry(address).or_default().push(name(pod));
         }
     }
@@ -35,6 +36,12 @@ pub(crate) fn is_on_device(pod: &Pod) -> bool {
     wanted.into_iter().any(|(key, value)| key == "platform" && value == "cisco-ios-xe")
 }
 
+/// Returns `true` if the pod runs on a Windows node, with an address of the network interface of the node.
+pub(crate) fn is_on_windows(pod: &Pod) -> bool {
+    let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
+    wanted.into_iter().any(|(key, value)| key == "kubernetes.io/os" && value == "windows")
+}
+
 fn fault(pod: &Pod) -> Option<String> {
     let status = pod.status.clone().unwrap_or_default();
     let runs = status.phase.as_deref() == Some("Running");
@@ -47,6 +54,14 @@ fn fault(pod: &Pod) -> Option<String> {
             (false, _) => Some("does not run on its router".into()),
             (true, None) => Some("has no address from its router".into()),
             (true, Some(_)) => None,
+        };
+    }
+    if is_on_windows(pod) {
+        return match interface_address(pod) {
+            None => Some("has no address of its node".into()),
+            Some(_) if !runs => Some("does not run, though it has an address of its node".into()),
+            Some(address) => (status.pod_ip != Some(address.to_string()))
+                .then(|| "runs with another address than that of its annotation".into()),
         };
     }
     match vif(pod) {

@@ -54,6 +54,24 @@ fn a_pod_needs_an_active_vif_with_its_own_address_and_must_run() {
 }
 
 #[test]
+fn a_pod_on_windows_needs_an_address_of_an_interface_and_runs_with_it() {
+    const ADDRESS: &str = "/metadata/annotations/vpc.amazonaws.com~1PrivateIPv4Address";
+    let pod = || {
+        let mut pod = pod("web-1", "10.1.0.4");
+        pod["metadata"]["annotations"] = json!({ "vpc.amazonaws.com/PrivateIPv4Address": "10.1.0.4/32" });
+        pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "windows" });
+        pod
+    };
+    assert!(objection_to_pod(changed(pod(), ADDRESS, json!("x"))).ends_with("has no address of its node"));
+    assert!(objection_to_pod(changed(pod(), ADDRESS, json!("10.1.0.5/32"))).contains("another address"));
+    assert!(objection_to_pod(changed(pod(), "/status/phase", json!("Pending"))).contains("does not run"));
+    let objects = Objects { pods: vec![object(pod())], ..well() };
+    assert_eq!(not_addressed(&objects, &["10.1.0.0/28".parse().unwrap()].into()), Vec::<String>::new());
+    let reasons = not_addressed(&objects, &BTreeSet::new());
+    assert_eq!(reasons, ["the pod shop/web-1 has 10.1.0.4, which no interface of a node has"]);
+}
+
+#[test]
 fn no_two_pods_share_an_address() {
     let pods = vec![object(pod("web-1", "10.1.0.4")), object(pod("web-2", "10.1.0.4"))];
     let reasons = reasons(&Objects { pods, ..well() });

@@ -6,8 +6,9 @@ use staffetta_driver::DriverError;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
+use super::CredentialSource;
 use super::fetch::CredentialFetch;
-use super::{AccessKeys, CredentialSource};
+use crate::access_keys::AccessKeys;
 
 /// The time before their expiry at which keys are replaced.
 const EARLY: Duration = Duration::from_secs(5 * 60);

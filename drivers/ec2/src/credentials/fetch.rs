@@ -3,23 +3,26 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder};
 use secrecy::SecretString;
 use serde::Deserialize;
 use staffetta_driver::{DriverError, Reason};
 
-use super::{AccessKeys, CredentialSource, read_profile};
+use super::resolve::{AssumedRole, ResolvedProfile, resolve};
+use super::{CredentialSource, DirectSource, STEP, malformed, process, time};
+use crate::access_keys::AccessKeys;
 use crate::body::read_body;
 use crate::environment::url_of;
 use crate::responses::{AssumeRole, Ec2ErrorResponse, RoleCredentials};
+use crate::signature::{SigningScope, signature};
 
-const STEP: &str = "obtain the AWS credentials";
 /// The time limit of a request to the metadata service, which is on the same host.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit of a request to STS.
 const STS_TIMEOUT: Duration = Duration::from_secs(20);
+/// The version of the API of STS.
+const STS_VERSION: &str = "2011-06-15";
 /// The lifetime of a session of the metadata service, in seconds.
 const METADATA_SESSION: HeaderValue = HeaderValue::from_static("300");
 const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
@@ -51,32 +54,53 @@ impl CredentialFetch {
 
     /// Obtains the keys. Errors contain no secret.
     pub(super) async fn keys(&self, source: &CredentialSource) -> Result<AccessKeys, DriverError> {
+        let files = match source {
+            CredentialSource::Profile(files) => files,
+            CredentialSource::Direct(source) => return self.of_source(source).await,
+        };
+        let profile = resolve(files);
+        let ResolvedProfile { source, roles, .. } =
+            profile.map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
+        let none = || refused(format!("the AWS profile `{}` has no credentials", files.name));
+        let mut keys = self.of_source(&source.ok_or_else(none)?).await?;
+        for role in &roles {
+            keys = self.assume_role(role, &keys).await?;
+        }
+        Ok(keys)
+    }
+
+    async fn of_source(&self, source: &DirectSource) -> Result<AccessKeys, DriverError> {
         match source {
-            CredentialSource::Fixed(keys) => Ok(keys.clone()),
-            CredentialSource::Profile(files) => {
-                let profile = read_profile(files).map_err(|error| refused(error.to_string()))?;
-                profile
-                    .keys
-                    .ok_or_else(|| refused(format!("the AWS profile `{}` has no access key", files.name)))
-            }
-            CredentialSource::WebIdentity { role, token_file, session, endpoint } => {
+            DirectSource::Fixed(keys) => Ok(keys.clone()),
+            DirectSource::WebIdentity { role, token_file, session, endpoint } => {
                 let endpoint = endpoint.clone().unwrap_or_else(|| url_of("sts", &self.region));
-                self.assume_role(&endpoint, role, session, &read_token(token_file)?).await
+                self.assume_role_of_token(&endpoint, role, session, &read_token(token_file)?).await
             }
-            CredentialSource::Container { url, token_file } => {
+            DirectSource::Container { url, token_file } => {
                 let mut request = self.local.get(url);
                 if let Some(file) = token_file {
                     request = request.header(AUTHORIZATION, sensitive(&read_token(file)?)?);
                 }
                 agent_keys(&text(request, METADATA_TIMEOUT).await?)
             }
-            CredentialSource::Instance { endpoint } => self.of_instance(endpoint).await,
+            DirectSource::Instance { endpoint } => self.of_instance(endpoint).await,
+            DirectSource::Process(command) => process::keys(command).await,
         }
+    }
+
+    /// Exchanges the keys of a user or a role for those of another role (AWS STS API Reference, `AssumeRole`).
+    async fn assume_role(&self, role: &AssumedRole, keys: &AccessKeys) -> Result<AccessKeys, DriverError> {
+        let (body, endpoint) = (role.form(), role.endpoint.clone());
+        let endpoint = endpoint.unwrap_or_else(|| url_of("sts", &self.region));
+        let scope = SigningScope { region: &self.region, service: "sts" };
+        let headers = signature(keys, scope, &endpoint, &body, SystemTime::now());
+        let headers = headers.map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
+        role_keys(&text(self.client.post(endpoint).headers(headers).body(body), STS_TIMEOUT).await?)
     }
 
     /// Exchanges the token of a service account for the keys of a role. The request is not signed (AWS STS API Reference,
     /// `AssumeRoleWithWebIdentity`).
-    async fn assume_role(
+    async fn assume_role_of_token(
         &self,
         endpoint: &str,
         role: &str,
@@ -85,22 +109,13 @@ impl CredentialFetch {
     ) -> Result<AccessKeys, DriverError> {
         let body = form_urlencoded::Serializer::new(String::new())
             .append_pair("Action", "AssumeRoleWithWebIdentity")
-            .append_pair("Version", "2011-06-15")
+            .append_pair("Version", STS_VERSION)
             .append_pair("RoleArn", role)
             .append_pair("RoleSessionName", session)
             .append_pair("WebIdentityToken", token)
             .finish();
         let request = self.client.post(endpoint).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let response = text(request.body(body), STS_TIMEOUT).await?;
-        let response: AssumeRole = quick_xml::de::from_str(&response).map_err(|_| malformed())?;
-        let RoleCredentials { access_key_id: id, secret_access_key, session_token, expiration } =
-            response.assume_role_with_web_identity_result.credentials;
-        Ok(AccessKeys {
-            id,
-            secret: secret_access_key.into(),
-            token: Some(session_token.into()),
-            expires: Some(time(&expiration)?),
-        })
+        role_keys(&text(request.body(body), STS_TIMEOUT).await?)
     }
 
     /// Reads the keys of the instance's role with a session, as version 2 of the metadata service requires.
@@ -119,6 +134,22 @@ impl CredentialFetch {
         let role =
             role.ok_or_else(|| refused("the instance has no role; give it one, or configure access keys"))?;
         agent_keys(&get(&format!("{ROLES}{role}")).await?)
+    }
+}
+
+impl AssumedRole {
+    /// Returns the form of the request for keys.
+    fn form(&self) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("Action", "AssumeRole").append_pair("Version", STS_VERSION);
+        form.append_pair("RoleArn", &self.arn).append_pair("RoleSessionName", &self.session);
+        if let Some(id) = &self.external_id {
+            form.append_pair("ExternalId", id);
+        }
+        if let Some(seconds) = self.duration {
+            form.append_pair("DurationSeconds", &seconds.to_string());
+        }
+        form.finish()
     }
 }
 
@@ -146,6 +177,19 @@ async fn text(request: RequestBuilder, limit: Duration) -> Result<String, Driver
     Err(DriverError::new(reason, STEP).detail(format!("HTTP status {}{detail}", status.as_u16())))
 }
 
+/// Parses the response of STS.
+fn role_keys(body: &str) -> Result<AccessKeys, DriverError> {
+    let response: AssumeRole = quick_xml::de::from_str(body).map_err(|_| malformed())?;
+    let RoleCredentials { access_key_id: id, secret_access_key, session_token, expiration } =
+        response.result.credentials;
+    Ok(AccessKeys {
+        id,
+        secret: secret_access_key.into(),
+        token: Some(session_token.into()),
+        expires: Some(time(&expiration)?),
+    })
+}
+
 fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
     // An error of serde_json names the place, and quotes no value of a string field.
     let keys: AgentCredentials = serde_json::from_str(body).map_err(|_| malformed())?;
@@ -155,10 +199,6 @@ fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
         token: Some(SecretString::from(keys.token)),
         expires: Some(time(&keys.expiration)?),
     })
-}
-
-fn time(text: &str) -> Result<SystemTime, DriverError> {
-    text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| malformed())
 }
 
 /// Reads a token, which is replaced from time to time.
@@ -179,8 +219,4 @@ fn sensitive(token: &str) -> Result<HeaderValue, DriverError> {
 
 fn refused(detail: impl Into<String>) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(detail)
-}
-
-fn malformed() -> DriverError {
-    DriverError::new(Reason::Unavailable, STEP).detail("the response does not contain credentials")
 }

@@ -2,44 +2,29 @@
 
 mod cache;
 mod fetch;
+mod process;
 mod profile;
+mod resolve;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use reqwest::Url;
 use secrecy::SecretString;
+use staffetta_driver::{DriverError, Reason};
 
+use crate::access_keys::AccessKeys;
 use crate::environment::{AwsEnvironment, HalfSet};
 
 pub(crate) use cache::CredentialCache;
 pub use profile::ProfileError;
-pub(crate) use profile::{ProfileFiles, read_profile};
+pub(crate) use profile::ProfileFiles;
+pub(crate) use resolve::resolve;
 
 /// The place of the metadata service of instances, link-local (EC2 User Guide, "Instance metadata service").
 const METADATA: &str = "http://169.254.169.254";
-
-/// The access keys of a user or a role. `Debug` shows no secret.
-#[derive(Clone)]
-pub(crate) struct AccessKeys {
-    pub(crate) id: String,
-    pub(crate) secret: SecretString,
-    /// The session token of temporary keys.
-    pub(crate) token: Option<SecretString>,
-    /// The time from which on the keys are refused; `None` if there is none.
-    pub(crate) expires: Option<SystemTime>,
-}
-
-impl fmt::Debug for AccessKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessKeys")
-            .field("id", &self.id)
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
-    }
-}
 
 /// The credentials cannot be found.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +43,17 @@ pub enum CredentialError {
 /// The place from which the access keys come.
 #[derive(Clone, Debug)]
 pub(crate) enum CredentialSource {
-    /// The environment.
-    Fixed(AccessKeys),
-    /// A profile in the files of the AWS configuration.
+    /// A profile in the files of the AWS configuration, which may assume roles.
     Profile(ProfileFiles),
+    /// Anything else.
+    Direct(DirectSource),
+}
+
+/// A place that has access keys itself.
+#[derive(Clone, Debug)]
+pub(crate) enum DirectSource {
+    /// The environment, or a profile.
+    Fixed(AccessKeys),
     /// STS, which exchanges the token of a service account for the keys of a role.
     WebIdentity {
         role: String,
@@ -74,7 +66,15 @@ pub(crate) enum CredentialSource {
     Container { url: String, token_file: Option<PathBuf> },
     /// The metadata service of the instance on which the program runs.
     Instance { endpoint: String },
+    /// A program that prints the keys; its command line.
+    Process(String),
 }
+
+/// The operation that errors name, as an imperative.
+const STEP: &str = "obtain the AWS credentials";
+
+/// The name of a session of a role, unless it is configured.
+const SESSION: &str = "staffetta";
 
 impl CredentialSource {
     /// Chooses the source as the AWS SDKs do: a named profile, the environment, a web identity, a container, the default profile, the
@@ -87,33 +87,66 @@ impl CredentialSource {
         if let Some(name) = profile.or_else(|| environment.get("AWS_PROFILE")) {
             return Ok(Self::Profile(files(name)));
         }
-        if let Some((id, secret)) = environment.both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")? {
-            let token = environment.get("AWS_SESSION_TOKEN").map(SecretString::from);
-            let (id, secret) = (id.to_owned(), SecretString::from(secret));
-            return Ok(Self::Fixed(AccessKeys { id, secret, token, expires: None }));
+        if let Some(keys) = environment_keys(environment)? {
+            return Ok(Self::Direct(DirectSource::Fixed(keys)));
         }
         if let Some((token_file, role)) = environment.both("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")? {
-            return Ok(Self::WebIdentity {
+            return Ok(Self::Direct(DirectSource::WebIdentity {
                 role: role.to_owned(),
                 token_file: token_file.into(),
-                session: environment.get("AWS_ROLE_SESSION_NAME").unwrap_or("staffetta").to_owned(),
-                endpoint: environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned),
-            });
+                session: environment.get("AWS_ROLE_SESSION_NAME").unwrap_or(SESSION).to_owned(),
+                endpoint: sts_endpoint(environment),
+            }));
         }
-        if let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
-            if !is_local_or_https(url) {
-                return Err(CredentialError::ContainerUrl);
-            }
-            let token_file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
-            return Ok(Self::Container { url: url.to_owned(), token_file });
+        if let Some(container) = container(environment)? {
+            return Ok(Self::Direct(container));
         }
         let default = files("default");
-        if read_profile(&default).is_ok_and(|profile| profile.keys.is_some()) {
-            return Ok(Self::Profile(default));
+        match resolve(&default) {
+            Ok(profile) if profile.source.is_some() => Ok(Self::Profile(default)),
+            Ok(_) | Err(ProfileError::Missing(_)) => Ok(Self::Direct(instance(environment))),
+            Err(error) => Err(error.into()),
         }
-        let endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(METADATA);
-        Ok(Self::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() })
     }
+}
+
+/// Returns the access keys in the environment.
+fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, HalfSet> {
+    let both = environment.both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")?;
+    Ok(both.map(|(id, secret)| {
+        let token = environment.get("AWS_SESSION_TOKEN").map(SecretString::from);
+        AccessKeys { id: id.to_owned(), secret: secret.into(), token, expires: None }
+    }))
+}
+
+/// Returns the agent on the node that the environment names.
+fn container(environment: &AwsEnvironment) -> Result<Option<DirectSource>, CredentialError> {
+    let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") else { return Ok(None) };
+    if !is_local_or_https(url) {
+        return Err(CredentialError::ContainerUrl);
+    }
+    let token_file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
+    Ok(Some(DirectSource::Container { url: url.to_owned(), token_file }))
+}
+
+/// Returns the metadata service of the instance.
+fn instance(environment: &AwsEnvironment) -> DirectSource {
+    let endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(METADATA);
+    DirectSource::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() }
+}
+
+/// Returns the URL of STS in the environment.
+fn sts_endpoint(environment: &AwsEnvironment) -> Option<String> {
+    environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned)
+}
+
+/// Parses the time at which keys expire.
+fn time(text: &str) -> Result<SystemTime, DriverError> {
+    text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| malformed())
+}
+
+fn malformed() -> DriverError {
+    DriverError::new(Reason::Unavailable, STEP).detail("the response does not contain credentials")
 }
 
 /// Returns `true` for a URL to which the token of a container may be sent: HTTPS, loopback, or the addresses of the agents of ECS and EKS
@@ -146,10 +179,15 @@ mod tests {
         let all: Vec<_> = KEYS.into_iter().chain(identity).chain([("AWS_PROFILE", "p")]).collect();
         assert!(matches!(choose(None, &all), Ok(CredentialSource::Profile(files)) if files.name == "p"));
         assert!(matches!(choose(Some("q"), &all), Ok(CredentialSource::Profile(files)) if files.name == "q"));
-        assert!(matches!(choose(None, &all[..4]), Ok(CredentialSource::Fixed(keys)) if keys.id == "AKIA"));
-        assert!(matches!(choose(None, &identity), Ok(CredentialSource::WebIdentity { .. })));
         assert!(
-            matches!(choose(None, &[]), Ok(CredentialSource::Instance { endpoint }) if endpoint == METADATA)
+            matches!(choose(None, &all[..4]), Ok(CredentialSource::Direct(DirectSource::Fixed(keys))) if keys.id == "AKIA")
+        );
+        assert!(matches!(
+            choose(None, &identity),
+            Ok(CredentialSource::Direct(DirectSource::WebIdentity { .. }))
+        ));
+        assert!(
+            matches!(choose(None, &[]), Ok(CredentialSource::Direct(DirectSource::Instance { endpoint })) if endpoint == METADATA)
         );
     }
 
@@ -172,7 +210,10 @@ mod tests {
             "https://example.com/",
         ] {
             assert!(
-                matches!(choose(None, &[(VARIABLE, url)]), Ok(CredentialSource::Container { .. })),
+                matches!(
+                    choose(None, &[(VARIABLE, url)]),
+                    Ok(CredentialSource::Direct(DirectSource::Container { .. }))
+                ),
                 "{url}"
             );
         }

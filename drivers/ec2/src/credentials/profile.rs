@@ -5,29 +5,22 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::{fs, io};
 
-use secrecy::SecretString;
-
-use super::AccessKeys;
+use super::CredentialError;
 use crate::environment::AwsEnvironment;
 
-/// The options that obtain the keys in a way that the driver does not support.
-const UNSUPPORTED: [&str; 5] =
-    ["role_arn", "credential_process", "sso_session", "sso_start_url", "web_identity_token_file"];
+/// The options of a profile, by name in lower case.
+pub(super) type ProfileOptions = HashMap<String, String>;
 
-/// The name of a profile, and the files that may contain it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The name of a profile, and the files that may contain it and the profiles that it refers to.
+#[derive(Clone, Debug)]
 pub(crate) struct ProfileFiles {
     pub(crate) name: String,
     /// The file in which a section is called `[name]`.
     credentials: Option<PathBuf>,
     /// The file in which a section is called `[profile name]`, or `[default]`.
     config: Option<PathBuf>,
-}
-
-/// The contents of a profile.
-pub(crate) struct Profile {
-    pub(crate) region: Option<String>,
-    pub(crate) keys: Option<AccessKeys>,
+    /// The environment, to which profiles may refer.
+    pub(super) environment: AwsEnvironment,
 }
 
 /// A profile that cannot be used.
@@ -45,9 +38,9 @@ pub enum ProfileError {
     /// No file has the profile.
     #[error("there is no AWS profile `{0}` in ~/.aws/credentials or ~/.aws/config")]
     Missing(String),
-    /// The profile has no keys of its own.
+    /// The profile obtains its keys in a way that the driver does not support.
     #[error(
-        "the AWS profile `{name}` uses `{option}`, which is not supported; give it an access key, or use a web identity or a role of the instance"
+        "the AWS profile `{name}` uses `{option}`, which is not supported; use a profile with `credential_process = aws configure export-credentials --profile {name}`, or a role of the instance or the service account"
     )]
     Unsupported {
         /// The name of the profile.
@@ -58,6 +51,30 @@ pub enum ProfileError {
     /// The profile has no keys, or only one half of them.
     #[error("the AWS profile `{0}` lacks `aws_access_key_id` or `aws_secret_access_key`")]
     NoKeys(String),
+    /// The profile assumes a role, and does not say with which keys.
+    #[error(
+        "the AWS profile `{0}` has a `role_arn`; it needs a `source_profile` or a `credential_source`, and not both"
+    )]
+    NoSource(String),
+    /// The value of `credential_source` is unknown, or there are no such credentials.
+    #[error(
+        "the AWS profile `{name}` has the `credential_source` `{value}`; it must be `Environment`, `Ec2InstanceMetadata` or `EcsContainer`, and there must be such credentials"
+    )]
+    CredentialSource {
+        /// The name of the profile.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// Profiles name each other as their sources.
+    #[error("the AWS profile `{0}` is its own source, through `source_profile` of others")]
+    Loop(String),
+    /// The value of `duration_seconds` is not a number of seconds.
+    #[error("`duration_seconds` of the AWS profile `{0}` is not a number from 900 to 43200")]
+    Duration(String),
+    /// The environment to which the profile refers cannot be used.
+    #[error(transparent)]
+    Environment(Box<CredentialError>),
 }
 
 impl ProfileFiles {
@@ -66,47 +83,35 @@ impl ProfileFiles {
             name: name.to_owned(),
             credentials: environment.file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
             config: environment.file("AWS_CONFIG_FILE", "config"),
+            environment: environment.clone(),
         }
     }
-}
 
-/// Reads a profile. Where both files have an option, that of the credentials file counts.
-pub(crate) fn read_profile(files: &ProfileFiles) -> Result<Profile, ProfileError> {
-    let name = &files.name;
-    let section = if name == "default" { name.clone() } else { format!("profile {name}") };
-    let mut options = read(files.config.as_ref(), &section)?;
-    let of_credentials = read(files.credentials.as_ref(), name)?;
-    if options.is_none() && of_credentials.is_none() {
-        return Err(ProfileError::Missing(name.clone()));
+    /// Reads the options of a profile. Where both files have an option, that of the credentials file counts.
+    pub(super) fn read(&self, name: &str) -> Result<ProfileOptions, ProfileError> {
+        let section = if name == "default" { name.to_owned() } else { format!("profile {name}") };
+        let of_config = read(self.config.as_ref(), &section)?;
+        let of_credentials = read(self.credentials.as_ref(), name)?;
+        if of_config.is_none() && of_credentials.is_none() {
+            return Err(ProfileError::Missing(name.to_owned()));
+        }
+        let mut options = of_config.unwrap_or_default();
+        options.extend(of_credentials.unwrap_or_default());
+        Ok(options)
     }
-    options.get_or_insert_default().extend(of_credentials.unwrap_or_default());
-    let mut options = options.unwrap_or_default();
-    let region = options.remove("region");
-    let keys = match (options.remove("aws_access_key_id"), options.remove("aws_secret_access_key")) {
-        (Some(id), Some(secret)) => {
-            let token = options.remove("aws_session_token").map(SecretString::from);
-            Some(AccessKeys { id, secret: secret.into(), token, expires: None })
-        }
-        (None, None) => {
-            if let Some(option) = UNSUPPORTED.into_iter().find(|option| options.contains_key(*option)) {
-                return Err(ProfileError::Unsupported { name: name.clone(), option });
-            }
-            None
-        }
-        _ => return Err(ProfileError::NoKeys(name.clone())),
-    };
-    Ok(Profile { region, keys })
 }
 
 /// Returns the options of a section of a file; `None` without the file or the section.
-fn read(path: Option<&PathBuf>, section: &str) -> Result<Option<HashMap<String, String>>, ProfileError> {
+fn read(path: Option<&PathBuf>, section: &str) -> Result<Option<ProfileOptions>, ProfileError> {
     let Some(path) = path else { return Ok(None) };
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(source) => return Err(ProfileError::Unreadable { path: path.clone(), source }),
     };
-    let (mut found, mut is_here) = (None::<HashMap<_, _>>, false);
+    let (mut found, mut is_here) = (None::<ProfileOptions>, false);
     for line in text.lines() {
         // Lines with a space at their start belong to the option before, such as `s3 =`.
         let trimmed = line.trim_end();
@@ -122,45 +127,4 @@ fn read(path: Option<&PathBuf>, section: &str) -> Result<Option<HashMap<String, 
         }
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use secrecy::ExposeSecret;
-
-    use super::*;
-
-    const CREDENTIALS: &str = "# keys\n[default]\naws_access_key_id = AKIA1\naws_secret_access_key=one=1\n[other]\naws_access_key_id = A\n";
-    const CONFIG: &str = "[default]\nregion = eu-west-1\ns3 =\n  region = none\n[profile full]\nregion=us-east-1\n\
-        aws_access_key_id=AKIA2\naws_secret_access_key=two\naws_session_token = t\n[profile role]\nrole_arn = arn\n[full]\nregion=wrong\n";
-
-    fn profile(name: &str) -> Result<Profile, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let files = ProfileFiles {
-            name: name.to_owned(),
-            credentials: Some(folder.path().join("credentials")),
-            config: Some(folder.path().join("config")),
-        };
-        fs::write(files.credentials.as_ref().unwrap(), CREDENTIALS).unwrap();
-        fs::write(files.config.as_ref().unwrap(), CONFIG).unwrap();
-        read_profile(&files).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn keys_and_region_are_found_in_both_files() {
-        let default = profile("default").unwrap();
-        assert_eq!(default.region.as_deref(), Some("eu-west-1"));
-        let keys = default.keys.unwrap();
-        assert_eq!((keys.id.as_str(), keys.secret.expose_secret()), ("AKIA1", "one=1"));
-        let full = profile("full").unwrap();
-        assert_eq!(full.region.as_deref(), Some("us-east-1"));
-        assert!(full.keys.unwrap().token.is_some());
-    }
-
-    #[test]
-    fn a_profile_without_usable_keys_is_named_with_the_reason() {
-        assert!(profile("none").err().unwrap().contains("there is no AWS profile `none`"));
-        assert!(profile("other").err().unwrap().contains("`other` lacks"));
-        assert!(profile("role").err().unwrap().contains("`role` uses `role_arn`, which is not supported"));
-    }
 }

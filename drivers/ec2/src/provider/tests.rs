@@ -1,8 +1,9 @@
+mod credentials;
+
 use std::time::Duration;
 
-use serde_json::json;
 use staffetta_driver::NoopRequestObserver;
-use wiremock::matchers::{body_string_contains, header, header_exists, method, path};
+use wiremock::matchers::{body_string_contains, header_exists, method};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::*;
@@ -257,84 +258,4 @@ async fn without_the_lease_nothing_is_sent() {
     let fenced = driver(&endpoint.server.uri(), Fence::new(|| false));
     assert!(fenced.assign(&"eni-1".into(), BlockKind::Prefix, 1).await.error.is_some());
     assert!(endpoint.server.received_requests().await.unwrap().is_empty());
-}
-
-/// Credentials in the form of an agent, which expire in `minutes`.
-fn agent(id: &str, minutes: i64) -> String {
-    let expiry = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(minutes);
-    json!({ "Code": "Success", "AccessKeyId": id, "SecretAccessKey": "hunter2", "Token": "session", "Expiration": expiry.to_string() })
-        .to_string()
-}
-
-#[tokio::test]
-async fn the_role_of_the_instance_is_used_with_a_session_and_replaced_before_it_expires() {
-    let endpoint = Endpoint::with(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", "URL")]).await;
-    let server = &endpoint.server;
-    let text = |text: &str| ResponseTemplate::new(200).set_body_string(text);
-    Mock::given(method("PUT"))
-        .and(path("/latest/api/token"))
-        .and(header("x-aws-ec2-metadata-token-ttl-seconds", "300"))
-        .respond_with(text("SESSION"))
-        .mount(server)
-        .await;
-    let credentials = "/latest/meta-data/iam/security-credentials/";
-    let get = |at: String| Mock::given(path(at)).and(header("x-aws-ec2-metadata-token", "SESSION"));
-    get(credentials.to_owned()).respond_with(text("node-role")).mount(server).await;
-    let of_role = || get(format!("{credentials}node-role"));
-    of_role().respond_with(text(&agent("ASIA1", 3))).up_to_n_times(1).mount(server).await;
-    of_role().respond_with(text(&agent("ASIA2", 60))).mount(server).await;
-    endpoint.answer("DescribeSubnets", "", 200, SUBNETS).await;
-    for _ in 0..3 {
-        endpoint.driver.check().await.unwrap();
-    }
-    let requests = server.received_requests().await.unwrap();
-    let signed = requests.iter().filter_map(|request| request.headers.get("authorization"));
-    let keys: Vec<_> = signed.map(|header| header.to_str().unwrap()[28..33].to_owned()).collect();
-    assert_eq!(keys, ["ASIA1", "ASIA2", "ASIA2"]);
-}
-
-#[tokio::test]
-async fn a_web_identity_is_exchanged_for_the_keys_of_its_role_and_refused_keys_are_replaced() {
-    let token = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(token.path(), "jwt\n").unwrap();
-    let endpoint = Endpoint::with(&[
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().unwrap()),
-        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r"),
-        ("AWS_ENDPOINT_URL_STS", "URL/sts"),
-    ])
-    .await;
-    let expiry = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(60);
-    let sts = format!(
-        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIA1</AccessKeyId>\
-         <SecretAccessKey>hunter2</SecretAccessKey><SessionToken>s</SessionToken><Expiration>{expiry}</Expiration></Credentials>\
-         </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
-    );
-    Mock::given(path("/sts"))
-        .and(body_string_contains("WebIdentityToken=jwt"))
-        .and(body_string_contains("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr"))
-        .respond_with(ResponseTemplate::new(200).set_body_string(sts))
-        .expect(2)
-        .mount(&endpoint.server)
-        .await;
-    endpoint.answer_once("DescribeSubnets", 400, &error("RequestExpired")).await;
-    let failed = endpoint.driver.check().await.unwrap_err();
-    assert!(failed.transient() && !format!("{failed:?}").contains("hunter2"), "{failed:?}");
-    endpoint.answer("DescribeSubnets", "", 200, SUBNETS).await;
-    endpoint.driver.check().await.unwrap();
-}
-
-#[tokio::test]
-async fn credentials_that_cannot_be_obtained_are_an_error_that_says_why_without_a_secret() {
-    let endpoint = Endpoint::with(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "URL/agent")]).await;
-    let body = "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"hunter2\"}";
-    Mock::given(path("/agent"))
-        .respond_with(ResponseTemplate::new(200).set_body_string(body))
-        .up_to_n_times(1)
-        .mount(&endpoint.server)
-        .await;
-    let failed = endpoint.driver.check().await.unwrap_err();
-    assert!(failed.to_string().contains("does not contain credentials"), "{failed}");
-    assert!(!format!("{failed:?}").contains("hunter2"));
-    let failed = endpoint.driver.check().await.unwrap_err();
-    assert!(failed.to_string().contains("HTTP status 404"), "{failed}");
 }

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use staffetta_driver::pool::Fault;
 
 const COOL_DOWN: Duration = Duration::from_secs(30);
 const SLOTS: usize = 9;
@@ -36,7 +37,7 @@ impl Cloud {
         let all = range.parse::<Ipv4Net>().unwrap().subnets(length).unwrap();
         let new: Vec<_> = all.filter(|block| !self.0.blocks.contains(block)).take(count).collect();
         self.0.blocks.extend(&new);
-        assert!(self.0.blocks.len() <= SLOTS, "the interface has no more slots");
+        assert!(self.0.blocks.len() <= SLOTS, "P5: the interface has no more slots");
         new
     }
 
@@ -151,6 +152,26 @@ fn drift_of_the_interface_is_repaired_and_a_lost_address_is_reported_with_its_po
     assert_eq!((drift.found, drift.lost.len()), (vec![strange], 1));
     assert_eq!(drift.lost_in_use, [(taken.address, pod(0))]);
     assert_eq!(node.address_of(&pod(0)), None, "it is handed out to nobody");
+    let block = Ipv4Net::new(taken.address, 28).unwrap().trunc();
+    let drift = node.resync(node.epoch(), &[strange, block].into(), now);
+    assert_eq!(drift.found, [block]);
+    assert_eq!(node.address_of(&pod(0)), Some(taken), "it is the pod's again");
+}
+
+#[test]
+fn a_pod_whose_block_a_read_does_not_show_yet_has_its_address_as_soon_as_one_does() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    let before = cloud.0.clone();
+    cloud.assign(BlockKind::Prefix, 1);
+    let mut node = NodePool::new(&before, settings(true), COOL_DOWN, now);
+    let address = Ipv4Addr::new(10, 0, 0, 5);
+    assert_eq!(node.adopt(&pod(0), address), Adopted::Unknown);
+    assert_eq!(node.adopt(&pod(1), address), Adopted::Unknown);
+    node.resync(node.epoch(), &cloud.0.blocks, now);
+    assert_eq!(node.address_of(&pod(0)).map(|held| held.address), Some(address));
+    assert_eq!(node.address_of(&pod(1)), None, "the first one has it");
+    node.give_back(&pod(1), now);
+    assert_eq!(node.address_of(&pod(0)).map(|held| held.address), Some(address));
 }
 
 /// An operation of a test case.
@@ -166,6 +187,18 @@ enum Act {
     },
     Switch(bool),
     Restart,
+    /// Executes the actions, so many blocks of each, and ends before their results are recorded.
+    Crash {
+        made: usize,
+    },
+    /// Executes the actions, so many blocks of each, and loses the answers.
+    Unanswered {
+        made: usize,
+    },
+    /// Restarts with a read that is older than the last actions.
+    OldRead,
+    /// Somebody else removes a block.
+    Steal(usize),
     Read,
 }
 
@@ -177,7 +210,11 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         8 => (0..9_usize, any::<bool>()).prop_map(|(made, fails)| Act::Plan { made, fails }),
         1 => any::<bool>().prop_map(Act::Switch),
         1 => Just(Act::Restart),
-        1 => Just(Act::Read),
+        1 => (0..9_usize).prop_map(|made| Act::Crash { made }),
+        1 => (0..9_usize).prop_map(|made| Act::Unanswered { made }),
+        1 => Just(Act::OldRead),
+        1 => (0..9_usize).prop_map(Act::Steal),
+        2 => Just(Act::Read),
     ];
     prop::collection::vec(act, 1..200)
 }
@@ -185,87 +222,180 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 /// A node, its cloud, and what its pods show in their annotations.
 struct World {
     cloud: Cloud,
+    /// The interface before the last actions.
+    before: PrimaryInterface,
     node: NodePool,
     shown: BTreeMap<usize, Ipv4Addr>,
     /// The time at which each address was returned last.
     returned: BTreeMap<Ipv4Addr, Duration>,
     settings: Settings,
     now: Duration,
+    /// The time by which the interface must be read, because the node may not know it; `None` if it does.
+    read_by: Option<Duration>,
 }
 
 impl World {
     fn new() -> Self {
         let (cloud, settings, now) = (Cloud::new(), settings(true), Duration::ZERO);
         let node = NodePool::new(&cloud.0, settings, COOL_DOWN, now);
-        Self { cloud, node, shown: BTreeMap::new(), returned: BTreeMap::new(), settings, now }
+        let (before, shown, returned) = (cloud.0.clone(), BTreeMap::new(), BTreeMap::new());
+        Self { cloud, before, node, shown, returned, settings, now, read_by: None }
+    }
+
+    /// Returns `true` if the block of an address is assigned.
+    fn exists(&self, address: Ipv4Addr) -> bool {
+        self.cloud.0.blocks.iter().any(|block| block.contains(&address))
     }
 
     fn act(&mut self, act: Act) {
         match act {
-            Act::Take(number) => {
-                let Ok(taken) = self.node.take(&pod(number), self.now) else { return };
-                let before = self.shown.insert(number, taken.address);
-                assert!(before.is_none_or(|before| before == taken.address), "P9: the same address again");
-                if before.is_none() {
-                    let returned = self.returned.get(&taken.address);
-                    let cooled = returned.is_none_or(|returned| self.now >= *returned + COOL_DOWN);
-                    assert!(cooled, "P8: it is handed out after its cool-down");
-                }
-            }
+            Act::Take(number) => self.take(number),
             Act::GiveBack(number) => {
                 self.node.give_back(&pod(number), self.now);
-                if let Some(address) = self.shown.remove(&number) {
+                if let Some(address) = self.shown.remove(&number)
+                    && self.exists(address)
+                {
                     self.returned.insert(address, self.now);
                 }
             }
-            Act::Pass(seconds) => self.now += Duration::from_secs(seconds),
+            Act::Pass(seconds) => {
+                let end = self.now + Duration::from_secs(seconds);
+                if let Some(due) = self.read_by.filter(|due| *due <= end) {
+                    self.now = due;
+                    self.read();
+                }
+                self.now = end;
+            }
             Act::Plan { made, fails } => self.plan(made, fails),
             Act::Switch(prefix_delegation) => {
                 self.settings = settings(prefix_delegation);
                 self.node.configure(self.settings, self.now);
             }
-            Act::Restart => {
-                self.node = NodePool::new(&self.cloud.0, self.settings, COOL_DOWN, self.now);
-                for (number, address) in &self.shown {
-                    assert_eq!(self.node.adopt(&pod(*number), *address), Adopted::Held, "P11");
+            Act::Restart => self.restart(&self.cloud.0.clone()),
+            Act::Crash { made } => {
+                self.execute(made);
+                self.restart(&self.cloud.0.clone());
+            }
+            Act::Unanswered { made } => self.lose_answers(made),
+            Act::OldRead => {
+                self.restart(&self.before.clone());
+                self.read_by = Some(self.now + COOL_DOWN / 2);
+            }
+            Act::Steal(number) => {
+                if let Some(block) = self.cloud.0.blocks.iter().nth(number).copied() {
+                    self.cloud.0.blocks.remove(&block);
+                    self.returned.retain(|address, _| !block.contains(address));
+                    self.read_by = Some(self.now);
                 }
             }
-            Act::Read => {
-                self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
-            }
+            Act::Read => self.read(),
         }
         self.check();
     }
 
+    fn take(&mut self, number: usize) {
+        // A running pod whose block is not known does not ask.
+        if self.shown.contains_key(&number) && self.node.address_of(&pod(number)).is_none() {
+            return;
+        }
+        let Ok(taken) = self.node.take(&pod(number), self.now) else { return };
+        let before = self.shown.insert(number, taken.address);
+        assert!(before.is_none_or(|before| before == taken.address), "P9: the same address again");
+        if before.is_none() {
+            let returned = self.returned.get(&taken.address);
+            let cooled = returned.is_none_or(|returned| self.now >= *returned + COOL_DOWN);
+            assert!(cooled, "P8: it is handed out after its cool-down");
+            assert!(self.read_by.is_some() || self.exists(taken.address), "P3: its block is assigned");
+        }
+    }
+
+    fn read(&mut self) {
+        self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
+        self.read_by = None;
+    }
+
+    fn restart(&mut self, interface: &PrimaryInterface) {
+        self.node = NodePool::new(interface, self.settings, COOL_DOWN, self.now);
+        self.read_by = None;
+        for (number, address) in &self.shown {
+            let is_known = interface.blocks.iter().any(|block| block.contains(address));
+            let adopted = self.node.adopt(&pod(*number), *address);
+            assert_eq!(adopted == Adopted::Held, is_known, "P11: {adopted:?}");
+        }
+    }
+
+    /// Executes the actions in part, and returns them with what was done.
+    fn execute(&mut self, made: usize) -> Vec<(NodeAction, Vec<Ipv4Net>)> {
+        let actions = self.node.plan(self.now);
+        if !actions.is_empty() {
+            self.before = self.cloud.0.clone();
+        }
+        let mut done = Vec::new();
+        for action in actions {
+            let blocks = match &action {
+                NodeAction::Assign { kind, count, .. } => {
+                    // A node that does not know all its blocks may ask for more than there is room for.
+                    let room = SLOTS - self.cloud.0.blocks.len();
+                    assert!(self.read_by.is_some() || *count <= room, "P5: there is room for it");
+                    self.cloud.assign(*kind, (*count).min(made).min(room))
+                }
+                NodeAction::Unassign { blocks, .. } => {
+                    let in_use = |block: &Ipv4Net| self.shown.values().any(|address| block.contains(address));
+                    assert!(!blocks.iter().any(in_use), "P3: nothing in use is removed");
+                    let gone = blocks[..made.min(blocks.len())].to_vec();
+                    self.cloud.0.blocks.retain(|block| !gone.contains(block));
+                    gone
+                }
+            };
+            done.push((action, blocks));
+        }
+        done
+    }
+
     fn plan(&mut self, made: usize, fails: bool) {
-        let fault = fails.then_some(staffetta_driver::pool::Fault::Failed);
-        for action in self.node.plan(self.now) {
+        for (action, done) in self.execute(made) {
             match action {
-                NodeAction::Assign { op, kind, count } => {
-                    let got = self.cloud.assign(kind, count.min(made));
-                    let result = Grown { got, rest: 0, fault };
+                NodeAction::Assign { op, kind, .. } => {
+                    let fault = (fails || done.is_empty()).then_some(Fault::Failed);
+                    let result = Grown { got: done, rest: 0, fault };
                     assert!(self.node.assigned(op, kind, result.clone(), self.now));
                     assert!(!self.node.assigned(op, kind, result, self.now), "P9: it is reported once");
                 }
                 NodeAction::Unassign { op, kind, blocks } => {
-                    let in_use = |block: &Ipv4Net| self.shown.values().any(|address| block.contains(address));
-                    assert!(!blocks.iter().any(in_use), "P3: nothing in use is removed");
-                    let (gone, left) = blocks.split_at(made.min(blocks.len()));
-                    self.cloud.0.blocks.retain(|block| !gone.contains(block));
-                    assert!(self.node.unassigned(op, kind, left, self.now));
+                    let left: Vec<_> = blocks.into_iter().filter(|block| !done.contains(block)).collect();
+                    assert!(self.node.unassigned(op, kind, &left, self.now));
                 }
             }
+        }
+    }
+
+    fn lose_answers(&mut self, made: usize) {
+        for (action, _) in self.execute(made) {
+            match action {
+                NodeAction::Assign { op, kind, .. } => {
+                    let lost = Grown { got: Vec::new(), rest: 0, fault: Some(Fault::Failed) };
+                    assert!(self.node.assigned(op, kind, lost, self.now));
+                }
+                NodeAction::Unassign { op, kind, blocks } => {
+                    assert!(self.node.unassigned(op, kind, &blocks, self.now));
+                }
+            }
+            self.read_by = Some(self.now);
         }
     }
 
     fn check(&self) {
         let distinct: BTreeSet<_> = self.shown.values().collect();
         assert_eq!(distinct.len(), self.shown.len(), "P1: no two pods share an address");
+        if self.read_by.is_some() {
+            return;
+        }
         for (number, address) in &self.shown {
-            assert_eq!(self.node.address_of(&pod(*number)).map(|held| held.address), Some(*address));
-            assert!(
-                self.cloud.0.blocks.iter().any(|block| block.contains(address)),
-                "P3: its block is assigned"
+            let held = self.node.address_of(&pod(*number)).map(|held| held.address);
+            assert_eq!(
+                held,
+                self.exists(*address).then_some(*address),
+                "P11: it has its address while that exists"
             );
         }
         let groups: usize = KINDS.iter().map(|kind| self.node.counts(*kind, self.now).groups).sum();
@@ -282,6 +412,7 @@ proptest! {
         for act in acts {
             world.act(act);
         }
+        world.act(Act::Read);
         // Everything comes to rest: a pod that asks is served if there is room for it.
         for _ in 0..4 {
             world.now += Duration::from_secs(100);

@@ -17,12 +17,15 @@ pub struct NodeTableMetrics {
     pub free: usize,
     /// The addresses of ended pods in their cool-down.
     pub cooling: usize,
+    /// The subnets that had no free block when one was requested last.
+    pub exhausted_subnets: usize,
 }
 
 impl NodeTable {
     /// Returns the current numbers of all nodes together.
     pub fn metrics(&self) -> NodeTableMetrics {
         let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
+        sum.exhausted_subnets = state.exhausted.len();
         for node in state.nodes.values() {
             sum.nodes += usize::from(node.managed);
             for (index, kind) in [BlockKind::Prefix, BlockKind::Address].into_iter().enumerate() {

@@ -122,9 +122,55 @@ async fn an_exhausted_subnet_is_asked_every_thirty_seconds_for_all_of_its_nodes_
     let calls = world.cloud.calls().assign - before;
     assert!((5..=11).contains(&calls), "{calls}");
     assert!(world.reports()[0].contains("NoAddress"));
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 1);
     world.cloud.add_subnet(&subnet(), "10.0.1.0/24".parse().unwrap());
     pass(31).await;
     assert!(world.take("pod-1").is_ok());
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_subnet_that_was_deleted_is_reported_and_pods_keep_what_they_have() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    let taken: Vec<_> = (0..15).map(|pod| world.take(&format!("pod-{pod}")).unwrap()).collect();
+    world.cloud.remove_subnet(&subnet());
+    assert!(world.take("pod-15").is_ok(), "it was assigned before");
+    assert!(world.take("pod-16").is_err());
+    pass(60).await;
+    assert!(world.reports().iter().any(|report| report.contains("the subnet does not exist")));
+    assert_eq!(world.take("pod-0"), Ok(taken[0]));
+    assert!(world.cloud.calls().assign < 10, "the attempts back off: {:?}", world.cloud.calls());
+    world.cloud.add_subnet(&subnet(), "10.0.1.0/24".parse().unwrap());
+    pass(300).await;
+    assert!(world.take("pod-16").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_for_one_node_delays_no_other() {
+    let world = World::new("10.0.0.0/24").await;
+    world.cloud.fail_next([PrefixFault::Slow(Duration::from_secs(1000))]);
+    pass(1).await;
+    assert_eq!(world.take("pod-1"), Err(Wait::Growing));
+    world.add("win-2", Vec::new()).await;
+    pass(1).await;
+    let other = world.nodes.take("win-2", &Uid::from("pod-2"));
+    assert!(other.is_some_and(|taken| taken.is_ok()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_targets_take_effect_at_once_and_take_no_address_from_a_pod() {
+    let world = World::new("10.0.0.0/24").await;
+    pass(1).await;
+    let taken = world.take("pod-1");
+    let with = |prefixes| world.nodes.configure(Settings { prefixes, ..settings() });
+    with(Targets::Blocks(3));
+    pass(1).await;
+    assert_eq!(world.cloud.blocks().len(), 4, "three wholly free ones");
+    with(Targets::Addresses { warm: 1, minimum: 3 });
+    pass(200).await;
+    assert_eq!(world.cloud.blocks().len(), 1);
+    assert_eq!(world.take("pod-1"), taken);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,139 @@
+//! Accepts the connections of a server within a bound, so that no client can block others.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
+
+/// The delay after a failure to accept a connection, for example because no file descriptor is free.
+const ACCEPT_DELAY: Duration = Duration::from_millis(200);
+
+/// The bound of a server's connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionBound {
+    /// The maximum number of concurrent connections.
+    pub(crate) connections: usize,
+    /// The age from which on the oldest connection is closed for the sake of another one. Until then, the other one waits.
+    pub(crate) grace: Duration,
+}
+
+/// An open connection, and the time of its beginning.
+type OpenConnection = (Instant, AbortOnDropHandle<()>);
+
+/// Accepts connections and serves each with `connection` until the future is dropped, which also closes the open ones. `server` names the
+/// server in the log.
+pub(crate) async fn serve<F>(
+    listener: TcpListener,
+    bound: ConnectionBound,
+    server: &'static str,
+    connection: impl Fn(TcpStream) -> F,
+) -> Infallible
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    // The oldest connection first.
+    let mut open: VecDeque<OpenConnection> = VecDeque::new();
+    let ended = Arc::new(Notify::new());
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                make_room(&mut open, bound, &ended).await;
+                let (connection, ended) = (connection(stream), Arc::clone(&ended));
+                let task = tokio::spawn(async move {
+                    connection.await;
+                    ended.notify_one();
+                });
+                open.push_back((Instant::now(), AbortOnDropHandle::new(task)));
+            }
+            Err(error) => {
+                warn!(server, %error, "a server cannot accept a connection");
+                sleep(ACCEPT_DELAY).await;
+            }
+        }
+    }
+}
+
+/// Waits until there is room for another connection: one has ended, or the oldest one is old enough to be closed.
+async fn make_room(open: &mut VecDeque<OpenConnection>, bound: ConnectionBound, ended: &Notify) {
+    loop {
+        open.retain(|(_, task)| !task.is_finished());
+        let Some((began, _)) = open.front().filter(|_| open.len() >= bound.connections) else { return };
+        let due = *began + bound.grace;
+        if due <= Instant::now() {
+            open.pop_front();
+            return;
+        }
+        tokio::select! {
+            () = ended.notified() => {}
+            () = sleep_until(due) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(2);
+
+    /// Starts a server with two connections. It answers one byte with another one.
+    async fn served(grace: Duration) -> (SocketAddr, AbortOnDropHandle<Infallible>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let bound = ConnectionBound { connections: 2, grace };
+        let serving = serve(listener, bound, "echo", echo);
+        (address, AbortOnDropHandle::new(tokio::spawn(serving)))
+    }
+
+    async fn echo(mut stream: TcpStream) {
+        let mut byte = [0];
+        if stream.read_exact(&mut byte).await.is_ok() {
+            let _ = stream.write_all(&byte).await;
+        }
+    }
+
+    async fn is_answered(address: SocketAddr) -> bool {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"a").await.unwrap();
+        stream.read_u8().await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_bound_another_connection_waits_until_the_oldest_one_is_old_and_is_closed() {
+        let (address, _task) = served(GRACE).await;
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let began = Instant::now();
+        assert!(is_answered(address).await);
+        assert_eq!(began.elapsed().as_secs(), GRACE.as_secs());
+        assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest one is closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_bound_a_connection_that_ends_makes_room_at_once() {
+        let (address, _task) = served(GRACE).await;
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let began = Instant::now();
+        let waiting = tokio::spawn(is_answered(address));
+        tokio::task::yield_now().await;
+        idle[1].write_all(b"b").await.unwrap();
+        assert!(timeout(GRACE / 2, waiting).await.unwrap().unwrap());
+        assert!(began.elapsed() < GRACE);
+    }
+}

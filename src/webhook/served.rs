@@ -1,0 +1,230 @@
+//! The certificate that a replica serves: from the Secret, or from files.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use staffetta_handler::causes;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use super::certificate::{CertificateError, PemIdentity};
+use super::stored::StoredCertificates;
+use crate::health::Health;
+use crate::lock::lock;
+use crate::metrics::WebhookMetrics;
+
+/// The readiness condition that there is a certificate.
+pub(super) const CERTIFICATE: &str = "webhook certificate";
+/// The interval at which the files are read again.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// The maximum size of a file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The certificate that new connections get. It can be replaced at any time.
+pub(super) struct ServedCertificate {
+    current: Mutex<Option<(PemIdentity, Arc<CertifiedKey>)>>,
+    metrics: Arc<WebhookMetrics>,
+    health: Arc<Health>,
+}
+
+/// The paths of the files with the certificate chain and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CertificateFiles {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// A file of the certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateFileError {
+    /// A file cannot be read, or is larger than 1 MiB.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+    /// The content cannot be used.
+    #[error("the certificate in {} cannot be used", path.display())]
+    Content {
+        /// The file with the certificate.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: CertificateError,
+    },
+}
+
+impl ServedCertificate {
+    /// Creates the value without a certificate: connections are refused until there is one.
+    pub(super) fn new(health: &Arc<Health>, metrics: &Arc<WebhookMetrics>) -> Self {
+        health.set_unmet(CERTIFICATE, "there is none yet");
+        Self { current: Mutex::default(), metrics: Arc::clone(metrics), health: Arc::clone(health) }
+    }
+
+    /// Serves another certificate from now on. Does nothing if it is the present one.
+    fn replace(&self, identity: PemIdentity) -> Result<(), CertificateError> {
+        if lock(&self.current).as_ref().is_some_and(|(current, _)| *current == identity) {
+            return Ok(());
+        }
+        let (certified, expires) = (identity.certified()?, identity.facts()?.expires);
+        info!(%expires, "the webhook serves another certificate");
+        *lock(&self.current) = Some((identity, certified));
+        self.metrics.certificate_expires(expires);
+        self.health.set_met(CERTIFICATE);
+        Ok(())
+    }
+
+    /// Serves the certificate of the Secret `name`, whenever it changes.
+    pub(super) async fn follow_secret(&self, secrets: Api<Secret>, name: &str) -> Infallible {
+        let mut changes = pin!(watch_object(secrets, name).default_backoff());
+        loop {
+            match changes.next().await {
+                Some(Ok(secret)) => {
+                    let stored = secret.as_ref().map(StoredCertificates::read).unwrap_or_default();
+                    let Some(serving) = stored.serving else {
+                        info!(
+                            secret = name,
+                            "the Secret of the webhook has no usable certificate; the leader writes one"
+                        );
+                        continue;
+                    };
+                    if let Err(error) = self.replace(serving.identity) {
+                        warn!(
+                            secret = name,
+                            error = causes(&error),
+                            "the certificate of the webhook cannot be used"
+                        );
+                    }
+                }
+                Some(Err(error)) => {
+                    warn!(secret = name, error = causes(&error), "the Secret of the webhook cannot be read");
+                }
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Serves the certificate of the files. Fails if they cannot be used.
+    pub(super) async fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
+        let read = files.clone();
+        let identity = spawn_blocking(move || read.read()).await;
+        let identity = identity.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+        let content = |source| CertificateFileError::Content { path: files.certificate.clone(), source };
+        self.replace(identity).map_err(content)
+    }
+
+    /// Reads the files again from time to time. If they cannot be used, as while they are being replaced, the last certificate stays.
+    pub(super) async fn follow_files(&self, files: &CertificateFiles) -> Infallible {
+        let mut reported = None;
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let error = self.load(files).await.err().map(|error| causes(&error));
+            if let Some(error) = error.as_ref().filter(|_| error != reported) {
+                warn!(error, "the certificate of the webhook cannot be read again; the last one is served");
+            }
+            reported = error;
+        }
+    }
+}
+
+impl CertificateFiles {
+    fn read(&self) -> Result<PemIdentity, CertificateFileError> {
+        Ok(PemIdentity { chain: text(&self.certificate)?, key: text(&self.key)? })
+    }
+}
+
+/// Reads a file of text.
+fn text(path: &Path) -> Result<String, CertificateFileError> {
+    let read = || {
+        if fs::metadata(path)?.len() > MAX_FILE {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+        }
+        fs::read_to_string(path)
+    };
+    read().map_err(|source| CertificateFileError::Read { path: path.to_owned(), source })
+}
+
+impl ResolvesServerCert for ServedCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        lock(&self.current).as_ref().map(|(_, certified)| Arc::clone(certified))
+    }
+}
+
+impl fmt::Debug for ServedCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServedCertificate").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn identity(name: &str) -> PemIdentity {
+        PemIdentity::generate(&[name.to_owned()].into(), Timestamp::now(), Duration::from_secs(3600)).unwrap()
+    }
+
+    fn served() -> (Arc<Health>, ServedCertificate) {
+        let health = Arc::default();
+        let served = ServedCertificate::new(&health, &Arc::default());
+        (health, served)
+    }
+
+    fn chain(served: &ServedCertificate) -> Option<String> {
+        lock(&served.current).as_ref().map(|(identity, _)| identity.chain.clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replaced_files_are_served_and_unusable_ones_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
+        let (health, served) = served();
+        assert!(matches!(served.load(&files).await, Err(CertificateFileError::Read { .. })));
+        assert!(health.conditions()[0].reason.is_some());
+        let (first, second) = (identity("a"), identity("b"));
+        let write = |identity: &PemIdentity| {
+            fs::write(&certificate, &identity.chain).unwrap();
+            fs::write(&key, &identity.key).unwrap();
+        };
+        write(&first);
+        served.load(&files).await.unwrap();
+        assert_eq!(health.conditions()[0].reason, None);
+        fs::write(&certificate, &second.chain).unwrap();
+        let error = served.load(&files).await.unwrap_err();
+        assert!(
+            matches!(error, CertificateFileError::Content { .. }),
+            "the key is that of the first: {error}"
+        );
+        assert_eq!(chain(&served), Some(first.chain.clone()));
+        write(&second);
+        let follow = tokio::time::timeout(INTERVAL * 2, served.follow_files(&files));
+        assert!(follow.await.is_err());
+        assert_eq!(chain(&served), Some(second.chain));
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let (_, served) = served();
+        served.replace(identity("a")).unwrap();
+        assert_eq!(format!("{served:?}"), "ServedCertificate { .. }");
+    }
+}

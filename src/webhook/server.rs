@@ -1,0 +1,162 @@
+//! Serves the requests of API servers over TLS, with limits of its own.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use staffetta_prefix_ip::admission::PodAdmission;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use super::review::{ReviewAnswer, answer};
+use crate::connections::{self, ConnectionBound};
+use crate::metrics::{WebhookMetrics, WebhookOutcome};
+
+/// The path of the webhook, which is that of Amazon's controller.
+const PATH: &str = "/mutate-v1-pod";
+/// The bound of connections. Each carries one request, which takes milliseconds, so that one that is two seconds old serves nobody.
+const BOUND: ConnectionBound = ConnectionBound { connections: 64, grace: Duration::from_secs(2) };
+/// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
+const MAX_BODY: usize = 2 << 20;
+/// The maximum size of the head of a request, in bytes.
+const MAX_HEAD: usize = 16 * 1024;
+/// The maximum lifetime of a connection: its TLS handshake, one request and the response. An API server waits for 5 s
+/// (`timeoutSeconds`).
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The state of the webhook that requests need.
+pub(super) struct ReviewState {
+    /// Decides about pods.
+    pub(super) admission: PodAdmission,
+    /// `true` while the function is switched on in the ConfigMap.
+    pub(super) enabled: AtomicBool,
+    /// The metrics.
+    pub(super) metrics: Arc<WebhookMetrics>,
+}
+
+/// Serves requests until the future is dropped.
+pub(super) async fn serve(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    state: Arc<ReviewState>,
+) -> Infallible {
+    let router = router(state);
+    let connection = |stream| connection(stream, acceptor.clone(), router.clone());
+    connections::serve(listener, BOUND, "webhook", connection).await
+}
+
+fn router(state: Arc<ReviewState>) -> Router {
+    Router::new().route(PATH, post(review)).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(state)
+}
+
+/// Serves one request and closes the connection. A connection that is kept could end just when the API server sends the next request,
+/// which would then count as a failure of the webhook.
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
+    let serving = async {
+        match acceptor.accept(stream).await {
+            Ok(stream) => {
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .keep_alive(false)
+                    .header_read_timeout(CONNECTION_TIMEOUT)
+                    .max_header_size(MAX_HEAD)
+                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+                    .await;
+                if let Err(error) = served {
+                    debug!(%error, "a connection to the webhook ended early");
+                }
+            }
+            Err(error) => debug!(%error, "a connection to the webhook ended in its handshake"),
+        }
+    };
+    if timeout(CONNECTION_TIMEOUT, serving).await.is_err() {
+        debug!("a connection to the webhook timed out");
+    }
+}
+
+/// Answers one review.
+async fn review(State(state): State<Arc<ReviewState>>, body: Result<Bytes, BytesRejection>) -> Response {
+    let started = Instant::now();
+    let enabled = state.enabled.load(Ordering::Relaxed);
+    let (response, outcome) = match body {
+        Ok(body) => match answer(&body, |pod| state.admission.patch(pod).filter(|_| enabled)) {
+            Ok(ReviewAnswer { body, patched }) => {
+                let outcome = if patched { WebhookOutcome::Patched } else { WebhookOutcome::Unchanged };
+                (([(CONTENT_TYPE, "application/json")], body).into_response(), outcome)
+            }
+            Err(error) => {
+                ((StatusCode::BAD_REQUEST, error.to_string()).into_response(), WebhookOutcome::Rejected)
+            }
+        },
+        Err(rejection) => (rejection.into_response(), WebhookOutcome::Rejected),
+    };
+    state.metrics.ended(outcome, started.elapsed());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use serde_json::{Value, json};
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn state(enabled: bool) -> Arc<ReviewState> {
+        let admission = PodAdmission::new(("kubernetes.io/os".to_owned(), "windows".to_owned()));
+        Arc::new(ReviewState { admission, enabled: enabled.into(), metrics: Arc::default() })
+    }
+
+    async fn ask(state: &Arc<ReviewState>, body: impl Into<Body>) -> (StatusCode, Value) {
+        let request = Request::post(PATH).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap();
+        let response = router(Arc::clone(state)).oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), MAX_BODY).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    fn windows_pod() -> String {
+        let spec =
+            json!({ "nodeSelector": { "kubernetes.io/os": "windows" }, "containers": [{ "name": "a" }] });
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "Pod" },
+            "object": { "metadata": { "name": "web" }, "spec": spec },
+        } })
+        .to_string()
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_changed_only_while_the_function_is_switched_on() {
+        let state = state(true);
+        let (status, answer) = ask(&state, windows_pod()).await;
+        assert_eq!((status, &answer["response"]["patchType"]), (StatusCode::OK, &json!("JSONPatch")));
+        state.enabled.store(false, Ordering::Relaxed);
+        let (_, answer) = ask(&state, windows_pod()).await;
+        assert_eq!(answer["response"], json!({ "uid": "u", "allowed": true }));
+        assert_eq!(state.metrics.count(WebhookOutcome::Patched), 1);
+        assert_eq!(state.metrics.count(WebhookOutcome::Unchanged), 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_or_malformed_is_rejected_and_counted() {
+        let state = state(true);
+        assert_eq!(ask(&state, vec![b' '; MAX_BODY + 1]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(ask(&state, "{}").await.0, StatusCode::BAD_REQUEST);
+        assert_eq!(state.metrics.count(WebhookOutcome::Rejected), 2);
+    }
+}

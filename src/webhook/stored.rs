@@ -1,0 +1,141 @@
+//! The certificates in the Secret that the leader writes and every replica reads.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+
+use super::certificate::{CertificateFacts, PemIdentity};
+
+/// The keys in the Secret: the certificate that replicas serve.
+const SERVING: [&str; 2] = ["tls.crt", "tls.key"];
+/// The certificate that replicas will serve next.
+const NEXT: [&str; 2] = ["next.crt", "next.key"];
+/// The certificate that replicas served before.
+const PREVIOUS: &str = "previous.crt";
+
+/// A usable certificate with its key.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct StoredIdentity {
+    pub(super) identity: PemIdentity,
+    pub(super) facts: CertificateFacts,
+}
+
+/// The certificates in the Secret. What cannot be used counts as missing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct StoredCertificates {
+    /// The certificate that replicas serve.
+    pub(super) serving: Option<StoredIdentity>,
+    /// The certificate that replicas will serve when API servers trust it.
+    pub(super) next: Option<StoredIdentity>,
+    /// The certificate that replicas may still serve because they have not noticed its successor; without its key.
+    pub(super) previous: Option<String>,
+}
+
+impl StoredCertificates {
+    /// Reads the Secret.
+    pub(super) fn read(secret: &Secret) -> Self {
+        let none = BTreeMap::new();
+        let data = secret.data.as_ref().unwrap_or(&none);
+        let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+        let identity = |[chain, key]: [&str; 2]| {
+            let identity = PemIdentity { chain: text(chain)?, key: text(key)? };
+            identity.certified().ok()?;
+            let facts = identity.facts().ok()?;
+            Some(StoredIdentity { identity, facts })
+        };
+        Self { serving: identity(SERVING), next: identity(NEXT), previous: text(PREVIOUS) }
+    }
+
+    /// Returns the merge patch that writes these certificates into the Secret, unless it was changed since `resource_version`.
+    pub(super) fn patch(&self, resource_version: Option<&str>) -> Value {
+        let value = |text: Option<&String>| json!(text.map(|text| ByteString(text.clone().into_bytes())));
+        let mut data = serde_json::Map::new();
+        for ([chain, key], identity) in [(SERVING, &self.serving), (NEXT, &self.next)] {
+            let pem = identity.as_ref().map(|stored| &stored.identity);
+            data.insert(chain.to_owned(), value(pem.map(|pem| &pem.chain)));
+            data.insert(key.to_owned(), value(pem.map(|pem| &pem.key)));
+        }
+        data.insert(PREVIOUS.to_owned(), value(self.previous.as_ref()));
+        json!({ "metadata": { "resourceVersion": resource_version }, "data": data })
+    }
+
+    /// Returns the certificates that API servers must trust, in PEM: all that a replica may serve now or next. It follows from the Secret
+    /// alone.
+    pub(super) fn bundle(&self) -> String {
+        let identities = [&self.serving, &self.next].into_iter().flatten();
+        let chains = identities.map(|stored| stored.identity.chain.as_str());
+        chains.chain(self.previous.as_deref()).collect()
+    }
+
+    /// Serves `new` at once, and nothing before or after it.
+    pub(super) fn only(new: StoredIdentity) -> Self {
+        Self { serving: Some(new), next: None, previous: None }
+    }
+
+    /// Keeps `new` for later.
+    pub(super) fn prepared(&self, new: StoredIdentity) -> Self {
+        Self { next: Some(new), ..self.clone() }
+    }
+
+    /// Serves the next certificate instead of the present one.
+    pub(super) fn promoted(&self, now: Timestamp) -> Self {
+        let present = self.serving.as_ref().filter(|stored| now < stored.facts.expires);
+        let previous = present.map(|stored| stored.identity.chain.clone());
+        Self { serving: self.next.clone(), next: None, previous }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::from_value;
+
+    use super::*;
+
+    fn identity() -> StoredIdentity {
+        let names = ["a.b.svc".to_owned()].into();
+        let identity = PemIdentity::generate(&names, Timestamp::now(), Duration::from_secs(3600)).unwrap();
+        StoredIdentity { facts: identity.facts().unwrap(), identity }
+    }
+
+    fn secret(patch: &Value) -> Secret {
+        let mut secret = json!({ "metadata": { "name": "s" }, "data": {} });
+        json_patch(&mut secret["data"], &patch["data"]);
+        from_value(secret).unwrap()
+    }
+
+    /// Merges as the API server does: null removes a key.
+    fn json_patch(data: &mut Value, patch: &Value) {
+        let data = data.as_object_mut().unwrap();
+        for (key, value) in patch.as_object().unwrap() {
+            drop(if value.is_null() { data.remove(key) } else { data.insert(key.clone(), value.clone()) });
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_trusted() {
+        let (first, second) = (identity(), identity());
+        let mut stored = StoredCertificates::only(first.clone());
+        assert!(StoredCertificates::read(&secret(&stored.patch(None))) == stored);
+        assert_eq!(stored.bundle(), first.identity.chain);
+        stored = stored.prepared(second.clone());
+        assert!(StoredCertificates::read(&secret(&stored.patch(Some("7")))) == stored);
+        assert_eq!(stored.patch(Some("7"))["metadata"]["resourceVersion"], "7");
+        stored = stored.promoted(Timestamp::now());
+        assert!(StoredCertificates::read(&secret(&stored.patch(None))) == stored);
+        assert_eq!(stored.bundle(), second.identity.chain + &first.identity.chain);
+    }
+
+    #[test]
+    fn what_cannot_be_used_counts_as_missing() {
+        assert!(StoredCertificates::read(&Secret::default()) == StoredCertificates::default());
+        let (one, other) = (identity(), identity());
+        let mixed = PemIdentity { chain: one.identity.chain, key: other.identity.key };
+        let mixed = StoredCertificates::only(StoredIdentity { identity: mixed, facts: one.facts });
+        assert!(StoredCertificates::read(&secret(&mixed.patch(None))) == StoredCertificates::default());
+    }
+}
