@@ -15,6 +15,8 @@ mod ec2;
 mod family;
 #[cfg(feature = "iosxe")]
 mod iosxe;
+#[cfg(feature = "koupleless")]
+mod koupleless;
 mod memory;
 mod network;
 #[cfg(feature = "openstack")]
@@ -26,6 +28,7 @@ mod simulated;
 mod unreachable;
 mod vif_pool;
 mod virtual_node;
+mod vnode;
 
 #[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 use staffetta_driver::Fence;
@@ -57,6 +60,9 @@ pub fn registry() -> Registry {
     #[cfg(feature = "iosxe")]
     iosxe::drivers(&mut registry);
     virtual_node::handlers(&mut registry);
+    vnode::handlers(&mut registry);
+    #[cfg(feature = "koupleless")]
+    koupleless::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

@@ -34,9 +34,9 @@ impl Health {
         self.conditions.send_modify(|conditions| drop(conditions.insert(name.to_owned(), None)));
     }
 
-    /// Removes all conditions except those with these names.
-    pub(crate) fn retain(&self, names: &[&str]) {
-        self.conditions.send_modify(|conditions| conditions.retain(|name, _| names.contains(&name.as_str())));
+    /// Removes the conditions with these names.
+    pub(crate) fn remove(&self, names: &[String]) {
+        self.conditions.send_modify(|conditions| conditions.retain(|name, _| !names.contains(name)));
     }
 
     /// Returns all conditions, ordered by name.
@@ -84,10 +84,10 @@ mod tests {
         let health = Health::default();
         health.set_unmet("driver a", "no answer");
         health.set_unmet("leadership", "the lease was taken");
-        health.retain(&["leadership"]);
+        health.remove(&["driver a".to_owned(), "driver b".to_owned()]);
         let names: Vec<_> = health.conditions().into_iter().map(|condition| condition.name).collect();
         assert_eq!(names, ["leadership"]);
-        health.retain(&[]);
+        health.remove(&["leadership".to_owned()]);
         assert_eq!(health.conditions(), []);
     }
 }

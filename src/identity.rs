@@ -5,6 +5,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The maximum length of the host name in the identity, in characters.
 const MAX_HOST: usize = 63;
 
+/// The identity of this process, with which a handler of every replica holds Leases.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaIdentity(pub(crate) String);
+
 /// Returns a new identity: the host name (in a pod, the name of the pod), `_`, and a random number of 16 hexadecimal digits, so that a
 /// restarted process gets another identity. It has at most 80 characters, all of them in `A-Z a-z 0-9 . _ -`.
 pub(crate) fn identity() -> String {

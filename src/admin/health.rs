@@ -123,7 +123,7 @@ mod tests {
         let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Defect);
         let pipeline = Arc::new(pipeline);
         let watcher = Arc::new(Watcher::new(server(), Arc::clone(&pipeline)));
-        state.set_running(&pipeline, &watcher);
+        state.set_running(pipeline::HandlerScope::Leader, &pipeline, &watcher);
         assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
         watcher.add(&pipeline.kinds()[0]);
         let stuck = async {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use staffetta_driver::app_hosting::AppHostingDrivers;
 use staffetta_driver::prefix::PrefixProvider;
+use staffetta_driver::tunnel::Tunnel;
 use staffetta_driver::{
     AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
     PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver,
@@ -61,6 +62,15 @@ pub(super) fn register(registry: &mut Registry) {
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
         "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
+    // The handler `vnode` uses those that its options name. A dry run uses none.
+    registry
+        .driver_trait::<dyn Tunnel>(
+            "tunnel",
+            "http",
+            "Reports bases, and starts and stops containers on them.",
+        )
+        .all_in_use()
+        .reads_only();
     // The command `migrate` shows its plan itself.
     registry.driver_trait::<dyn AdoptionDriver>(
         "adoption",

@@ -7,7 +7,7 @@ use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
 use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
-use staffetta_virtual_node::app_hosting;
+use staffetta_virtual_node::{app_hosting, vnode};
 
 use super::is_enabled;
 
@@ -34,7 +34,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
     // The pods of virtual nodes have no VIFs.
-    let skips = is_enabled(setup, app_hosting::HANDLER)?;
+    let skips = is_enabled(setup, app_hosting::HANDLER)? || is_enabled(setup, vnode::HANDLER)?;
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };
     Ok(handler.registration().erase())
 }

@@ -1,17 +1,21 @@
 //! The controller: all that runs from the start of the process to its stop.
 //!
 //! Each leadership term is a `LeadershipSession`. When the lease is lost, the next session starts with a
-//! new term, a new client and new handler chains.
+//! new term, a new client and new handler chains. The handlers of every replica run beside, from the start to the end.
 
 mod leadership;
+mod replica;
 mod running;
 mod session;
+mod start;
 mod validation;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::join;
 use kube::Client;
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use tokio::sync::watch;
@@ -22,7 +26,7 @@ use tracing::info;
 use crate::config::Configuration;
 use crate::connect::Connection;
 use crate::health::Health;
-use crate::identity::identity;
+use crate::identity::{ReplicaIdentity, identity};
 use crate::metrics::Metrics;
 use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
@@ -193,11 +197,33 @@ struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// Runs one leadership session after the other, until the controller is stopped.
+    /// Runs the handlers of the leader and those of every replica, until the controller is stopped. If one of both fails, the other one
+    /// is stopped.
     async fn run(self) -> Result<(), ControllerError> {
+        let led = async {
+            let result = self.run_sessions().await;
+            self.stop.cancel();
+            result
+        };
+        let in_every_replica = async {
+            let result = replica::run(&self).await;
+            self.stop.cancel();
+            result
+        };
+        let (led, in_every_replica) = join(led.boxed(), in_every_replica.boxed()).await;
+        led.and(in_every_replica)
+    }
+
+    /// Returns the identity of this process among its replicas.
+    fn replica(&self) -> ReplicaIdentity {
+        ReplicaIdentity(self.identity.clone())
+    }
+
+    /// Runs one leadership session after the other, until the controller is stopped.
+    async fn run_sessions(&self) -> Result<(), ControllerError> {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
-            match LeadershipSession::new(&self, term).run().await? {
+            match LeadershipSession::new(self, term).run().await? {
                 None => break,
                 Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
             }

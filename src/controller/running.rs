@@ -1,4 +1,4 @@
-//! The watches, chains and background tasks of one leadership term.
+//! The watches, chains and background tasks of handlers that run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,36 @@ use staffetta_handler::Check;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::{API_SERVER, ControllerContext, HANDLERS, Health, LEADERSHIP};
+use super::{ControllerContext, Health};
 use crate::events::PublisherTask;
-use crate::pipeline::{Pipeline, UNREAD, garbage_collection, sources};
+use crate::pipeline::{HandlerScope, Pipeline, UNREAD, garbage_collection, sources};
 use crate::retry::until_success;
 use crate::watcher::Watcher;
-use crate::webhook;
 
 /// The time limit for sending the last Kubernetes Events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// The watches, chains and background tasks of one term. Dropping the value stops all of them.
-pub(super) struct LeaderTasks<'r> {
+/// The time limit for giving up what the sources hold in Kubernetes.
+const RELEASE: Duration = Duration::from_secs(5);
+
+/// The watches, chains and background tasks of the handlers of one scope: those of the leader, in one term, or those of every replica.
+/// Dropping the value stops all of them.
+pub(super) struct HandlerTasks<'r> {
     context: &'r ControllerContext,
+    scope: HandlerScope,
+    /// The names of the readiness conditions of these tasks.
+    conditions: Vec<String>,
     pipeline: Arc<Pipeline>,
     watcher: Arc<Watcher<Pipeline>>,
     tasks: JoinSet<()>,
     recording: Option<PublisherTask>,
 }
 
-impl<'r> LeaderTasks<'r> {
-    /// Creates the parts of a term. Nothing is watched yet.
+impl<'r> HandlerTasks<'r> {
+    /// Creates the parts. Nothing is watched yet.
     pub(super) fn new(
         context: &'r ControllerContext,
+        scope: HandlerScope,
         client: Client,
         pipeline: Arc<Pipeline>,
         recording: Option<PublisherTask>,
@@ -38,8 +45,9 @@ impl<'r> LeaderTasks<'r> {
         let timeout = context.configuration.kubernetes.watch_timeout.into();
         let watcher = Watcher::new(client, Arc::clone(&pipeline)).watch_timeout(timeout);
         let watcher = Arc::new(watcher);
-        context.state.set_running(&pipeline, &watcher);
-        Self { context, pipeline, watcher, tasks: JoinSet::new(), recording }
+        context.state.set_running(scope, &pipeline, &watcher);
+        let conditions = Vec::new();
+        Self { context, scope, conditions, pipeline, watcher, tasks: JoinSet::new(), recording }
     }
 
     /// Starts the checks of the drivers, and the reading of the ownership marks (owners in the tags of external resources). Each is
@@ -66,7 +74,11 @@ impl<'r> LeaderTasks<'r> {
         for kind in self.pipeline.kinds() {
             self.watcher.add(kind);
         }
-        let name = self.add_condition("watches".to_owned(), "not all objects are listed yet");
+        let name = match self.scope {
+            HandlerScope::Leader => "watches",
+            HandlerScope::EveryReplica => "watches in every replica",
+        };
+        let name = self.add_condition(name.to_owned(), "not all objects are listed yet");
         let (pipeline, watcher) = (Arc::clone(&self.pipeline), Arc::clone(&self.watcher));
         let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
         let relay = self.context.configuration.relay.clone();
@@ -94,7 +106,8 @@ impl<'r> LeaderTasks<'r> {
     }
 
     /// Adds a readiness condition that is not met yet, and returns its name.
-    fn add_condition(&self, name: String, reason: &str) -> String {
+    fn add_condition(&mut self, name: String, reason: &str) -> String {
+        self.conditions.push(name.clone());
         self.context.health.set_unmet(&name, reason);
         name
     }
@@ -104,6 +117,9 @@ impl<'r> LeaderTasks<'r> {
         self.close().await;
         info!("all watches are stopped");
         let drained = self.pipeline.drain(grace).await;
+        if tokio::time::timeout(RELEASE, sources::release(&self.pipeline)).await.is_err() {
+            warn!("the sources did not give up what they hold in time; other replicas wait until it expires");
+        }
         if let Some(recording) = self.recording {
             recording.drain(LAST_EVENTS).await;
         }
@@ -120,8 +136,7 @@ impl<'r> LeaderTasks<'r> {
         if !self.pipeline.halt(grace).await {
             warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
-        let [certificate, options] = webhook::CONDITIONS;
-        self.context.health.retain(&[API_SERVER, HANDLERS, LEADERSHIP, certificate, options]);
+        self.context.health.remove(&self.conditions);
     }
 
     async fn close(&mut self) {

@@ -1,24 +1,17 @@
 //! One leadership session: the participation of this process in the leader election, from standby to the end of its term.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Recorder, Setup, SetupError};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::leadership::{ElectionHandle, ElectionStatus, LossReason, Role};
-use super::running::LeaderTasks;
-use super::{
-    API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers, create_handlers,
-};
+use super::{API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers};
 use crate::client;
 use crate::cluster::ClusterInfo;
-use crate::events::{self, Publisher, PublisherTask};
-use crate::pipeline::report::Reports;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::HandlerScope;
 use crate::retry::until_success;
 use crate::term::Term;
 
@@ -83,7 +76,8 @@ impl<'r> LeadershipSession<'r> {
             reason = self.election.lost() => return Ok(Some(reason)),
             cluster = elected => cluster?,
         };
-        let running = self.start(&cluster)?;
+        let running = context.start(HandlerScope::Leader, &cluster, &client, self.election.term())?;
+        let running = running.maintain_certificate(&client);
         context.health.set_met(HANDLERS);
         context.health.set_met(API_SERVER);
         context.health.set_met(LEADERSHIP);
@@ -100,65 +94,6 @@ impl<'r> LeadershipSession<'r> {
                 Ok(Some(reason))
             }
         }
-    }
-
-    /// Creates the handlers and starts everything that runs in this term.
-    fn start(&self, cluster: &ClusterInfo) -> Result<LeaderTasks<'r>, ControllerError> {
-        let Self { context, client, .. } = self;
-        let (recorder, recording) = self.record_events(cluster).unzip();
-        let setup = cluster.clone().setup(&context.registry, &context.configuration, client.clone());
-        let setup = match &recorder {
-            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
-            None => setup,
-        };
-        // Drivers with tasks of their own check the term and count.
-        let metrics = &context.state.metrics;
-        setup.share(Arc::new(self.election.term().clone()));
-        setup.share(Arc::clone(&metrics.cloud_requests));
-        setup.share(Arc::clone(&metrics.ec2_requests));
-        setup.share(Arc::clone(&metrics.cni_requests));
-        setup.share(Arc::new(metrics.virtual_nodes.clone()));
-        setup.share(Arc::new(metrics.pools.clone()));
-        setup.share(Arc::new(metrics.prefixes.clone()));
-        let pipeline = self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics));
-        let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
-        let running = LeaderTasks::new(context, client.clone(), Arc::new(pipeline), recording);
-        Ok(running.prepare(setup.into_checks()).watch().maintain_certificate(client))
-    }
-
-    /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.
-    fn all_missing(&self, error: ControllerError, cluster: &ClusterInfo) -> ControllerError {
-        match error {
-            ControllerError::Handler { source: SetupError::Missing { .. }, .. } => {
-                let ControllerContext { registry, configuration, .. } = self.context;
-                check_handlers(registry, configuration, cluster).err().unwrap_or(error)
-            }
-            error => error,
-        }
-    }
-
-    /// Starts to write Kubernetes Events, if they are enabled and the server supports them.
-    fn record_events(&self, cluster: &ClusterInfo) -> Option<(Publisher, PublisherTask)> {
-        if !self.context.configuration.events.enabled {
-            return None;
-        }
-        if !cluster.serves(events::API_VERSION) {
-            warn!(
-                api_version = events::API_VERSION,
-                "the API server does not serve Kubernetes Events; failures are only logged"
-            );
-            return None;
-        }
-        let metrics = self.context.state.metrics.kubernetes_events();
-        Some(events::start(self.client.clone(), self.context.identity.clone(), metrics))
-    }
-
-    fn pipeline(&self, setup: &Setup, reports: &Reports) -> Result<Pipeline, ControllerError> {
-        let enabled = &self.context.configuration.kubernetes.enabled_handlers;
-        let handlers = create_handlers(&self.context.registry, enabled, setup)?;
-        info!(handlers = enabled.join(","), "the handlers are created");
-        let relay = &self.context.configuration.relay;
-        Ok(pipeline::build(handlers, relay, self.election.term(), reports))
     }
 }
 
@@ -189,7 +124,7 @@ async fn check_standby(
 }
 
 /// Returns the properties of the cluster as soon as the server answers.
-async fn cluster_info(context: &ControllerContext, client: &Client) -> ClusterInfo {
+pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -> ClusterInfo {
     until_success(
         DISCOVERY_TIMEOUT,
         || async { Ok(ClusterInfo::read(&context.configuration, client).await?) },

@@ -5,6 +5,7 @@
 
 mod family;
 pub(crate) mod names;
+mod operations;
 mod pools;
 mod prefixes;
 mod process;
@@ -24,6 +25,7 @@ use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 
 pub(crate) use family::MetricsPage;
 use family::{MetricFamily, UnitGauge, histogram};
+pub(crate) use operations::OperationMetrics;
 pub(crate) use pools::PoolMetrics;
 pub(crate) use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
@@ -50,6 +52,8 @@ pub(crate) struct Metrics {
     pub(crate) webhook: Arc<WebhookMetrics>,
     /// The sources of the metrics of virtual nodes.
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
+    /// The metrics of the operations on the modules of bases.
+    pub(crate) module_operations: OperationMetrics,
     process: ProcessMetrics,
     kubernetes_events: MetricFamily<Counter>,
     failures: MetricFamily<Counter>,
@@ -90,6 +94,7 @@ impl Metrics {
             prefixes: PrefixMetrics::default(),
             webhook: Arc::default(),
             virtual_nodes: VirtualNodeMetricsRegistry::default(),
+            module_operations: OperationMetrics::default(),
             process: ProcessMetrics::default(),
             kubernetes_events: MetricFamily::new(&names::KUBERNETES_EVENTS, Counter::default),
             failures: MetricFamily::new(&names::FAILURES, Counter::default),
@@ -182,6 +187,7 @@ impl Metrics {
         self.prefixes.show(&mut page);
         self.webhook.show(&mut page);
         self.show_virtual_nodes(&mut page);
+        self.module_operations.show(&mut page);
         self.process.show(&mut page);
         page.encode()
     }
@@ -205,6 +211,10 @@ impl Metrics {
                 of.reads.iter().map(|(outcome, count)| ([*handler, outcome], *count))
             }),
         );
+        let changes = figures().flat_map(|(handler, of)| {
+            of.lease_changes.iter().map(|(change, count)| ([*handler, change], *count))
+        });
+        page.counts(&names::VIRTUAL_NODE_LEASES, changes);
         let requests = figures().flat_map(|(handler, of)| {
             of.kubelet_requests.iter().map(|(request, outcome, count)| ([*handler, request, outcome], *count))
         });

@@ -38,6 +38,10 @@ const KIND: &str = "kind";
 const POOL: &str = "pool";
 /// The label with the API server, as `host:port`.
 const HOST: &str = "host";
+/// The label with the name of a tunnel to bases.
+const TUNNEL: &str = "tunnel";
+/// The label with `start` or `stop`.
+const ACTION: &str = "action";
 
 macro_rules! descriptions {
     ($($constant:ident = $kind:ident $name:literal [$($label:expr),*] $help:literal;)*) => {
@@ -99,8 +103,18 @@ descriptions! {
         "Pods on virtual nodes, by phase";
     VIRTUAL_NODE_READS = Counter "staffetta_virtual_node_reads_total" [HANDLER, "outcome"]
         "Reads of the state of machines behind virtual nodes, by outcome";
+    VIRTUAL_NODE_LEASES = Counter "staffetta_virtual_node_leases_total" [HANDLER, "change"]
+        "Leases of virtual nodes that this replica has taken, given up or lost";
     KUBELET_REQUESTS = Counter "staffetta_kubelet_requests_total" [HANDLER, "request", "outcome"]
         "Requests to the kubelet APIs of virtual nodes, by request and outcome";
+    MODULE_OPERATIONS = Counter "staffetta_module_operations_total" [TUNNEL, ACTION, "outcome"]
+        "Requests to load or unload a module of a base that ended, by outcome";
+    MODULE_OPERATION_DURATION = Histogram "staffetta_module_operation_duration_seconds" [TUNNEL, ACTION]
+        "Time from the decision to load or unload a module until the request ended";
+    MODULE_OPERATIONS_UNDER_WAY = Gauge "staffetta_module_operations_under_way" [TUNNEL, ACTION]
+        "Requests to load or unload a module that have not ended";
+    MODULE_OPERATIONS_STUCK = Gauge "staffetta_module_operations_stuck" [TUNNEL, ACTION]
+        "Requests to load or unload a module that have not ended for a minute";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist according to the watch";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]

@@ -5,6 +5,7 @@ mod fenced;
 pub(crate) mod garbage_collection;
 mod handler_chain;
 pub(crate) mod report;
+mod scope;
 pub(crate) mod sources;
 
 use std::any::TypeId;
@@ -25,6 +26,7 @@ use staffetta_handler::{
 pub(crate) use handler_chain::UNREAD;
 use handler_chain::chain;
 pub use handler_chain::{Chain, HandlerChain};
+pub(crate) use scope::HandlerScope;
 
 /// The divisor of `first_list_backlog` that gives the number of unfinished objects at which a list counts as handled. Objects that wait
 /// for a retry do not count as unfinished, because it cannot be predicted when they are handled.
@@ -89,10 +91,14 @@ impl Pipeline {
             match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {
                 None => self.kinds.push(kind.clone()),
                 // One watch of all objects serves handlers that need different ones.
-                Some(watched) if watched.field_selector != kind.field_selector => {
-                    watched.field_selector = None;
+                Some(watched) => {
+                    if watched.field_selector != kind.field_selector {
+                        watched.field_selector = None;
+                    }
+                    if watched.label_selector != kind.label_selector {
+                        watched.label_selector = None;
+                    }
                 }
-                Some(_) => {}
             }
         }
         let on_panic = Arc::new(on_panic);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, TriggerSender, causes,
 };
@@ -27,6 +28,12 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
             tasks.spawn(run(Arc::clone(handler), source, trigger_sender(pipeline)));
         }
     }
+}
+
+/// Lets each source give up what it holds in Kubernetes. Call it when the sources and the handlers have ended.
+pub(crate) async fn release(pipeline: &Pipeline) {
+    let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
+    join_all(sources.map(|source| source.release())).await;
 }
 
 /// Runs one source, and starts it again when it ends, fails or panics.

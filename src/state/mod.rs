@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::health::{Condition, Health};
 use crate::lock::lock;
 use crate::metrics::Metrics;
-use crate::pipeline::{Chain, Pipeline};
+use crate::pipeline::{Chain, HandlerScope, Pipeline};
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
 
@@ -31,13 +31,17 @@ pub(crate) struct ControllerState {
     started: Instant,
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
-    /// The pipeline and the watches of the current leadership term.
-    running: Mutex<(Weak<Pipeline>, Weak<Watcher<Pipeline>>)>,
+    /// The pipelines and the watches that run.
+    running: Mutex<[Running; HandlerScope::ALL.len()]>,
     /// The conditions of readiness.
     pub(crate) health: Arc<Health>,
     /// The metrics.
     pub(crate) metrics: Arc<Metrics>,
 }
+
+/// The pipeline and the watches of the handlers of one [`HandlerScope`].
+#[derive(Clone, Default)]
+struct Running(Weak<Pipeline>, Weak<Watcher<Pipeline>>);
 
 /// The state of the queues of one enabled handler.
 struct QueueState {
@@ -74,14 +78,28 @@ impl ControllerState {
         &self.handlers
     }
 
-    /// Sets the pipeline and the watches of the current leadership term.
-    pub(crate) fn set_running(&self, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
-        *lock(&self.running) = (Arc::downgrade(pipeline), Arc::downgrade(watcher));
+    /// Sets the pipeline and the watches of the handlers of `scope`.
+    pub(crate) fn set_running(
+        &self,
+        scope: HandlerScope,
+        pipeline: &Arc<Pipeline>,
+        watcher: &Arc<Watcher<Pipeline>>,
+    ) {
+        lock(&self.running)[scope as usize] = Running(Arc::downgrade(pipeline), Arc::downgrade(watcher));
     }
 
-    /// Returns the status of each watch; empty outside of a leadership term.
+    /// Returns the status of each watch that runs, ordered by the name of its kind. Two watches of one kind, by handlers of different
+    /// scopes, are shown as one.
     pub(crate) fn watches(&self) -> Vec<WatchStatus> {
-        self.watcher().map(|watcher| watcher.statuses()).unwrap_or_default()
+        let mut watches: Vec<WatchStatus> = Vec::new();
+        for status in self.watchers().iter().flat_map(|watcher| watcher.statuses()) {
+            match watches.iter_mut().find(|watch| watch.kind.type_id == status.kind.type_id) {
+                Some(watch) => watch.merge(status),
+                None => watches.push(status),
+            }
+        }
+        watches.sort_by(|one, other| one.kind.name.cmp(&other.kind.name));
+        watches
     }
 
     /// Returns the conditions of readiness: first the others, ordered by name, then one for each watch, which is met when all objects
@@ -112,8 +130,8 @@ impl ControllerState {
         let conditions = self.conditions().into_iter();
         let waits: Vec<_> = conditions.filter(|condition| condition.reason.is_some()).collect();
         let (objects, omitted) = self.objects(query, now);
-        let watcher = self.watcher();
-        let undecodable = watcher.as_ref().map(|watcher| watcher.undecodable()).unwrap_or_default();
+        let watchers = self.watchers();
+        let undecodable = watchers.iter().flat_map(|watcher| watcher.undecodable()).collect();
         StateSnapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             identity: self.identity.clone(),
@@ -127,17 +145,18 @@ impl ControllerState {
             objects,
             omitted,
             undecodable: select_undecodable(query, undecodable),
-            known: watcher.zip(query.name.as_deref()).map(|(watcher, name)| {
-                watcher.contains(query.kind.as_deref(), query.namespace.as_deref(), name)
+            known: query.name.as_deref().filter(|_| !watchers.is_empty()).map(|name| {
+                let (kind, namespace) = (query.kind.as_deref(), query.namespace.as_deref());
+                watchers.iter().any(|watcher| watcher.contains(kind, namespace, name))
             }),
         }
     }
 
     /// Returns the state of the queues of each enabled handler.
     fn queues(&self) -> Vec<QueueState> {
-        let pipeline = self.pipeline();
+        let pipelines = self.pipelines();
         let state = |name: &String| {
-            let mut chains = pipeline.iter().flat_map(|pipeline| pipeline.handlers());
+            let mut chains = pipelines.iter().flat_map(|pipeline| pipeline.handlers());
             let handler = chains.find(|chain| chain.name == *name);
             let chain = handler.map(|handler| &handler.chain);
             QueueState {
@@ -155,9 +174,10 @@ impl ControllerState {
 
     /// Returns the queued objects that `query` selects, up to its limit, and the number of further ones.
     fn objects(&self, query: &Query, now: Now) -> (Vec<ObjectSummary>, usize) {
-        let Some(pipeline) = self.pipeline() else { return Default::default() };
+        let pipelines = self.pipelines();
         let (mut selected, mut count) = (Vec::new(), 0);
-        for handler in pipeline.handlers().iter().filter(|handler| query.selects_handler(&handler.name)) {
+        let handlers = pipelines.iter().flat_map(|pipeline| pipeline.handlers());
+        for handler in handlers.filter(|handler| query.selects_handler(&handler.name)) {
             let entries = if query.selects_all_objects() {
                 let entries = handler.chain.entries(query.limit());
                 count += handler.chain.counts().total().max(entries.len());
@@ -177,14 +197,14 @@ impl ControllerState {
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
-    /// Returns the pipeline of the current leadership term, if there is one.
-    fn pipeline(&self) -> Option<Arc<Pipeline>> {
-        lock(&self.running).0.upgrade()
+    /// Returns the pipelines that run.
+    fn pipelines(&self) -> Vec<Arc<Pipeline>> {
+        lock(&self.running).iter().filter_map(|running| running.0.upgrade()).collect()
     }
 
-    /// Returns the watches of the current leadership term, if there is one.
-    fn watcher(&self) -> Option<Arc<Watcher<Pipeline>>> {
-        lock(&self.running).1.upgrade()
+    /// Returns the watches that run.
+    fn watchers(&self) -> Vec<Arc<Watcher<Pipeline>>> {
+        lock(&self.running).iter().filter_map(|running| running.1.upgrade()).collect()
     }
 }
 

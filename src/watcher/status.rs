@@ -58,6 +58,22 @@ pub struct WatchStatus {
 const STUCK: Duration = Duration::from_secs(60);
 
 impl WatchStatus {
+    /// Merges the status of another watch of the same kind into this one: counts are added, and of two states the worse one counts.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.listed &= other.listed;
+        self.ended |= other.ended;
+        self.objects += other.objects;
+        self.undecodable += other.undecodable;
+        for (events, more) in self.counts.events.iter_mut().zip(other.counts.events) {
+            *events += more;
+        }
+        self.counts.lists += other.counts.lists;
+        self.counts.errors += other.counts.errors;
+        self.counts.last_error = self.counts.last_error.take().or(other.counts.last_error);
+        self.last_activity = self.last_activity.min(other.last_activity);
+        self.busy_for = self.busy_for.max(other.busy_for);
+    }
+
     /// Returns the reason why the watch is stuck because of a bug in the program; `None` if it is not stuck.
     pub fn stuck(&self) -> Option<String> {
         let kind = &self.kind.name;

@@ -57,9 +57,6 @@ use writer::CertificateWriter;
 /// The readiness condition that the options in the ConfigMap are known.
 const OPTIONS: &str = "webhook options";
 
-/// The readiness conditions of the webhook, which stay when a leadership term ends.
-pub(crate) const CONDITIONS: [&str; 2] = [served::CERTIFICATE, OPTIONS];
-
 /// The reason why the webhook cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {

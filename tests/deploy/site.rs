@@ -192,7 +192,7 @@ impl Site {
 }
 
 /// The components that refer to the program's namespace, and so must be in a kustomization above the one that sets it.
-const ABOVE: [&str; 2] = ["handlers/app_hosting", "admission"];
+const ABOVE: [&str; 3] = ["handlers/app_hosting", "handlers/vnode", "admission"];
 
 /// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
 pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {

@@ -104,9 +104,11 @@ fn node(name: &str) -> NodeSpec {
     NodeSpec {
         name: name.to_owned(),
         labels: [("rack".to_owned(), "7".to_owned())].into(),
+        annotations: BTreeMap::new(),
         taints: vec![serde_json::from_value(taint).unwrap()],
         max_pods: 4,
         host_ip: Some("192.0.2.1".parse().unwrap()),
+        host_name: None,
         address: String::new(),
         session: 0,
         retired: false,

@@ -2,6 +2,7 @@
 
 mod annotations;
 mod arguments;
+mod bases;
 mod devices;
 mod follow;
 mod journal;

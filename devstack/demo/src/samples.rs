@@ -8,6 +8,7 @@ pub(crate) const SHOP: &str = include_str!("../samples/shop.yaml");
 pub(crate) const EDGE: &str = include_str!("../samples/edge.yaml");
 pub(crate) const BRANCH: &str = include_str!("../samples/branch.yaml");
 pub(crate) const WINDOWS: &str = include_str!("../samples/windows.yaml");
+pub(crate) const MODULES: &str = include_str!("../samples/modules.yaml");
 
 /// Makes the objects of a file of YAML documents, one after the other.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> kube::Result<()> {
@@ -39,7 +40,8 @@ mod tests {
 
     #[test]
     fn the_samples_can_be_read_and_are_of_the_size_that_is_promised() {
-        let objects: Vec<_> = [SHOP, EDGE, BRANCH, WINDOWS].iter().flat_map(|yaml| parse(yaml)).collect();
+        let objects: Vec<_> =
+            [SHOP, EDGE, BRANCH, WINDOWS, MODULES].iter().flat_map(|yaml| parse(yaml)).collect();
         let of_kind = |kind: &str| {
             let kind = kind.to_owned();
             objects.iter().filter(move |object| object.types.as_ref().unwrap().kind == kind)
@@ -48,6 +50,6 @@ mod tests {
             objects.iter().all(|object| GroupVersionKind::try_from(object.types.as_ref().unwrap()).is_ok())
         );
         let pods: i64 = of_kind("Deployment").map(|one| one.data["spec"]["replicas"].as_i64().unwrap()).sum();
-        assert!(pods >= 20 && of_kind("Service").count() >= 3 && of_kind("Namespace").count() == 4);
+        assert!(pods >= 20 && of_kind("Service").count() >= 3 && of_kind("Namespace").count() == 5);
     }
 }

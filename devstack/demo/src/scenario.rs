@@ -122,6 +122,28 @@ impl Scenario<'_> {
         };
         self.step("they are deleted, and the function is switched off: no prefix is left", end, gone).await?;
 
+        let loaded = |count, wanted: &'static [&str]| {
+            move |objects: &Objects| judge::not_loaded(objects, &stack.bases.modules(), count, wanted)
+        };
+        let begin = async {
+            samples::apply(&client, samples::MODULES).await?;
+            stack.bases.start().await.map_err(|error| kube::Error::Service(error.into()))
+        };
+        self.step(
+            "three Java bases become nodes, and each loads a module",
+            begin,
+            loaded(3, &["cart:1.0.0"]),
+        )
+        .await?;
+
+        let join = async { stack.bases.add().await.map_err(|error| kube::Error::Service(error.into())) };
+        self.step("a fourth base joins, and the Deployment follows", join, loaded(4, &["cart:1.0.0"]))
+            .await?;
+
+        let delete = self.delete_deployment("java", "cart");
+        self.step("the Deployment is deleted, and the bases unload the module", delete, loaded(4, &[]))
+            .await?;
+
         let left = |objects: &Objects| judge::leaks(objects, &elsewhere(stack));
         self.step("nothing is left behind", std::future::ready(Ok(())), left).await
     }

@@ -16,6 +16,7 @@ use staffetta_cluster::{Cluster, Parts, PodStart};
 use staffetta_handler::HANDLER_LABEL;
 use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryPrefixes, MemoryServices};
 
+use crate::bases::Bases;
 use crate::devices::{Devices, DevicesError};
 
 const CONFIGURATION: &str = include_str!("../staffetta.toml");
@@ -28,6 +29,7 @@ pub(crate) struct Stack {
     /// The network interfaces of nodes.
     pub(crate) interfaces: Arc<MemoryPrefixes>,
     pub(crate) devices: Devices,
+    pub(crate) bases: Bases,
     server: ApiServer,
     cluster: Cluster,
     windows: Cluster,
@@ -43,6 +45,8 @@ pub(crate) enum StackError {
     Write { path: PathBuf, source: io::Error },
     #[error("the simulated routers cannot start")]
     Devices(#[from] DevicesError),
+    #[error("no port is free for the bases")]
+    Bases(#[source] io::Error),
     #[error("the configuration of the demo is wrong")]
     Configuration(#[from] ConfigurationError),
     #[error("the section `[memory]` of the demo's configuration is wrong")]
@@ -64,8 +68,9 @@ impl Stack {
             .map_err(|source| StackError::Listen { address: listen, source })?;
         let client = client(server.url()).map_err(|error| StackError::Client(Box::new(error)))?;
         let devices = Devices::start(folder)?;
+        let bases = Bases::prepare().map_err(StackError::Bases)?;
         let mut registry = staffetta::assembly::registry();
-        let configuration = configuration(&registry, folder, devices.file())?;
+        let configuration = configuration(&registry, folder, devices.file(), bases.controller())?;
         log_to(&folder.join("log"), &configuration.log.level)?;
         let memory = &configuration.value["memory"];
         let options: MemoryOptions = serde_json::from_value(memory.clone()).map_err(StackError::Memory)?;
@@ -83,7 +88,18 @@ impl Stack {
         let cluster = Cluster::start(client.clone(), options);
         let windows = Cluster::start(client.clone(), windows());
         controller.ready().await?;
-        Ok(Self { client, network, services, interfaces, devices, server, cluster, windows, controller })
+        Ok(Self {
+            client,
+            network,
+            services,
+            interfaces,
+            devices,
+            bases,
+            server,
+            cluster,
+            windows,
+            controller,
+        })
     }
 
     /// The kubeconfig of the API server.
@@ -137,10 +153,12 @@ fn configuration(
     registry: &staffetta_handler::Registry,
     folder: &Path,
     devices: &Path,
+    bases: SocketAddr,
 ) -> Result<Configuration, StackError> {
     let path = folder.join("staffetta.toml");
     // Quoted as in Rust is quoted as in TOML, as far as paths go.
     let text = CONFIGURATION.replace("\"DEVICES\"", &format!("{:?}", devices.display().to_string()));
+    let text = text.replace("BASES", &bases.to_string());
     std::fs::write(&path, text).map_err(|source| StackError::Write { path: path.clone(), source })?;
     let schema = FileSchema::assemble(registry).map_err(ConfigurationError::from)?;
     Ok(Configuration::load(&schema, Some(&path), [])?)

@@ -18,7 +18,7 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
     assert!(output.status.success(), "{}\n{shown}\n{}", output.status, text(&output.stderr));
     let (_, summary) = shown.split_once("STEP").expect("there is a summary");
     let steps = summary.lines().filter(|line| line.starts_with("ok  ")).count();
-    assert_eq!(steps, 11, "{summary}");
+    assert_eq!(steps, 14, "{summary}");
     assert!(summary.contains("Everything converged."), "{summary}");
     for happening in [
         "waits for a VIF",

@@ -23,5 +23,5 @@ mod options;
 mod wire;
 
 pub use http::HttpTunnel;
-pub use mqtt::{BrokerTls, MqttTunnel, MqttTunnelOptions, MqttVersion};
+pub use mqtt::{MqttTunnel, MqttTunnelOptions, MqttVersion};
 pub use options::HttpTunnelOptions;

@@ -67,6 +67,12 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         None
     }
 
+    /// Returns `false` while the silence of the machine says nothing about it, because the way to all machines is
+    /// interrupted. By default, it always says something.
+    fn hears(&self) -> bool {
+        true
+    }
+
     /// Reads the current resource usage of the pods on the machine. Called only for requests to the kubelet API. The
     /// default implementation returns an error with [`Reason::Unsupported`].
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {

@@ -45,6 +45,18 @@ pub(crate) enum RequestResult {
     Failure,
 }
 
+/// A change of the lease of a node, which several replicas share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseChange {
+    /// This process has taken the lease.
+    Taken,
+    /// This process has given the lease up: the machine is gone, or the process ends.
+    GivenUp,
+    /// This process could not renew the lease in time, or another one has taken it.
+    Lost,
+}
+
+const LEASE_CHANGES: [&str; 3] = ["taken", "given_up", "lost"];
 const READS: [&str; 3] = ["success", "failure", "refused"];
 const REQUESTS: [&str; 7] = ["logs", "exec", "attach", "port_forward", "pods", "stats", "metrics"];
 const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
@@ -57,6 +69,7 @@ pub(crate) const STATES: [&str; 4] = ["ready", "troubled", "untried", "unreachab
 pub(crate) struct Counts {
     reads: [AtomicU64; READS.len()],
     requests: [[AtomicU64; ANSWERS.len()]; REQUESTS.len()],
+    leases: [AtomicU64; LEASE_CHANGES.len()],
 }
 
 impl Counts {
@@ -68,6 +81,16 @@ impl Counts {
     /// Counts a request to a kubelet API.
     pub(crate) fn request(&self, request: Request, result: RequestResult) {
         self.requests[request as usize][result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a change of the lease of a node.
+    pub(crate) fn lease(&self, change: LeaseChange) {
+        self.leases[change as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of changes of leases, by change.
+    pub(crate) fn leases(&self) -> Vec<(&'static str, u64)> {
+        LEASE_CHANGES.into_iter().zip(self.leases.iter().map(load)).collect()
     }
 
     /// Returns the number of reads of machines, by result.

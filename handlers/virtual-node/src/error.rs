@@ -8,6 +8,9 @@ use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
 
+/// The reason of a container that an older pod on the same machine has with another image.
+pub(crate) const IMAGE_CONFLICT: &str = "ImageConflict";
+
 /// The reason of a refused container, as kubelets report it.
 pub(crate) const REFUSED: &str = "CreateContainerConfigError";
 

@@ -21,6 +21,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`app_hosting`] | devices as nodes: from the configuration, files and custom resources, through the device drivers |
+//! | [`vnode`] | the bases of Koupleless as nodes: from the tunnels, shared by several replicas |
 //! | [`environment`] | the environment variables of containers, from `ConfigMap`s, Secrets and fields of the pod |
 
 pub mod app_hosting;
@@ -45,6 +46,7 @@ mod recorder;
 mod shared;
 mod source;
 mod triggers;
+pub mod vnode;
 
 pub use back_end::{NodeBackEnd, PodRemoval, Reply};
 pub use error::VirtualNodeError;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use staffetta_driver::Uid;
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
@@ -38,6 +39,8 @@ struct State {
     inventory: Inventory,
     /// The time of the last report that was not the answer to a read; at first, the time when the node was added.
     reported: Instant,
+    /// The last time at which the machine could not have been heard ([`NodeBackEnd::hears`]); `None` if it always could.
+    deaf_until: Option<Instant>,
     /// `true` if a report has ended an outage, and no Event says so yet.
     reached: bool,
 }
@@ -53,7 +56,8 @@ impl Machine {
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
         let (inventory, reported) = (Inventory::default(), Instant::now());
-        let state = Mutex::new(State { view, back_end: None, inventory, reported, reached: false });
+        let state = State { view, back_end: None, inventory, reported, deaf_until: None, reached: false };
+        let state = Mutex::new(state);
         Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
@@ -172,8 +176,23 @@ impl Machine {
 
     /// Judges the machine by the time since its last report.
     pub(crate) fn report_verdict(&self) -> ReportVerdict {
-        let since = lock(&self.state).reported.elapsed();
-        ReportVerdict::judge(since, &self.policy)
+        ReportVerdict::judge(self.silent_for(), self.audibly_silent_for(), &self.policy)
+    }
+
+    /// Returns the time for which the machine could have been heard and was silent.
+    pub(crate) fn audibly_silent_for(&self) -> Duration {
+        let state = lock(&self.state);
+        state.deaf_until.map_or(state.reported, |until| until.max(state.reported)).elapsed()
+    }
+
+    /// Records that nothing can be heard of the machine at this time, whether it reports or not.
+    pub(crate) fn cannot_be_heard(&self) {
+        lock(&self.state).deaf_until = Some(Instant::now());
+    }
+
+    /// Returns the time since the last report of the machine, or since its node was added.
+    pub(crate) fn silent_for(&self) -> Duration {
+        lock(&self.state).reported.elapsed()
     }
 
     /// Records that the machine sends no reports. Returns `true` if it becomes unreachable with that, or was unreachable

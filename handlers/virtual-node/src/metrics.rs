@@ -21,6 +21,9 @@ pub struct VirtualNodeMetrics {
     pub reads: Vec<(&'static str, u64)>,
     /// The number of requests to the kubelet APIs, by kind of request and result.
     pub kubelet_requests: Vec<(&'static str, &'static str, u64)>,
+    /// The number of leases of nodes that this process has taken, given up and lost, by change; 0 if replicas do not share
+    /// the nodes.
+    pub lease_changes: Vec<(&'static str, u64)>,
 }
 
 /// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that the counters continue when
@@ -65,6 +68,7 @@ impl Shown {
             pods: count_by(PHASES, pods),
             reads: self.counts.reads(),
             kubelet_requests: self.counts.requests(),
+            lease_changes: self.counts.leases(),
         }
     }
 }

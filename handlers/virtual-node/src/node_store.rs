@@ -75,6 +75,20 @@ impl NodeStore {
         }
     }
 
+    /// Ends all work for a node that another process acts for by now. Its Node object stays.
+    pub fn left(&self, name: &str) {
+        let mut nodes = lock(&self.nodes);
+        if nodes.machines.remove(name).is_some() {
+            drop(nodes);
+            self.turnover.notify_one();
+        }
+    }
+
+    /// Returns `true` if the node was added and not removed since.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        lock(&self.nodes).machines.contains_key(name)
+    }
+
     /// Replaces the set of nodes that exist but have no readable specification. The Node objects and pods of these
     /// nodes stay as they are. A node that is not in `names` any more is treated as usual again.
     pub fn unread(&self, names: Vec<String>) {

@@ -21,6 +21,12 @@ use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
 
+/// The number of nodes from which the silence of most machines is taken for a failure of the way to them.
+const FEW: usize = 4;
+
+/// The factor by which a machine must be silent longer before its node is removed, if most machines are silent.
+const MASS_PATIENCE: u32 = 5;
+
 /// The trigger source of the handler. It runs the [`NodeSource`](crate::NodeSource) and one task per node, and sends a
 /// trigger when a node is added or removed, when the state of a machine changes, when a lease is due, and when the
 /// delay of a pod is over.
@@ -36,6 +42,10 @@ impl Source for MachineReaders {
             () = self.send_due_pods(&sender) => Ok(()),
             () = self.run_tasks(&sender) => Ok(()),
         }
+    }
+
+    async fn release(&self) {
+        self.0.config.source.release().await;
     }
 
     /// Reads each machine once.
@@ -156,6 +166,9 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
 async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
+        if machine.back_end().is_some_and(|back_end| !back_end.hears()) {
+            machine.cannot_be_heard();
+        }
         let wait = match bounded_read(shared, machine, &mut health_due).await {
             Ok(answered) => {
                 failed = 0;
@@ -183,6 +196,9 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 if machine.read_failed(reason, message, refused) {
                     report_outage(shared, machine);
                 }
+                if machine.report_verdict() == ReportVerdict::Gone {
+                    shared.machine_is_gone(machine);
+                }
                 let wait = retry_delay(failed, refused, &shared.config.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
             }
@@ -209,7 +225,25 @@ fn judge_reports(shared: &Shared, machine: &Machine) {
                 report_outage(shared, machine);
             }
         }
-        ReportVerdict::Gone => shared.node_store.gone(&machine.name),
+        ReportVerdict::Gone => shared.machine_is_gone(machine),
+    }
+}
+
+impl Shared {
+    /// Removes a node whose machine has sent no report for `Policy::gone_after`; if most machines are silent, for several
+    /// times as long, because then it is probably this process that cannot reach them.
+    fn machine_is_gone(&self, machine: &Machine) {
+        let machines = self.node_store.all();
+        let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
+        let most = machines.len() >= FEW && silent * 2 > machines.len();
+        let limit = self.config.policy.gone_after.unwrap_or_default() * if most { MASS_PATIENCE } else { 1 };
+        if machine.audibly_silent_for() >= limit && self.config.source.may_act(&machine.name) {
+            let silent = machine.silent_for().as_secs();
+            let text =
+                format!("the machine behind this node has not answered for {silent} s; its node is removed");
+            self.note_node(&machine.name, EventReason::Gone, text);
+            self.node_store.gone(&machine.name);
+        }
     }
 }
 

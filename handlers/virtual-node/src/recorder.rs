@@ -11,6 +11,8 @@ pub(crate) enum EventReason {
     Reached,
     /// The machine behind a node has become unreachable.
     Unreachable,
+    /// The machine behind a node is gone, and its node is removed.
+    Gone,
     /// The description of the machine behind a node cannot be used.
     Misdescribed,
     /// A pod waits because the machine behind its node cannot be reached.
@@ -37,6 +39,7 @@ impl EventReason {
         let (reason, warning) = match self {
             Self::Reached => ("MachineReached", false),
             Self::Unreachable => ("MachineUnreachable", true),
+            Self::Gone => ("MachineGone", true),
             Self::Misdescribed => (MISDESCRIBED, true),
             Self::Waits => ("NodeUnreachable", true),
             Self::Deployed => ("Deployed", false),

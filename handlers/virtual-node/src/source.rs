@@ -22,6 +22,21 @@ pub trait NodeSource: Send + Sync + 'static {
     /// An error ends the handler's trigger source.
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError>;
 
+    /// Returns `true` if several processes share the nodes, and the source holds their leases. By default, one process at a
+    /// time runs the handler, which acts for all nodes and renews their leases.
+    fn holds_leases(&self) -> bool {
+        false
+    }
+
+    /// Returns `true` while this process may act for the node with this name. The handler asks before each step; without
+    /// the right, it drops what it is doing for the node. By default, it always may.
+    fn may_act(&self, _name: &str) -> bool {
+        true
+    }
+
+    /// Gives up the leases that the source holds, at the end of the process.
+    async fn release(&self) {}
+
     /// Opens a connection to the machine behind `node`. The caller keeps the connection until a read is refused, or the
     /// node is removed or gets another [`NodeSpec::session`] or address, and closes it by dropping it. An error counts
     /// as a failed read of the machine, and is retried after a delay.

@@ -128,6 +128,32 @@ pub(crate) fn not_addressed(objects: &Objects, prefixes: &BTreeSet<Ipv4Net>) -> 
     reasons(objects).into_iter().chain(strange).collect()
 }
 
+/// The reasons why not each of `count` bases has the module `wanted`, and no other. `bases` has the modules of each base.
+pub(crate) fn not_loaded(
+    objects: &Objects,
+    bases: &[(String, Vec<String>)],
+    count: usize,
+    wanted: &[&str],
+) -> Vec<String> {
+    let pods = objects.pods.iter().filter(|pod| pod::is_module(pod)).count();
+    let mut reasons = reasons(objects);
+    for (base, modules) in bases.iter().filter(|(_, modules)| modules != wanted) {
+        reasons.push(format!(
+            "{base} has the modules [{}] instead of [{}]",
+            modules.join(", "),
+            wanted.join(", ")
+        ));
+    }
+    if bases.len() != count || pods != count * wanted.len() {
+        reasons.push(format!(
+            "there are {pods} pods for {} bases, instead of {count} with {} each",
+            bases.len(),
+            wanted.len()
+        ));
+    }
+    reasons
+}
+
 fn differences(thing: &str, there: &BTreeSet<String>, object: &str, here: &BTreeSet<String>) -> Vec<String> {
     let orphans = there.difference(here).map(|id| format!("the {thing} {id} exists and no {object} has it"));
     let missing =

@@ -42,6 +42,14 @@ pub(crate) fn is_on_windows(pod: &Pod) -> bool {
     wanted.into_iter().any(|(key, value)| key == "kubernetes.io/os" && value == "windows")
 }
 
+/// Returns `true` if the pod is a module of a Java base, with the address of the base.
+pub(crate) fn is_module(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.iter().flatten();
+    labels
+        .into_iter()
+        .any(|(key, value)| key == "virtual-kubelet.koupleless.io/component" && value == "module")
+}
+
 fn fault(pod: &Pod) -> Option<String> {
     let status = pod.status.clone().unwrap_or_default();
     let runs = status.phase.as_deref() == Some("Running");
@@ -63,6 +71,9 @@ fn fault(pod: &Pod) -> Option<String> {
             Some(address) => (status.pod_ip != Some(address.to_string()))
                 .then(|| "runs with another address than that of its annotation".into()),
         };
+    }
+    if is_module(pod) {
+        return (!runs).then(|| "does not run on its base".into());
     }
     match vif(pod) {
         Some(_) if host_network => Some("has a VIF, though it lives in its node's network".into()),

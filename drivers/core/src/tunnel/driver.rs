@@ -70,6 +70,12 @@ pub trait Tunnel: Send + Sync + 'static {
     /// still ready: it reconnects by itself.
     fn ready(&self) -> bool;
 
+    /// Returns `false` while the tunnel can hear no machine at all, for example because it has lost its broker. The silence of a
+    /// machine then says nothing about the machine. By default, it always can.
+    fn connected(&self) -> bool {
+        true
+    }
+
     /// Runs the tunnel until the returned future is dropped, which closes all connections; it is called once at a time. Everything
     /// that machines report or answer is passed to `sender`, from the first moment on.
     ///

@@ -24,7 +24,7 @@ use tracing::{debug, warn};
 
 use self::dropped::DroppedReports;
 use self::link::LinkClient;
-pub use self::options::{BrokerTls, MqttTunnelOptions, MqttVersion};
+pub use self::options::{MqttTunnelOptions, MqttVersion};
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::lock;
@@ -103,11 +103,6 @@ impl MqttTunnel {
         Self { state: Arc::new(state) }
     }
 
-    /// Returns `true` while the tunnel is connected to its broker.
-    pub fn is_connected(&self) -> bool {
-        lock(&self.state.link).is_some()
-    }
-
     /// Returns the error of the last connection; `None` while the tunnel is connected, and before the first error.
     pub fn connection_error(&self) -> Option<String> {
         lock(&self.state.connection_error).clone()
@@ -141,6 +136,10 @@ impl Tunnel for MqttTunnel {
         lock(&self.state.topics).is_some()
     }
 
+    fn connected(&self) -> bool {
+        lock(&self.state.link).is_some()
+    }
+
     async fn start(
         &self,
         client_id: &str,
@@ -148,8 +147,8 @@ impl Tunnel for MqttTunnel {
         sender: TunnelSender,
     ) -> Result<(), DriverError> {
         let options = &self.state.options;
-        let tls = if options.tls.enabled {
-            Some(Arc::new(tls::config(&options.tls)?))
+        let tls = if options.tls {
+            Some(Arc::new(tls::config(options)?))
         } else {
             warn!(
                 tunnel = KEY,

@@ -8,23 +8,35 @@ use serde::{Deserialize, Serialize};
 use staffetta_driver::app_hosting::Password;
 
 /// Options of the tunnel over MQTT.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttTunnelOptions {
     /// The host name or address of the broker.
     pub broker: String,
     /// The TCP port of the broker: 8883, or 1883 without TLS, unless set.
+    #[schemars(example = 8883)]
     pub port: Option<NonZeroU16>,
     /// The version of MQTT.
     pub version: MqttVersion,
     /// The user name; empty to log in without one.
     pub username: String,
-    /// The password of the user.
+    /// The password of the user, better in the environment as `STAFFETTA_VNODE_MQTT__PASSWORD`.
+    #[schemars(length(min = 1), example = &"secret", extend("x-secret" = true))]
+    #[serde(skip_serializing)]
     pub password: Option<Password>,
     /// The prefix of the client id, which continues with `@@@` and the id of this controller.
     pub client_prefix: String,
-    /// TLS to the broker.
-    pub tls: BrokerTls,
+    /// Use TLS, with which the broker is always verified. Without it, the password and all commands are sent in clear text.
+    pub tls: bool,
+    /// A PEM file with the CA certificates that verify the broker. Without it, those of the operating system.
+    #[schemars(length(min = 1), example = "/etc/staffetta/broker-ca.pem")]
+    pub ca_file: Option<PathBuf>,
+    /// A PEM file with the certificate of this client; requires `key_file`.
+    #[schemars(length(min = 1))]
+    pub cert_file: Option<PathBuf>,
+    /// A PEM file with the key of this client; requires `cert_file`.
+    #[schemars(length(min = 1))]
+    pub key_file: Option<PathBuf>,
     /// The time without a message after which the connection is checked, in seconds.
     pub keep_alive_s: NonZeroU16,
     /// The time limit of connecting and logging in, in milliseconds.
@@ -49,7 +61,10 @@ impl Default for MqttTunnelOptions {
             username: String::new(),
             password: None,
             client_prefix: "koupleless".to_owned(),
-            tls: BrokerTls::default(),
+            tls: true,
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
             keep_alive_s: NonZeroU16::new(30).expect("the defaults are not zero"),
             connect_timeout_ms: count(10_000),
             max_report_age_ms: count(10_000),
@@ -70,26 +85,6 @@ pub enum MqttVersion {
     V5,
 }
 
-/// TLS to a broker. The broker is always verified.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct BrokerTls {
-    /// `true` to use TLS. Without it, the password and all commands are sent in clear text.
-    pub enabled: bool,
-    /// A PEM file with the CA certificates that verify the broker; those of the operating system unless set.
-    pub ca_file: Option<PathBuf>,
-    /// A PEM file with the certificate of this client; requires `key_file`.
-    pub cert_file: Option<PathBuf>,
-    /// A PEM file with the key of this client; requires `cert_file`.
-    pub key_file: Option<PathBuf>,
-}
-
-impl Default for BrokerTls {
-    fn default() -> Self {
-        Self { enabled: true, ca_file: None, cert_file: None, key_file: None }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -100,10 +95,9 @@ mod tests {
     fn tls_is_on_unless_it_is_switched_off_and_a_password_is_never_shown() {
         let read = |options| serde_json::from_value::<MqttTunnelOptions>(options);
         let options = read(json!({ "version": "5", "password": "hunter2" })).unwrap();
-        assert!(options.tls.enabled && options.version == MqttVersion::V5);
+        assert!(options.tls && options.version == MqttVersion::V5);
         assert!(!format!("{options:?}").contains("hunter2"));
-        for wrong in [json!({ "version": "4" }), json!({ "port": 0 }), json!({ "tls": { "insecure": true } })]
-        {
+        for wrong in [json!({ "version": "4" }), json!({ "port": 0 }), json!({ "insecure": true })] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
     }

@@ -9,13 +9,13 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use staffetta_driver::{DriverError, Reason};
 
-use super::options::BrokerTls;
+use super::options::MqttTunnelOptions;
 
 const STEP: &str = "prepare TLS to the broker";
 
 /// Builds the TLS configuration. The broker is always verified: by the CA certificates of the options, or those of the operating
 /// system.
-pub(crate) fn config(options: &BrokerTls) -> Result<ClientConfig, DriverError> {
+pub(crate) fn config(options: &MqttTunnelOptions) -> Result<ClientConfig, DriverError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(crypto::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?
@@ -23,25 +23,25 @@ pub(crate) fn config(options: &BrokerTls) -> Result<ClientConfig, DriverError> {
     match (&options.cert_file, &options.key_file) {
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(certificates), Some(key)) => {
-            let chain = certificates_in(certificates, "tls.cert_file")?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("tls.key_file", error))?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| unusable("tls.cert_file", error))
+            let chain = certificates_in(certificates, "cert_file")?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key_file", error))?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| unusable("cert_file", error))
         }
-        (Some(_), None) => Err(refused("tls.key_file", "required, because `tls.cert_file` is set")),
-        (None, Some(_)) => Err(refused("tls.cert_file", "required, because `tls.key_file` is set")),
+        (Some(_), None) => Err(refused("key_file", "required, because `cert_file` is set")),
+        (None, Some(_)) => Err(refused("cert_file", "required, because `key_file` is set")),
     }
 }
 
-fn authorities(options: &BrokerTls) -> Result<RootCertStore, DriverError> {
+fn authorities(options: &MqttTunnelOptions) -> Result<RootCertStore, DriverError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = &options.ca_file {
-        for certificate in certificates_in(file, "tls.ca_file")? {
-            roots.add(certificate).map_err(|error| unusable("tls.ca_file", error))?;
+        for certificate in certificates_in(file, "ca_file")? {
+            roots.add(certificate).map_err(|error| unusable("ca_file", error))?;
         }
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            return Err(refused("tls.ca_file", "required, because this system has no CA certificates"));
+            return Err(refused("ca_file", "required, because this system has no CA certificates"));
         }
     }
     Ok(roots)
@@ -73,13 +73,18 @@ mod tests {
         let empty = folder.path().join("empty");
         std::fs::write(&empty, "").unwrap();
         let (empty, missing) = (Some(empty), Some(folder.path().join("missing")));
-        let tls = |ca, cert, key| BrokerTls { enabled: true, ca_file: ca, cert_file: cert, key_file: key };
+        let tls = |ca_file, cert_file, key_file| MqttTunnelOptions {
+            ca_file,
+            cert_file,
+            key_file,
+            ..MqttTunnelOptions::default()
+        };
         for (options, option) in [
-            (tls(missing.clone(), None, None), "tls.ca_file: "),
-            (tls(empty.clone(), None, None), "tls.ca_file: contains no certificate"),
-            (tls(None, empty.clone(), None), "tls.key_file: required"),
-            (tls(None, None, empty.clone()), "tls.cert_file: required"),
-            (tls(None, empty, missing), "tls.cert_file: contains no certificate"),
+            (tls(missing.clone(), None, None), "ca_file: "),
+            (tls(empty.clone(), None, None), "ca_file: contains no certificate"),
+            (tls(None, empty.clone(), None), "key_file: required"),
+            (tls(None, None, empty.clone()), "cert_file: required"),
+            (tls(None, empty, missing), "cert_file: contains no certificate"),
         ] {
             let error = config(&options).err().unwrap();
             assert!(

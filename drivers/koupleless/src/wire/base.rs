@@ -13,6 +13,9 @@ use super::{CLUSTER_NAME, STACK};
 /// The port at which Arklet listens unless it says otherwise.
 const DEFAULT_PORT: u16 = 1238;
 
+/// The address that Arklet reports if it finds no IPv4 address but that of loopback.
+const UNKNOWN_ADDRESS: &str = "unknown";
+
 /// The properties of a base that do not change (`BaseMetadata`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -135,7 +138,7 @@ impl BaseReport {
 
 /// Parses the address of a base; `None` if it names none.
 fn address(text: &str) -> Result<Option<IpAddr>, InvalidReport> {
-    if text.is_empty() {
+    if text.is_empty() || text == UNKNOWN_ADDRESS {
         return Ok(None);
     }
     let address = text.parse::<IpAddr>();
@@ -199,7 +202,10 @@ mod tests {
                 json!({ "baseMetadata": { "identity": identity }, "localIP": ip, "port": port, "state": state }),
             )
         };
-        assert!(report("b", "", json!(null), "activated").is_ok());
+        for ip in ["", "unknown"] {
+            let (_, node) = report("b", ip, json!(null), "activated").unwrap();
+            assert_eq!(node.network_info.node_ip, None, "{ip}");
+        }
         for (wrong, key) in [
             (report("../b", "192.0.2.7", json!(1), "ACTIVATED"), "identity"),
             (report("", "192.0.2.7", json!(1), "ACTIVATED"), "identity"),

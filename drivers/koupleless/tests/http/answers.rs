@@ -1,23 +1,22 @@
 //! Bad answers of a base.
 
-use axum::http::StatusCode;
 use serde_json::{Value, json};
 use staffetta_driver::tunnel::OperationResponseResult::Fail;
 use staffetta_driver::tunnel::{Tunnel, TunnelEvent};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_koupleless_base::{BaseCommand, Behaviour};
 
-use crate::base::{Base, success};
-use crate::world::{World, impatient, options};
+use crate::world::{World, answers, impatient, options};
 
 /// Checks that bad answers to both queries are errors whose text contains `expected`, and that no state is reported.
-async fn is_an_error(world: &mut World, base: &Base, expected: &str) -> DriverError {
-    let id = base.id.parse().unwrap();
+async fn is_an_error(world: &mut World, heartbeat: &Value, expected: &str) -> DriverError {
+    let id = "base-1".parse().unwrap();
     let health = world.tunnel.fetch_health_data(&id).await.unwrap_err();
     let modules = world.tunnel.query_all_container_status_data(&id).await.unwrap_err();
     for error in [&health, &modules] {
         assert!(error.to_string().contains(expected), "{expected} in {error}");
     }
-    world.post("heartbeat", &base.heartbeat()).await;
+    world.post("heartbeat", heartbeat).await;
     let (_, event) = world.receiver.recv().await.unwrap();
     assert!(matches!(event, TunnelEvent::NodeDiscovered(_)), "{event:?}");
     modules
@@ -38,29 +37,26 @@ async fn a_bad_answer_to_a_query_is_an_error_and_never_an_empty_state() {
         (502, String::new(), "HTTP 502"),
         (302, String::new(), "HTTP 302"),
     ] {
-        for command in ["health", "queryAllBiz"] {
-            base.answers_raw(command, StatusCode::from_u16(status).unwrap(), body.clone().into_bytes());
+        for command in [BaseCommand::Health, BaseCommand::QueryAllBiz] {
+            answers(&base, command, status, &body);
         }
-        is_an_error(&mut world, &base, expected).await;
+        is_an_error(&mut world, &base.heartbeat(), expected).await;
     }
 }
 
 #[tokio::test]
 async fn a_base_that_never_answers_is_an_error() {
     let (mut world, base, _) = World::with_base(impatient()).await;
-    base.fall_silent();
-    is_an_error(&mut world, &base, "no answer").await;
+    base.behave(Behaviour::hold_all);
+    is_an_error(&mut world, &base.heartbeat(), "no answer").await;
 }
 
 #[tokio::test]
 async fn a_base_at_the_address_of_another_does_not_answer_for_it() {
     let (mut world, base, id) = World::with_base(options()).await;
-    for command in ["health", "queryAllBiz", "installBiz"] {
-        let mut answer = success(&Value::Null);
-        answer["baseIdentity"] = "base-2".into();
-        base.answers(command, &answer);
-    }
-    let error = is_an_error(&mut world, &base, "base \"base-2\" answers at its address").await;
+    let heartbeat = base.heartbeat();
+    base.behave(|behaviour| behaviour.claims = Some("base-2".to_owned()));
+    let error = is_an_error(&mut world, &heartbeat, "base \"base-2\" answers at its address").await;
     assert_eq!(error.reason(), Reason::Conflict);
     world.install(&id).await.unwrap();
     let (_, answer) = world.answer().await;
@@ -77,7 +73,7 @@ async fn a_bad_answer_to_an_install_is_a_failure_that_says_what_may_have_happene
         (200, "x".repeat(2 << 20), "more than", true),
         (200, trace.to_string(), "no room", false),
     ] {
-        base.answers_raw("installBiz", StatusCode::from_u16(status).unwrap(), body.into_bytes());
+        answers(&base, BaseCommand::InstallBiz, status, &body);
         world.install(&id).await.unwrap();
         let (_, answer) = world.answer().await;
         assert!(answer.result == Fail && answer.message.contains(expected), "{answer:?}");

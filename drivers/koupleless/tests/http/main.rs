@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod answers;
-mod base;
 mod modules;
 mod reports;
 mod world;

@@ -7,27 +7,23 @@ use staffetta_driver::tunnel::{
     ContainerState, NetworkInfo, NodeActivation, NodeDescription, NodeMetadata, PodKey, Tunnel, TunnelEvent,
     TunnelLimits,
 };
+use staffetta_koupleless_base::{BaseCommand, Behaviour};
 
-use crate::base::{Base, success};
-use crate::world::{World, cart, impatient, options};
+use crate::world::{World, answers, base, cart, impatient, options, requests};
 
 #[tokio::test]
 async fn a_base_is_asked_and_loads_and_unloads_a_module() {
     let (mut world, base, id) = World::with_base(options()).await;
     world.tunnel.fetch_health_data(&id).await.unwrap();
     let Some((_, TunnelEvent::NodeStatus(status))) = world.receiver.recv().await else { panic!("no status") };
-    assert_eq!(status.resources["memory"].allocatable.0, "9Ki");
+    assert_eq!(status.resources["memory"].allocatable.0, "10Ki");
 
     world.install(&id).await.unwrap();
     let (install, answer) = world.answer().await;
     assert_eq!((install, answer.container_key.as_str(), answer.result), (true, "cart:1.0.0", Success));
     let model = json!({ "bizName": "cart", "bizVersion": "1.0.0", "bizUrl": "https://example.com/cart.jar" });
-    assert_eq!(base.requests("installBiz"), std::slice::from_ref(&model));
+    assert_eq!(requests(&base, BaseCommand::InstallBiz), std::slice::from_ref(&model));
 
-    base.answers(
-        "queryAllBiz",
-        &success(&json!([{ "bizName": "cart", "bizVersion": "1.0.0", "bizState": "ACTIVATED" }])),
-    );
     world.tunnel.query_all_container_status_data(&id).await.unwrap();
     let Some((_, TunnelEvent::AllContainerStatuses(all))) = world.receiver.recv().await else {
         panic!("none")
@@ -38,20 +34,16 @@ async fn a_base_is_asked_and_loads_and_unloads_a_module() {
     world.uninstall(&id).await.unwrap();
     let (install, answer) = world.answer().await;
     assert_eq!((install, answer.container_key.as_str(), answer.result), (false, "cart:1.0.0", Success));
-    assert_eq!(base.requests("uninstallBiz"), [model]);
+    assert_eq!(requests(&base, BaseCommand::UninstallBiz), [model]);
 }
 
 #[tokio::test]
 async fn a_module_that_a_base_does_not_have_is_unloaded_but_was_not_loaded() {
     let (mut world, base, id) = World::with_base(options()).await;
-    for command in ["installBiz", "uninstallBiz"] {
-        base.answers(
-            command,
-            &json!({ "code": "SUCCESS", "data": { "code": "NOT_FOUND_BIZ", "message": "gone" } }),
-        );
-    }
     world.uninstall(&id).await.unwrap();
     assert_eq!(world.answer().await.1.result, Success);
+    let absent = json!({ "code": "SUCCESS", "data": { "code": "NOT_FOUND_BIZ", "message": "gone" } });
+    answers(&base, BaseCommand::InstallBiz, 200, &absent.to_string());
     world.install(&id).await.unwrap();
     let (_, answer) = world.answer().await;
     assert_eq!(
@@ -63,14 +55,17 @@ async fn a_module_that_a_base_does_not_have_is_unloaded_but_was_not_loaded() {
 #[tokio::test]
 async fn a_repeated_request_is_sent_once_while_it_is_under_way() {
     let (mut world, base, id) = World::with_base(options()).await;
-    base.fall_silent();
+    base.behave(Behaviour::hold_all);
     world.install(&id).await.unwrap();
     for repeated in [world.install(&id).await, world.uninstall(&id).await] {
         assert_eq!(repeated.unwrap_err().reason(), Reason::Conflict);
     }
-    base.speak();
+    base.behave(Behaviour::answer_all);
     assert!(world.answer().await.0);
-    assert_eq!((base.requests("installBiz").len(), base.requests("uninstallBiz").len()), (1, 0));
+    assert_eq!(
+        (requests(&base, BaseCommand::InstallBiz).len(), requests(&base, BaseCommand::UninstallBiz).len()),
+        (1, 0)
+    );
     world.install(&id).await.unwrap();
     assert!(world.answer().await.0);
 }
@@ -78,7 +73,7 @@ async fn a_repeated_request_is_sent_once_while_it_is_under_way() {
 #[tokio::test]
 async fn an_answer_that_comes_too_late_is_a_failure_once_and_then_dropped() {
     let (mut world, base, id) = World::with_base(impatient()).await;
-    base.fall_silent();
+    base.behave(Behaviour::hold_all);
     world.install(&id).await.unwrap();
     let (_, answer) = world.answer().await;
     assert_eq!((answer.result, answer.reason.as_str()), (Fail, "DriverUnavailable"));
@@ -86,10 +81,9 @@ async fn an_answer_that_comes_too_late_is_a_failure_once_and_then_dropped() {
         answer.message.contains("no answer") && answer.message.contains("may have taken effect"),
         "{answer:?}"
     );
-    base.speak();
-    let mut heartbeat = base.heartbeat();
-    heartbeat["state"] = "DEACTIVATED".into();
-    world.post("heartbeat", &heartbeat).await;
+    base.behave(Behaviour::answer_all);
+    base.behave(|behaviour| behaviour.state = "DEACTIVATED".to_owned());
+    world.post("heartbeat", &base.heartbeat()).await;
     let Some((_, TunnelEvent::NodeDiscovered(node))) = world.receiver.recv().await else {
         panic!("a late answer")
     };
@@ -99,17 +93,17 @@ async fn an_answer_that_comes_too_late_is_a_failure_once_and_then_dropped() {
 #[tokio::test]
 async fn a_slow_base_delays_no_other() {
     let (mut world, slow, slow_id) = World::with_base(options()).await;
-    let quick = Base::start("base-2").await;
+    let quick = base("base-2").await;
     world.post("heartbeat", &quick.heartbeat()).await;
     let (quick_id, _) = world.receiver.recv().await.unwrap();
-    slow.fall_silent();
+    slow.behave(Behaviour::hold_all);
     world.install(&slow_id).await.unwrap();
     let tunnel = world.tunnel.clone();
     let asking = tokio::spawn(async move { tunnel.query_all_container_status_data(&slow_id).await });
     world.install(&quick_id).await.unwrap();
     assert!(world.answer().await.0);
     world.tunnel.query_all_container_status_data(&quick_id).await.unwrap();
-    assert!(!asking.is_finished() && slow.requests("installBiz").len() == 1);
+    assert!(!asking.is_finished() && requests(&slow, BaseCommand::InstallBiz).len() == 1);
 }
 
 #[tokio::test]
@@ -119,16 +113,17 @@ async fn a_container_that_is_no_module_is_refused_before_anything_is_sent() {
     container.env = None;
     let error = world.tunnel.start_container(&id, &PodKey::All, &container).await.unwrap_err();
     assert!(error.reason() == Reason::Refused && error.to_string().contains("BIZ_VERSION"), "{error}");
-    assert!(base.requests("installBiz").is_empty());
+    assert!(requests(&base, BaseCommand::InstallBiz).is_empty());
 }
 
 #[tokio::test]
 async fn a_node_of_an_earlier_process_is_called_at_the_address_of_its_object() {
     let mut world = World::start(options()).await;
-    let (base, id) = (Base::start("base-1").await, "base-1".parse().unwrap());
+    let (base, id) = (base("base-1").await, "base-1".parse().unwrap());
     assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Awaited);
     let node_ip = Some("127.0.0.1".parse().unwrap());
-    let network_info = NetworkInfo { node_ip, host_name: String::new(), port: Some(base.port) };
+    let network_info =
+        NetworkInfo { node_ip, host_name: String::new(), port: base.address().map(|address| address.port()) };
     let status = NodeActivation::Activated;
     let metadata = NodeMetadata { name: String::new(), version: String::new(), status };
     let node = NodeDescription { metadata, network_info, custom_labels: [].into() };
@@ -142,14 +137,14 @@ async fn a_node_of_an_earlier_process_is_called_at_the_address_of_its_object() {
 #[tokio::test]
 async fn a_tunnel_that_is_stopped_cancels_what_is_under_way_and_can_be_started_again() {
     let (mut world, base, id) = World::with_base(options()).await;
-    base.fall_silent();
+    base.behave(Behaviour::hold_all);
     world.install(&id).await.unwrap();
     world.running.abort();
     assert!(world.receiver.recv().await.is_none(), "nothing holds the sender any longer");
     assert!(!world.tunnel.ready());
     assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Unavailable);
     let (sender, mut receiver) = staffetta_driver::tunnel::channel(TunnelLimits::default());
-    base.speak();
+    base.behave(Behaviour::answer_all);
     let (tunnel, again) = (world.tunnel.clone(), world.tunnel.clone());
     let running = tokio::spawn(async move { again.start("client", "test", sender).await });
     while !tunnel.ready() {

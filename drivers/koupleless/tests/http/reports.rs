@@ -3,13 +3,12 @@
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeActivation, TunnelEvent};
 
-use crate::base::Base;
-use crate::world::{World, cart, options};
+use crate::world::{World, base, cart, options};
 
 #[tokio::test]
 async fn a_base_that_reports_is_discovered_and_its_latest_report_counts() {
     let mut world = World::start(options()).await;
-    let base = Base::start("base-1").await;
+    let base = base("base-1").await;
     for state in ["ACTIVATED", "ACTIVATED", "DEACTIVATED"] {
         let mut heartbeat = base.heartbeat();
         heartbeat["state"] = state.into();
@@ -18,7 +17,10 @@ async fn a_base_that_reports_is_discovered_and_its_latest_report_counts() {
     let (id, event) = world.receiver.recv().await.unwrap();
     let TunnelEvent::NodeDiscovered(node) = event else { panic!("{event:?}") };
     assert_eq!((id.as_str(), node.metadata.status), ("base-1", NodeActivation::Deactivated));
-    assert_eq!((node.metadata.name.as_str(), node.network_info.port), ("shop", Some(base.port)));
+    assert_eq!(
+        (node.metadata.name.as_str(), node.network_info.port),
+        ("shop", base.address().map(|address| address.port()))
+    );
     assert_eq!(node.network_info.node_ip, Some("127.0.0.1".parse().unwrap()));
     drop(world.running);
     assert!(world.receiver.recv().await.is_none(), "earlier reports were replaced");
@@ -46,7 +48,7 @@ async fn a_base_speaks_for_itself_only() {
 async fn a_base_behind_another_address_reports_within_the_networks_of_the_options() {
     let base_networks = vec!["192.0.2.0/24".parse().unwrap()];
     let world = World::start(staffetta_koupleless::HttpTunnelOptions { base_networks, ..options() }).await;
-    let mut heartbeat = Base::start("base-1").await.heartbeat();
+    let mut heartbeat = base("base-1").await.heartbeat();
     for (ip, status) in [("192.0.2.9", 200), ("198.51.100.9", 403)] {
         heartbeat["localIP"] = ip.into();
         assert_eq!(world.post("heartbeat", &heartbeat).await.0, status, "{ip}");
@@ -56,7 +58,7 @@ async fn a_base_behind_another_address_reports_within_the_networks_of_the_option
 #[tokio::test]
 async fn a_malformed_or_oversized_report_is_rejected_with_its_place() {
     let mut world = World::start(options()).await;
-    let base = Base::start("base-1").await;
+    let base = base("base-1").await;
     let mut escaping = base.heartbeat();
     escaping["baseMetadata"]["identity"] = "../admin".into();
     let mut asleep = base.heartbeat();

@@ -11,9 +11,8 @@ use staffetta_driver::tunnel::{
     channel,
 };
 use staffetta_koupleless::{HttpTunnel, HttpTunnelOptions};
+use staffetta_koupleless_base::{AnswerFault, BaseCommand, SimulatedBase, SimulatedBaseOptions};
 use tokio_util::task::AbortOnDropHandle;
-
-use crate::base::Base;
 
 pub(crate) struct World {
     pub(crate) tunnel: Arc<HttpTunnel>,
@@ -32,6 +31,29 @@ pub(crate) fn impatient() -> HttpTunnelOptions {
     HttpTunnelOptions { query_timeout_ms: limit, operation_timeout_ms: limit, ..options() }
 }
 
+/// Starts a base that reports nothing by itself.
+pub(crate) async fn base(id: &str) -> SimulatedBase {
+    let options = SimulatedBaseOptions {
+        identity: id.to_owned(),
+        max_metaspace: 10_240,
+        module_metaspace: 1024,
+        ..SimulatedBaseOptions::default()
+    };
+    SimulatedBase::http(options, &[]).await.unwrap()
+}
+
+/// Makes a base answer a command with this status and body, without executing it.
+pub(crate) fn answers(base: &SimulatedBase, command: BaseCommand, status: u16, body: &str) {
+    let fixed = AnswerFault::Fixed { status, body: body.as_bytes().to_vec() };
+    base.behave(|behaviour| drop(behaviour.answers.insert(command, fixed)));
+}
+
+/// Returns the bodies of the requests of a base with this command.
+pub(crate) fn requests(base: &SimulatedBase, command: BaseCommand) -> Vec<Value> {
+    let operations = base.operations().into_iter().filter(|operation| operation.command == command);
+    operations.map(|operation| operation.request).collect()
+}
+
 impl World {
     /// Starts a tunnel.
     pub(crate) async fn start(options: HttpTunnelOptions) -> Self {
@@ -47,9 +69,9 @@ impl World {
     }
 
     /// Starts a tunnel and a base that has reported.
-    pub(crate) async fn with_base(options: HttpTunnelOptions) -> (Self, Base, NodeId) {
+    pub(crate) async fn with_base(options: HttpTunnelOptions) -> (Self, SimulatedBase, NodeId) {
         let mut world = Self::start(options).await;
-        let base = Base::start("base-1").await;
+        let base = base("base-1").await;
         assert_eq!(world.post("heartbeat", &base.heartbeat()).await, (200, "SUCCESS".to_owned()));
         let (id, event) = world.receiver.recv().await.unwrap();
         assert!(matches!(event, TunnelEvent::NodeDiscovered(_)));

@@ -8,20 +8,21 @@ use serde_json::json;
 use staffetta_driver::Reason;
 use staffetta_driver::app_hosting::Password;
 use staffetta_driver::tunnel::Tunnel;
-use staffetta_koupleless::{BrokerTls, MqttTunnelOptions, MqttVersion};
+use staffetta_koupleless::{MqttTunnelOptions, MqttVersion};
 
 use crate::broker::Broker;
 use crate::world::{World, options};
 
 /// Returns options of the user `controller` with TLS and a client certificate.
 fn secure(broker: &Broker, version: MqttVersion) -> MqttTunnelOptions {
-    let tls = BrokerTls {
-        enabled: true,
+    MqttTunnelOptions {
+        port: NonZeroU16::new(broker.port(true)),
+        tls: true,
         ca_file: Some(broker.pki("ca.crt")),
         cert_file: Some(broker.pki("client.crt")),
         key_file: Some(broker.pki("client.key")),
-    };
-    MqttTunnelOptions { tls, port: NonZeroU16::new(broker.port(true)), ..options(broker, version) }
+        ..options(broker, version)
+    }
 }
 
 #[tokio::test]
@@ -30,7 +31,7 @@ async fn tls_with_a_client_certificate_connects_in_both_versions_on_a_real_broke
     let broker = Broker::shared();
     for version in [MqttVersion::V3, MqttVersion::V5] {
         let (world, _base, _id) = World::with_base(&broker, secure(&broker, version)).await;
-        assert!(world.tunnel.is_connected() && world.tunnel.ready());
+        assert!(world.tunnel.connected() && world.tunnel.ready());
     }
 }
 
@@ -39,7 +40,7 @@ async fn tls_with_a_client_certificate_connects_in_both_versions_on_a_real_broke
 async fn a_broker_that_cannot_be_verified_gets_no_password_on_a_real_broker() {
     let (broker, other) = (Broker::shared(), Broker::private());
     let mut settings = secure(&broker, MqttVersion::V3);
-    settings.tls.ca_file = Some(other.pki("ca.crt"));
+    settings.ca_file = Some(other.pki("ca.crt"));
     let said = World::start(settings).error().await;
     assert!(said.contains("UnknownIssuer") || said.contains("BadSignature"), "{said}");
     let mut settings = secure(&broker, MqttVersion::V5);
@@ -58,10 +59,10 @@ async fn a_refused_log_in_is_an_error_without_the_password_on_a_real_broker() {
         let world = World::start(settings);
         let said = world.error().await;
         assert!(said.to_lowercase().contains("authorized") && !said.contains("hunter2"), "{said}");
-        assert!(world.tunnel.ready() && !world.tunnel.is_connected());
+        assert!(world.tunnel.ready() && !world.tunnel.connected());
     }
     let mut without = secure(&broker, MqttVersion::V3);
-    (without.tls.cert_file, without.tls.key_file) = (None, None);
+    (without.cert_file, without.key_file) = (None, None);
     let said = World::start(without).error().await;
     assert!(said.to_lowercase().contains("certificate"), "{said}");
 }

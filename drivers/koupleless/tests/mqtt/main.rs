@@ -7,4 +7,5 @@ mod broker;
 mod connections;
 mod messages;
 mod modules;
+mod simulated;
 mod world;

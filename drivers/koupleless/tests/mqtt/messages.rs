@@ -39,7 +39,7 @@ async fn bad_reports(version: MqttVersion) {
     };
     let TunnelEvent::AllContainerStatuses(all) = event else { panic!("{event:?}") };
     assert_eq!((id.as_str(), all.len()), ("base-1", 1));
-    assert!(world.tunnel.is_connected());
+    assert!(world.tunnel.connected());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use staffetta_driver::tunnel::{
     ContainerOperationResponseData, NodeDescription, NodeId, PodKey, Tunnel, TunnelEvent, TunnelLimits,
     TunnelReceiver, channel,
 };
-use staffetta_koupleless::{BrokerTls, MqttTunnel, MqttTunnelOptions, MqttVersion};
+use staffetta_koupleless::{MqttTunnel, MqttTunnelOptions, MqttVersion};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,7 +41,7 @@ pub(crate) fn options(broker: &Broker, version: MqttVersion) -> MqttTunnelOption
         version,
         username: "controller".to_owned(),
         password: Some(Password::new("controller")),
-        tls: BrokerTls { enabled: false, ..BrokerTls::default() },
+        tls: false,
         resync_ms: NonZeroU64::new(1).unwrap(),
         ..MqttTunnelOptions::default()
     }
@@ -77,7 +77,7 @@ impl World {
     /// Waits until the tunnel is connected.
     pub(crate) async fn connected(&self) {
         let connected = async {
-            while !self.tunnel.is_connected() {
+            while !self.tunnel.connected() {
                 tokio::time::sleep(POLL).await;
             }
         };

@@ -30,6 +30,8 @@ pub struct Kind {
     pub path: String,
     /// The field selector of the objects to watch, such as `spec.nodeName=node-1`; `None` for all objects.
     pub field_selector: Option<String>,
+    /// The label selector of the objects to watch, such as `app=web`; `None` for all objects.
+    pub label_selector: Option<String>,
     watch: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
     newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
     decode: fn(Value) -> serde_json::Result<WatchItem>,
@@ -47,6 +49,7 @@ impl Kind {
             api_version: K::api_version(&()),
             path: K::url_path(&(), None),
             field_selector: None,
+            label_selector: None,
             watch: |client, config| {
                 watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
             },
@@ -65,10 +68,11 @@ impl Kind {
         (self.decode)(object)
     }
 
-    /// Lists and watches the objects of this kind in all namespaces: those that the field selector selects, else all. Each object is
+    /// Lists and watches the objects of this kind in all namespaces: those that the selectors select, else all. Each object is
     /// decoded separately, without its `managedFields`.
     pub fn watch(&self, client: Client, mut config: watcher::Config) -> BoxStream<'static, WatchResult> {
         config.field_selector.clone_from(&self.field_selector);
+        config.label_selector.clone_from(&self.label_selector);
         (self.watch)(client, config)
     }
 

@@ -22,7 +22,7 @@ pub use setup::{Check, CheckFn, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ use serde_json::Value;
 #[derive(Default)]
 pub struct Registry {
     handlers: BTreeMap<String, HandlerEntry>,
+    /// The names of the handlers that run in every replica.
+    in_every_replica: BTreeSet<String>,
     driver_traits: Vec<DriverTrait>,
     sections: Vec<Section>,
 }
@@ -198,6 +200,25 @@ impl Registry {
     ) {
         let entry = HandlerEntry { about: about.to_owned(), build: Box::new(build) };
         self.handlers.insert(name.to_owned(), entry);
+        self.in_every_replica.remove(name);
+    }
+
+    /// Adds a handler as [`handler`](Self::handler) does. It runs in every replica, from the start of the process to its end, whoever
+    /// leads. It must itself make sure that two replicas never act for the same object: neither its client nor its chain is bound to the
+    /// leadership.
+    pub fn handler_in_every_replica(
+        &mut self,
+        name: &str,
+        about: &str,
+        build: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
+    ) {
+        self.handler(name, about, build);
+        self.in_every_replica.insert(name.to_owned());
+    }
+
+    /// Returns `true` if the handler `name` runs in every replica, not only in the one that leads.
+    pub fn runs_in_every_replica(&self, name: &str) -> bool {
+        self.in_every_replica.contains(name)
     }
 
     /// Adds a driver trait. `default` names the driver that is used when the configuration names none. A dry run fails if a handler

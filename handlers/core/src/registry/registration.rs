@@ -81,12 +81,23 @@ impl<H: Send + Sync + 'static> Registration<H> {
     /// objects of this kind without this selector, all of them are watched. Call it after [`on`](Self::on) and [`index`](Self::index).
     #[must_use]
     pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
+        self.kinds_of::<K>().for_each(|kind| kind.field_selector = Some(selector.to_owned()));
+        self
+    }
+
+    /// Watches only the objects of kind `K` whose labels `selector` selects, such as `app=web`. All objects are watched if another
+    /// handler needs others. Call it after [`on`](Self::on) and [`index`](Self::index).
+    #[must_use]
+    pub fn label_selector<K: 'static>(mut self, selector: &str) -> Self {
+        self.kinds_of::<K>().for_each(|kind| kind.label_selector = Some(selector.to_owned()));
+        self
+    }
+
+    /// Returns each registered [`Kind`] whose objects have the Rust type `K`.
+    fn kinds_of<K: 'static>(&mut self) -> impl Iterator<Item = &mut Kind> {
         let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
         let kinds = routes.chain(self.indexes.iter_mut().map(|index| &mut index.kind));
-        for kind in kinds.filter(|kind| kind.type_id == TypeId::of::<K>()) {
-            kind.field_selector = Some(selector.to_owned());
-        }
-        self
+        kinds.filter(|kind| kind.type_id == TypeId::of::<K>())
     }
 
     /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler.
@@ -100,7 +111,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Runs `source` while this process is the leader. The triggers of the source go to all handlers that are registered for their
+    /// Runs `source` while the handler runs. The triggers of the source go to all handlers that are registered for their
     /// type.
     #[must_use]
     pub fn source(mut self, source: impl Source) -> Self {

@@ -9,7 +9,8 @@ use crate::failure::HandlerError;
 
 /// Watches an external system and sends a [`Trigger`] when something happens in that system. A source only reads, and never writes.
 ///
-/// A source runs while this process is the leader. A source that ends or fails is started again, with back-off. Triggers that are sent
+/// A source runs while its handler does: while this process is the leader, or all the time if the handler runs in every replica
+/// ([`Registry::handler_in_every_replica`](crate::Registry::handler_in_every_replica)). A source that ends or fails is started again, with back-off. Triggers that are sent
 /// before the indexes of the handler are complete are held in the queues of the handler.
 ///
 /// ```
@@ -56,6 +57,10 @@ use crate::failure::HandlerError;
 pub trait Source: Send + Sync + 'static {
     /// Sends triggers until the future is dropped.
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError>;
+
+    /// Gives up what the source holds in Kubernetes, such as a Lease. It is called at the end of the process, when the handler has
+    /// handled its last event; [`run`](Self::run) has ended by then. By default, the source holds nothing.
+    async fn release(&self) {}
 
     /// Sends the triggers that are due at the start, and returns. A dry run calls this method instead of [`run`](Self::run). By
     /// default, nothing is due.

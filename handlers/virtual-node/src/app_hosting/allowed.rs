@@ -6,8 +6,8 @@ use std::path::{Component, Path};
 use ipnet::IpNet;
 use staffetta_driver::app_hosting::DeviceSpec;
 
-use super::name::is_subdomain;
 use super::options::AppHostingOptions;
+use crate::node::is_subdomain;
 
 impl AppHostingOptions {
     /// Returns a message about the first field of a `CiscoDevice` that these options do not allow, with the path of the field and the

@@ -115,6 +115,7 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
             operating_system: "linux".to_owned(),
         },
         problem: (!resources.enabled).then(disabled),
+        conditions: Vec::new(),
     }
 }
 

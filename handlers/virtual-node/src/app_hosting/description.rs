@@ -40,9 +40,11 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     NodeSpec {
         name: name.to_owned(),
         labels,
+        annotations: BTreeMap::new(),
         taints: std::iter::once(provider).chain(taints).collect(),
         max_pods: spec.max_pods,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
+        host_name: None,
         address: spec.address.clone(),
         session: session(spec),
         retired: false,

@@ -6,11 +6,7 @@ use std::collections::HashSet;
 use staffetta_driver::app_hosting::DeviceSpec;
 
 use super::description::node;
-use super::name::is_subdomain;
-use crate::node::is_own_label;
-
-/// The maximum length of the name in a label or taint key, and of a value, in characters.
-const LONGEST: usize = 63;
+use crate::node::{is_label_key, is_label_value, is_own_label};
 
 /// Returns a message about the first label or taint of the specification that is invalid or reserved, with the path of
 /// the field; `None` if all are valid.
@@ -30,12 +26,12 @@ pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
         keys.push((format!("taints[{place}].key"), taint.key.as_str()));
         values.push((format!("taints[{place}].value"), taint.value.as_str()));
     }
-    if let Some((path, _)) = keys.into_iter().find(|(_, key)| !is_key(key)) {
+    if let Some((path, _)) = keys.into_iter().find(|(_, key)| !is_label_key(key)) {
         return Some(format!(
             "{path}: a key is a name, or a domain, `/` and a name, of at most 63 letters, digits, `-`, `_` and `.`"
         ));
     }
-    if let Some((path, _)) = values.into_iter().find(|(_, value)| !is_value(value)) {
+    if let Some((path, _)) = values.into_iter().find(|(_, value)| !is_label_value(value)) {
         return Some(format!(
             "{path}: a value has at most 63 letters, digits, `-`, `_` and `.`, with a letter or a digit at both ends"
         ));
@@ -44,22 +40,6 @@ pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     let taints = node("", spec).taints;
     let twice = taints.iter().find(|taint| !seen.insert((&taint.key, &taint.effect)))?;
     Some(format!("taints: the node has one `{}` with the effect {} already", twice.key, twice.effect))
-}
-
-/// Returns `true` if the text is a valid key of a label or taint.
-fn is_key(key: &str) -> bool {
-    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
-    domain.is_none_or(is_subdomain) && !name.is_empty() && is_value(name)
-}
-
-/// Returns `true` if the text is a valid value of a label or taint.
-fn is_value(value: &str) -> bool {
-    let ends = |letter: Option<char>| letter.is_none_or(|letter| letter.is_ascii_alphanumeric());
-    let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    value.len() <= LONGEST
-        && value.chars().all(good)
-        && ends(value.chars().next())
-        && ends(value.chars().next_back())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The names of the nodes of devices.
 
+use crate::node::is_subdomain;
+
 /// The maximum length of a node name in characters: that of a label value, because the name is also the value of the
 /// label `kubernetes.io/hostname`.
 const LONGEST: usize = 63;
@@ -24,15 +26,6 @@ pub fn node_name(address: &str) -> String {
 /// Returns `true` if the text is a valid node name: an RFC 1123 subdomain of at most 63 characters.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= LONGEST && is_subdomain(name)
-}
-
-/// Returns `true` if the text is a subdomain (RFC 1123), as Kubernetes defines it: at most 253 characters.
-pub(super) fn is_subdomain(name: &str) -> bool {
-    let label = |label: &str| {
-        let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-        !label.is_empty() && label.chars().all(good) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 #[cfg(test)]

@@ -36,16 +36,18 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_pod(&Owner::of(&pod.metadata), node_of(pod)).await
+        let (owner, node) = (Owner::of(&pod.metadata), node_of(pod));
+        self.0.fenced(node, self.0.reconcile_pod(&owner, node)).await
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_pod(&Owner::of(&pod.metadata), node_of(pod)).await
+        let (owner, node) = (Owner::of(&pod.metadata), node_of(pod));
+        self.0.fenced(node, self.0.reconcile_pod(&owner, node)).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
         match tombstone {
-            Tombstone::Last(pod) => self.0.pod_is_gone(pod).await,
+            Tombstone::Last(pod) => self.0.fenced(node_of(pod), self.0.pod_is_gone(pod)).await,
             // What is left of one that went unseen has no owner: its machine's reader finds that out.
             Tombstone::Missed(identity) => {
                 self.0.forget(&identity.uid.as_str().into());
@@ -72,11 +74,13 @@ impl ResourceEventHandler<Node> for VirtualNodes {
     }
 
     async fn on_present(&self, node: &Arc<Node>) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_node(node.metadata.name.as_deref().unwrap_or_default()).await
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        self.0.fenced(name, self.0.reconcile_node(name)).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_node(tombstone.object_ref().name).await
+        let name = tombstone.object_ref().name;
+        self.0.fenced(name, self.0.reconcile_node(name)).await
     }
 }
 
@@ -88,7 +92,8 @@ impl TriggerHandler<PodDue> for VirtualNodes {
     }
 
     async fn on_trigger(&self, trigger: &PodDue) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_pod(&trigger.owner(), &trigger.node).await
+        let owner = trigger.owner();
+        self.0.fenced(&trigger.node, self.0.reconcile_pod(&owner, &trigger.node)).await
     }
 }
 
@@ -106,6 +111,7 @@ impl TriggerHandler<NodeDue> for VirtualNodes {
     }
 
     async fn on_trigger(&self, trigger: &NodeDue) -> Result<(), VirtualNodeError> {
-        self.0.reconcile_node(trigger.name()).await
+        let name = trigger.name();
+        self.0.fenced(name, self.0.reconcile_node(name)).await
     }
 }

@@ -1,6 +1,7 @@
 //! Reconciles nodes and pods: reads and writes, with the pure functions of `node` and `pod` for all decisions.
 
 mod events;
+mod fenced;
 mod node;
 mod pod;
 mod removal;

@@ -40,7 +40,7 @@ impl Shared {
             return match nodes.create(&PostParams::default(), &node).await {
                 Ok(node) => {
                     machine.set_object(NodeObject::Ours);
-                    self.leases.renew(&node).await.map_err(fail("create the lease"))
+                    self.renew_lease(&node).await.map_err(fail("create the lease"))
                 }
                 // The event of its creation is still to come.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -57,7 +57,7 @@ impl Shared {
         if node.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        self.leases.renew(&node).await.map_err(fail("renew the lease"))?;
+        self.renew_lease(&node).await.map_err(fail("renew the lease"))?;
         self.nodes.fresh(&node)?;
         let view = machine.view();
         if let Some(patch) = metadata_patch(&node, &view, self.node_owner()) {
@@ -75,6 +75,11 @@ impl Shared {
             Some(patch) => self.nodes.status(&node, patch).await.map(drop).map_err(VirtualNodeError::Status),
             None => Ok(()),
         }
+    }
+
+    /// Renews the lease of a node, unless the source holds it.
+    async fn renew_lease(&self, node: &Node) -> Result<(), kube::Error> {
+        if self.config.source.holds_leases() { Ok(()) } else { self.leases.renew(node).await }
     }
 
     /// Reads the pods of a node that had a kubelet before, because the index does not contain pods of nodes with a
@@ -118,7 +123,7 @@ impl Shared {
             // Without a lease the cluster would evict its pods.
             return match node {
                 Some(node) => {
-                    self.leases.renew(&node).await.map_err(|error| node_error("renew the lease", name, error))
+                    self.renew_lease(&node).await.map_err(|error| node_error("renew the lease", name, error))
                 }
                 None => Ok(()),
             };

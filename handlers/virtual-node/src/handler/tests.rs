@@ -149,9 +149,11 @@ impl NodeSpec {
         Self {
             name: name.to_owned(),
             labels: std::collections::BTreeMap::new(),
+            annotations: std::collections::BTreeMap::new(),
             taints: Vec::new(),
             max_pods: 1,
             host_ip: None,
+            host_name: None,
             address: String::new(),
             session: 0,
             retired: false,

@@ -1,6 +1,6 @@
-//! The annotation with the labels, taints and address that this program last wrote to a Node object.
+//! The annotation with the labels, annotations, taints and address that this program last wrote to a Node object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,16 @@ use super::spec::NodeSpec;
 /// The annotation with the [`AppliedNodeSpec`], in JSON.
 const ANNOTATION: &str = "staffetta.dev/described";
 
-/// The labels, taints and address that this program last wrote to a Node object, stored in the annotation
-/// `staffetta.dev/described`. With it, a later process removes labels and taints that are no longer wanted.
+/// The labels, annotations, taints and address that this program last wrote to a Node object, stored in the annotation
+/// `staffetta.dev/described`. With it, a later process removes what is no longer wanted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AppliedNodeSpec {
     /// The keys of the labels of the specification.
     pub(super) labels: BTreeSet<String>,
+    /// The keys of the annotations of the specification.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) annotations: BTreeSet<String>,
     /// The taints of the specification, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
     /// The address of the machine behind the node. In JSON, `place`.
@@ -31,11 +34,40 @@ pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
         .filter(|address| !address.is_empty() && *address != spec.address)
 }
 
+/// Labels, annotations and taints of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NodeMarks {
+    /// The labels.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The annotations.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// The taints.
+    pub(crate) taints: Vec<Taint>,
+}
+
+impl NodeMarks {
+    /// Returns those of `node` that this program wrote.
+    pub(crate) fn of(node: &Node) -> Self {
+        let applied = AppliedNodeSpec::read(node);
+        let kept = |all: &Option<BTreeMap<String, String>>, keys: &BTreeSet<String>| {
+            let all = all.iter().flatten().filter(|(key, _)| keys.contains(*key));
+            all.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        Self {
+            labels: kept(&node.metadata.labels, &applied.labels),
+            annotations: kept(&node.metadata.annotations, &applied.annotations),
+            taints: taints.filter(|taint| applied.has_taint(taint)).cloned().collect(),
+        }
+    }
+}
+
 impl AppliedNodeSpec {
     /// Returns the content for a node with this specification.
     pub(super) fn of(spec: &NodeSpec) -> Self {
         Self {
             labels: spec.labels.keys().cloned().collect(),
+            annotations: spec.annotations.keys().cloned().collect(),
             taints: spec.taints.iter().map(name).collect(),
             address: spec.address.clone(),
         }

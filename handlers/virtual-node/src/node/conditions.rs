@@ -1,5 +1,6 @@
 //! The conditions of a node: `Ready`, and the pressure on its resources.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ const HEARTBEAT: Duration = Duration::from_secs(300);
 const NOT_REPORTED: &str = "NotReported";
 
 /// A condition without its timestamps: type, status, reason and message.
-type Untimed = (&'static str, &'static str, &'static str, String);
+type Untimed = (Cow<'static, str>, Cow<'static, str>, Cow<'static, str>, String);
 
 /// Returns the conditions of a node. While the machine is unreachable, only `Ready` (`False`) is returned; the other
 /// conditions of the object stay as they are. The transition time of a condition in `before` is kept while its status
@@ -35,22 +36,33 @@ pub(super) fn conditions(
         conditions.extend([
             pressure("MemoryPressure", memory, "memory", health.and_then(|health| health.memory)),
             pressure("DiskPressure", storage, "storage", health.and_then(|health| health.storage)),
-            (
+            untimed(
                 "PIDPressure",
                 "False",
                 NOT_REPORTED,
                 "the machine does not report how many processes it has".to_owned(),
             ),
-            ("NetworkUnavailable", "False", "RouteCreated", "pods have the machine's own network".to_owned()),
+            untimed(
+                "NetworkUnavailable",
+                "False",
+                "RouteCreated",
+                "pods have the machine's own network".to_owned(),
+            ),
         ]);
+        for own in health.iter().flat_map(|health| &health.conditions) {
+            conditions.retain(|(kind, ..)| *kind != own.type_);
+            let (reason, message) = (own.reason.clone(), own.message.clone().unwrap_or_default());
+            let reason = reason.map_or(NOT_REPORTED.into(), Cow::Owned);
+            conditions.push((own.type_.clone().into(), own.status.clone().into(), reason, message));
+        }
     }
     let timed = |(kind, status, reason, message): Untimed| {
         let same = before.iter().find(|before| before.type_ == kind && before.status == status);
         let transition = same.and_then(|same| same.last_transition_time.clone());
         NodeCondition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason: Some(reason.to_owned()),
+            type_: kind.into_owned(),
+            status: status.into_owned(),
+            reason: Some(reason.into_owned()),
             message: Some(message),
             last_heartbeat_time: Some(Time(now)),
             last_transition_time: transition.or(Some(Time(now))),
@@ -59,16 +71,25 @@ pub(super) fn conditions(
     conditions.into_iter().map(timed).collect()
 }
 
+fn untimed(kind: &'static str, status: &'static str, reason: &'static str, message: String) -> Untimed {
+    (kind.into(), status.into(), reason.into(), message)
+}
+
 /// Returns a pressure condition (`True` if less than a twentieth of the resource is free). `reasons` are the reasons
 /// for enough and for too little.
 fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Option<Room>) -> Untimed {
     let [free, short] = reasons;
     match room {
         Some(room) if room.is_short() => {
-            (kind, "True", short, format!("less than 5 % of the machine's {what} is free"))
+            untimed(kind, "True", short, format!("less than 5 % of the machine's {what} is free"))
         }
-        Some(_) => (kind, "False", free, format!("the machine has enough free {what}")),
-        None => (kind, "False", NOT_REPORTED, format!("the machine does not report how much {what} is free")),
+        Some(_) => untimed(kind, "False", free, format!("the machine has enough free {what}")),
+        None => untimed(
+            kind,
+            "False",
+            NOT_REPORTED,
+            format!("the machine does not report how much {what} is free"),
+        ),
     }
 }
 
@@ -86,7 +107,7 @@ fn ready(machine: &MachineView) -> Untimed {
         (None, Some((reason, message))) => ("False", *reason, message.clone()),
         (None, None) => ("True", "KubeletReady", "the machine answers and takes pods".to_owned()),
     };
-    ("Ready", status, reason, message)
+    untimed("Ready", status, reason, message)
 }
 
 /// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent.

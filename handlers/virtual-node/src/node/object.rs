@@ -1,6 +1,6 @@
 //! Builds the Node object and the patches that correct it, without I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -32,7 +32,8 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
         labels.insert("kubernetes.io/arch".to_owned(), info.architecture);
     }
     labels.extend(spec.labels.clone());
-    labels.extend(own_labels(&spec.name, node_owner).map(|(key, value)| (key.to_owned(), value.to_owned())));
+    labels
+        .extend(own_labels(&spec.name, node_owner).map(|(key, value)| (key.to_owned(), value.into_owned())));
     labels
 }
 
@@ -43,7 +44,9 @@ pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Tim
         metadata: ObjectMeta {
             name: Some(spec.name.clone()),
             labels: Some(labels(machine, node_owner)),
-            annotations: Some(BTreeMap::from([AppliedNodeSpec::of(spec).written()])),
+            annotations: Some(
+                spec.annotations.clone().into_iter().chain([AppliedNodeSpec::of(spec).written()]).collect(),
+            ),
             ..ObjectMeta::default()
         },
         spec: Some(ObjectSpec { taints: Some(spec.taints.clone()), ..ObjectSpec::default() }),
@@ -51,8 +54,8 @@ pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Tim
     }
 }
 
-/// Returns the patch that corrects the labels and taints of a Node object; `None` if they are correct. Labels and
-/// taints that this program wrote before ([`AppliedNodeSpec`]) and that are not wanted any more are removed; those of
+/// Returns the patch that corrects the labels, annotations and taints of a Node object; `None` if they are correct. Those
+/// that this program wrote before ([`AppliedNodeSpec`]) and that are not wanted any more are removed; those of
 /// other writers stay. The patch contains the `resourceVersion`, because taints are one list that other controllers
 /// write too.
 pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: NodeOwner<'_>) -> Option<Value> {
@@ -60,23 +63,38 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     let present = node.metadata.labels.clone().unwrap_or_default();
     let (applied, before) = (AppliedNodeSpec::of(spec), AppliedNodeSpec::read(node));
     let wanted = labels(machine, node_owner);
-    let past = before.labels.iter().filter(|key| !wanted.contains_key(*key) && present.contains_key(*key));
-    let past = past.map(|key| (key.clone(), Value::Null));
-    let missing = wanted.iter().filter(|(key, value)| present.get(*key) != Some(value));
-    let labels: serde_json::Map<_, _> =
-        missing.map(|(key, value)| (key.clone(), json!(value))).chain(past).collect();
+    let labels = corrections(&present, &wanted, &before.labels);
+    let noted = node.metadata.annotations.clone().unwrap_or_default();
+    let mut annotations = corrections(&noted, &spec.annotations, &before.annotations);
     let taints = taints(node, spec, &before);
-    if labels.is_empty() && taints.is_none() && applied == before {
+    if labels.is_empty() && annotations.is_empty() && taints.is_none() && applied == before {
         return None;
     }
     let mut metadata = json!({ "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "labels": labels });
     if applied != before {
-        metadata["annotations"] = json!(BTreeMap::from([applied.written()]));
+        let (key, value) = applied.written();
+        annotations.insert(key, value.into());
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
     }
     Some(match taints {
         Some(taints) => json!({ "metadata": metadata, "spec": { "taints": taints } }),
         None => json!({ "metadata": metadata }),
     })
+}
+
+/// Returns the values that turn `present` into `wanted`; `null` for each key that this program wrote `before` and that is
+/// not wanted any more.
+fn corrections(
+    present: &BTreeMap<String, String>,
+    wanted: &BTreeMap<String, String>,
+    before: &BTreeSet<String>,
+) -> serde_json::Map<String, Value> {
+    let past = before.iter().filter(|key| !wanted.contains_key(*key) && present.contains_key(*key));
+    let missing = wanted.iter().filter(|(key, value)| present.get(*key) != Some(value));
+    let missing = missing.map(|(key, value)| (key.clone(), json!(value)));
+    missing.chain(past.map(|key| (key.clone(), Value::Null))).collect()
 }
 
 /// Returns the corrected list of taints: missing taints are added, and those that this program wrote `before` and that
@@ -121,13 +139,14 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
     }
 }
 
-/// Returns the addresses of the node: the `InternalIP` only. There is no `Hostname`, because an API server that prefers
-/// host names would try to resolve it.
+/// Returns the addresses of the node: the `InternalIP`, and the `Hostname` if the specification has one.
 fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
     let internal = machine.kubelet.map(|kubelet| kubelet.ip()).or(machine.host_ip());
     let address =
         |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
-    internal.map(address).into_iter().collect()
+    let host_name = machine.spec.host_name.clone();
+    let host_name = host_name.map(|address| NodeAddress { type_: "Hostname".to_owned(), address });
+    internal.map(address).into_iter().chain(host_name).collect()
 }
 
 /// Returns the operating system for the label `kubernetes.io/os` and for `nodeInfo`; `linux` if the machine does not

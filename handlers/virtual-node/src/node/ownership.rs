@@ -1,7 +1,12 @@
 //! Ownership of Node objects: this handler, another handler or installation, or a kubelet.
 
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use k8s_openapi::api::core::v1::Node;
 use staffetta_handler::HANDLER_LABEL;
+
+use super::label::LONGEST;
 
 /// A label of all virtual nodes, as key and value. No other node has it.
 const TYPE: (&str, &str) = ("type", "virtual-kubelet");
@@ -11,7 +16,7 @@ const TYPE: (&str, &str) = ("type", "virtual-kubelet");
 const AGENT: &str = "virtual-kubelet.io/last-applied-node-status";
 
 /// The label with the name of the installation that owns a node: several installations may have nodes in one cluster.
-const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
+pub(crate) const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
 
 /// The key and value of a label.
 pub(crate) type Label = (&'static str, &'static str);
@@ -39,13 +44,25 @@ pub(crate) enum Ownership {
 }
 
 /// Returns the labels that identify the owner of a virtual node. A device specification cannot change these labels.
-pub(crate) fn own_labels<'a>(name: &'a str, node_owner: NodeOwner<'a>) -> [(&'static str, &'a str); 4] {
+pub(crate) fn own_labels<'a>(name: &'a str, node_owner: NodeOwner<'a>) -> [(&'static str, Cow<'a, str>); 4] {
+    let (key, value) = TYPE;
     [
-        TYPE,
-        (HANDLER_LABEL, node_owner.handler),
-        (CLUSTER_LABEL, node_owner.cluster),
-        ("kubernetes.io/hostname", name),
+        (key, value.into()),
+        (HANDLER_LABEL, node_owner.handler.into()),
+        (CLUSTER_LABEL, node_owner.cluster.into()),
+        ("kubernetes.io/hostname", host_name(name)),
     ]
+}
+
+/// Returns the value of the label `kubernetes.io/hostname`: the name of the node. A name that is too long for a label is cut
+/// and gets a digest of the whole name, so that it stays unique.
+fn host_name(name: &str) -> Cow<'_, str> {
+    if name.len() <= LONGEST {
+        return name.into();
+    }
+    let mut digest = DefaultHasher::new();
+    name.hash(&mut digest);
+    format!("{name:.46}-{:016x}", digest.finish()).into()
 }
 
 /// Returns `true` if the key is that of a label that identifies the owner of a virtual node.
@@ -114,6 +131,14 @@ mod tests {
         let bare = |handler: &str| json!({ HANDLER_LABEL: handler, CLUSTER_LABEL: "east" });
         assert_eq!(of(bare("machines")), (Ownership::Ours, true), "it was marked, and lacks one label");
         assert_eq!(of(bare("others")), (Ownership::Others, false));
+    }
+
+    #[test]
+    fn the_host_name_of_a_node_fits_into_a_label_and_is_unique() {
+        let [one, other] = ["a", "b"].map(|end| format!("vnode.{}.{end}", "x".repeat(60)));
+        assert_eq!(host_name("vnode.base-1.dev"), "vnode.base-1.dev");
+        assert!([&one, &other].iter().all(|name| crate::node::is_label_value(&host_name(name))));
+        assert_ne!(host_name(&one), host_name(&other));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The key of the taint of virtual nodes. Pods without a toleration for it are not scheduled there.
@@ -16,12 +16,16 @@ pub struct NodeSpec {
     pub name: String,
     /// Labels in addition to those that every virtual node has.
     pub labels: BTreeMap<String, String>,
+    /// Annotations. Other annotations of the Node object stay as they are.
+    pub annotations: BTreeMap<String, String>,
     /// Taints. Other taints of the Node object stay as they are.
     pub taints: Vec<Taint>,
     /// The maximum number of pods on the node.
     pub max_pods: u32,
     /// The IP address of the machine, which its pods have as `hostIP`; `None` if only [`NodeHealth::host_ip`] has it.
     pub host_ip: Option<IpAddr>,
+    /// The address of type `Hostname`; `None` for none, because an API server that prefers host names resolves it.
+    pub host_name: Option<String>,
     /// The address of the machine, as text. Another address means another machine: everything that was read of the
     /// former one is dropped.
     pub address: String,
@@ -49,6 +53,9 @@ pub struct NodeHealth {
     pub info: MachineInfo,
     /// The reason (in CamelCase) and the message, if the machine is reachable but does not accept pods.
     pub problem: Option<(&'static str, String)>,
+    /// Conditions that the machine reports. Each replaces the one of its type that the handler would write, while the
+    /// machine can be reached. Their times are not used.
+    pub conditions: Vec<NodeCondition>,
 }
 
 /// The free and total amount of a resource.

@@ -1,0 +1,181 @@
+//! The back end of a node that is a base.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use staffetta_driver::app_hosting::HostedPods;
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
+use staffetta_driver::{ContainerKey, DriverError, Owner, Reason};
+use staffetta_handler::causes;
+use tokio::time::Instant;
+
+use super::base::{Base, containers, pod_key};
+use super::containers::ContainerStep;
+use super::operation::{ContainerAction, OperationStage};
+use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
+use crate::error::IMAGE_CONFLICT;
+use crate::lock::lock;
+use crate::node::NodeHealth;
+
+/// The delay before the next look at an operation under way. An answer ends it.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The back end of a node that is a base: starts and stops containers through its tunnel. All answers come as events of the
+/// tunnel.
+pub(super) struct BaseBackEnd(pub(super) Arc<Base>);
+
+#[async_trait]
+impl NodeBackEnd for BaseBackEnd {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        let Base { id, tunnel, .. } = &*self.0;
+        tunnel.tunnel.fetch_health_data(id).await?;
+        Ok(Reply::Later)
+    }
+
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
+        let Base { id, tunnel, .. } = &*self.0;
+        tunnel.tunnel.query_all_container_status_data(id).await?;
+        Ok(Reply::Later)
+    }
+
+    async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
+        let mut progress = PodProgress::Done;
+        for container in containers(&request.pod) {
+            progress = progress.and(self.start(&request.pod, container).await?);
+        }
+        Ok(progress)
+    }
+
+    /// Stops the containers of the pod that no other pod on the node has, too. Without the pod object, nothing is known of
+    /// its containers, since reports contain no UID.
+    async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
+        let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
+        let mut progress = PodProgress::Done;
+        for container in containers(pod) {
+            progress = progress.and(self.stop(pod, container).await?);
+        }
+        Ok(progress)
+    }
+
+    fn hears(&self) -> bool {
+        self.0.tunnel.tunnel.connected()
+    }
+}
+
+impl BaseBackEnd {
+    async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
+        let key = self.0.key(pod, container);
+        if let Some((first, theirs)) = self.0.claimants(&key).first()
+            && first.metadata.uid != pod.metadata.uid
+            && theirs.image != container.image
+        {
+            let Owner { namespace, name, .. } = Owner::of(&first.metadata);
+            return Ok(PodProgress::Failing {
+                reason: Cow::Borrowed(IMAGE_CONFLICT),
+                message: format!(
+                    "{}: the older pod {namespace}/{name} on this node has {key} with another image; use another version",
+                    container.name
+                ),
+                poll_after: POLL * 6,
+            });
+        }
+        let image = container.image.as_deref().unwrap_or_default();
+        let changed = shows_other_image(pod, container);
+        let now = Instant::now();
+        let step = {
+            let mut known = lock(&self.0.containers);
+            let step = known.start(&key, image, changed, now);
+            if let ContainerStep::Send(action) = &step {
+                // Recorded before it is sent, so that it is sent once.
+                known.sending(&key, *action, image, now);
+            }
+            step
+        };
+        self.take(pod, container, &key, step).await
+    }
+
+    async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
+        let key = self.0.key(pod, container);
+        let kept = self.0.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
+        if kept {
+            return Ok(PodProgress::Done);
+        }
+        let now = Instant::now();
+        let step = {
+            let mut known = lock(&self.0.containers);
+            let step = known.stop(&key, now);
+            if let ContainerStep::Send(action) = &step {
+                known.sending(&key, *action, "", now);
+            }
+            step
+        };
+        self.take(pod, container, &key, step).await
+    }
+
+    /// Takes a step for a container of a pod.
+    async fn take(
+        &self,
+        pod: &Arc<Pod>,
+        container: &Container,
+        key: &ContainerKey,
+        step: ContainerStep,
+    ) -> Result<PodProgress, DriverError> {
+        let name = &container.name;
+        let working =
+            |state: &str| PodProgress::Working { state: format!("{name}: {state}"), poll_after: POLL };
+        match step {
+            ContainerStep::Done => Ok(PodProgress::Done),
+            ContainerStep::Wait(state) => Ok(working(&state)),
+            ContainerStep::Failing { reason, message, after } => Ok(PodProgress::Failing {
+                reason: reason.into(),
+                message: format!("{name}: {message}"),
+                poll_after: after,
+            }),
+            ContainerStep::Send(action) => {
+                let operation = self.0.asked(&Owner::of(&pod.metadata), key, action);
+                match self.send(pod, container, action).await {
+                    Ok(()) => {
+                        self.0.operations.record(&operation, OperationStage::Sent);
+                        Ok(working(action.progress()))
+                    }
+                    Err(error) => {
+                        lock(&self.0.containers).unsent(key);
+                        self.0.operations.record(&operation, OperationStage::Refused(causes(&error)));
+                        match error.reason() {
+                            // The base is busy with an earlier one.
+                            Reason::Conflict | Reason::Queued | Reason::Awaited => {
+                                Ok(working(&error.to_string()))
+                            }
+                            _ => Err(error),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        action: ContainerAction,
+    ) -> Result<(), DriverError> {
+        let (Base { id, tunnel, .. }, pod) = (&*self.0, &pod_key(pod));
+        match action {
+            ContainerAction::Start => tunnel.tunnel.start_container(id, pod, container).await,
+            ContainerAction::Stop => tunnel.tunnel.shutdown_container(id, pod, container).await,
+        }
+    }
+}
+
+/// Returns `true` if the status of the pod shows another image of the container than its specification.
+fn shows_other_image(pod: &Pod, container: &Container) -> bool {
+    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let status = statuses.find(|status| status.name == container.name);
+    status.is_some_and(|status| {
+        !status.image.is_empty() && container.image.as_ref().is_some_and(|image| *image != status.image)
+    })
+}

@@ -1,0 +1,239 @@
+//! A base that this process looks after.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use staffetta_driver::app_hosting::{
+    DeploymentStage, HostedContainer, HostedContainerState, HostedPod, HostedPods,
+};
+use staffetta_driver::tunnel::{
+    ContainerOperationResponseData, ContainerState, ContainerStatusData, NodeDescription, NodeId, PodKey,
+    Tunnel,
+};
+use staffetta_driver::{ContainerKey, Owner};
+use tokio::time::Instant;
+
+use super::containers::{BaseContainers, ShownContainer};
+use super::operation::{ContainerAction, Operation, OperationLog, OperationStage};
+use crate::lock::lock;
+use crate::node::NodeMarks;
+use crate::pod::ClusterIndex;
+
+/// The prefix of the id of a container.
+const SCHEME: &str = "koupleless://";
+
+/// A tunnel under its name in the configuration.
+#[derive(Clone)]
+pub(super) struct NamedTunnel {
+    /// The name.
+    pub(super) name: Arc<str>,
+    /// The tunnel.
+    pub(super) tunnel: Arc<dyn Tunnel>,
+}
+
+/// A base that this process looks after, from the time when it takes the Lease of the node to the time when it loses or gives
+/// it up.
+pub(super) struct Base {
+    pub(super) id: NodeId,
+    /// The name of the node.
+    pub(super) node: Arc<str>,
+    pub(super) tunnel: NamedTunnel,
+    /// The pods of the cluster.
+    pods: Arc<ClusterIndex>,
+    pub(super) operations: OperationLog,
+    pub(super) containers: Mutex<BaseContainers>,
+    /// What the base says of itself.
+    pub(super) said: Mutex<BaseProfile>,
+    /// The pods for which the operations under way are done, for the record.
+    asked_by: Mutex<HashMap<ContainerKey, Owner>>,
+}
+
+/// What a base says of itself, beside its health.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BaseProfile {
+    /// How it introduced itself.
+    pub(super) description: NodeDescription,
+    /// The labels, annotations and taints that it reports.
+    pub(super) marks: NodeMarks,
+}
+
+impl Base {
+    /// Creates a base whose operations fail without an answer after `limit`.
+    pub(super) fn new(
+        (id, node): (NodeId, Arc<str>),
+        tunnel: NamedTunnel,
+        said: BaseProfile,
+        pods: Arc<ClusterIndex>,
+        operations: OperationLog,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            id,
+            node,
+            tunnel,
+            pods,
+            operations,
+            containers: Mutex::new(BaseContainers::new(limit)),
+            said: Mutex::new(said),
+            asked_by: Mutex::default(),
+        }
+    }
+
+    /// Returns the key of a container.
+    pub(super) fn key(&self, pod: &Pod, container: &Container) -> ContainerKey {
+        self.tunnel.tunnel.get_container_unique_key(&pod_key(pod), container)
+    }
+
+    /// Returns the pods on the node with a container of this key that is to run, the oldest first. The first one determines
+    /// its image; the others share it.
+    pub(super) fn claimants(&self, key: &ContainerKey) -> Vec<(Arc<Pod>, Container)> {
+        let mut claimants = self.pods_with(key);
+        claimants.retain(|(pod, _)| is_living(pod));
+        claimants
+    }
+
+    /// Returns the pods on the node with a container of this key, the oldest first.
+    fn pods_with(&self, key: &ContainerKey) -> Vec<(Arc<Pod>, Container)> {
+        let mut pods = self.pods.pods_on(&self.node);
+        pods.sort_by(|one, other| age(one).cmp(&age(other)));
+        let container = |pod: Arc<Pod>| {
+            let mut containers = containers(&pod).iter();
+            let container = containers.find(|container| self.key(&pod, container) == *key).cloned();
+            container.map(|container| (pod, container))
+        };
+        pods.into_iter().filter_map(container).collect()
+    }
+
+    /// Records an operation that is about to be sent for a pod, and returns it.
+    pub(super) fn asked(&self, pod: &Owner, key: &ContainerKey, action: ContainerAction) -> Operation {
+        lock(&self.asked_by).insert(key.clone(), pod.clone());
+        let operation = self.operation(pod.clone(), key, action);
+        self.operations.record(&operation, OperationStage::Asked);
+        operation
+    }
+
+    /// Records an answer. Returns the pods that it concerns; none if nobody waits for it.
+    pub(super) fn answered(
+        &self,
+        action: ContainerAction,
+        answer: &ContainerOperationResponseData,
+    ) -> Vec<Owner> {
+        if !lock(&self.containers).answered(action, answer, Instant::now()) {
+            return Vec::new();
+        }
+        let key = &answer.container_key;
+        let asked_by = self.ended(key, action, OperationStage::Answered(answer.clone()));
+        let mut owners: Vec<_> =
+            self.pods_with(key).iter().map(|(pod, _)| Owner::of(&pod.metadata)).collect();
+        owners.extend(asked_by.filter(|owner| !owners.contains(owner)));
+        owners
+    }
+
+    /// Records a report of all containers, and returns it by pod.
+    pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
+        let effects = lock(&self.containers).report(statuses, Instant::now());
+        for (key, action) in effects {
+            drop(self.ended(&key, action, OperationStage::Observed));
+        }
+        let mut pods = self.pods.pods_on(&self.node);
+        pods.sort_by(|one, other| age(one).cmp(&age(other)));
+        // The image of each container that is to run, from its oldest pod.
+        let mut images: HashMap<ContainerKey, Option<String>> = HashMap::new();
+        for pod in pods.iter().filter(|pod| is_living(pod)) {
+            for container in containers(pod) {
+                images.entry(self.key(pod, container)).or_insert_with(|| container.image.clone());
+            }
+        }
+        let ip = lock(&self.said).description.network_info.node_ip;
+        let shown = lock(&self.containers);
+        let hosted = pods.iter().filter_map(|pod| {
+            let pod_key = pod_key(pod);
+            let hosted = containers(pod).iter().filter_map(|container| {
+                let key = self.key(pod, container);
+                let other = images.get(&key).is_some_and(|image| *image != container.image);
+                let shown = shown.shown(&key).filter(|_| !other || !is_living(pod))?;
+                let ours = shown.pod_key == PodKey::All || shown.pod_key == pod_key;
+                let state = ours.then(|| state(shown)).flatten()?;
+                Some(HostedContainer { name: container.name.clone(), id: format!("{SCHEME}{key}"), state })
+            });
+            let containers: Vec<_> = hosted.collect();
+            let owner = Owner::of(&pod.metadata);
+            (!containers.is_empty()).then_some(HostedPod { owner, marked: true, containers, ip })
+        });
+        hosted.collect()
+    }
+
+    /// Records that this process does not look after the base any more.
+    pub(super) fn abandon(&self) {
+        let pending: Vec<_> = {
+            let containers = lock(&self.containers);
+            containers.under_way().map(|(key, action)| (key.clone(), action)).collect()
+        };
+        for (key, action) in pending {
+            drop(self.ended(&key, action, OperationStage::Abandoned));
+        }
+    }
+
+    /// Records the end of an operation, and returns the pod for which it was done.
+    fn ended(&self, key: &ContainerKey, action: ContainerAction, stage: OperationStage) -> Option<Owner> {
+        let owner = lock(&self.asked_by).remove(key)?;
+        self.operations.record(&self.operation(owner.clone(), key, action), stage);
+        Some(owner)
+    }
+
+    fn operation(&self, pod: Owner, key: &ContainerKey, action: ContainerAction) -> Operation {
+        Operation {
+            tunnel: Arc::clone(&self.tunnel.name),
+            base: self.id.clone(),
+            node: Arc::clone(&self.node),
+            pod,
+            key: key.clone(),
+            action,
+        }
+    }
+}
+
+/// Returns the key of a pod, for its tunnel.
+pub(super) fn pod_key(pod: &Pod) -> PodKey {
+    let Owner { namespace, name, .. } = Owner::of(&pod.metadata);
+    PodKey::Pod { namespace, name }
+}
+
+/// Returns the containers of a pod.
+pub(super) fn containers(pod: &Pod) -> &[Container] {
+    pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default()
+}
+
+/// Returns `true` if the containers of the pod are to run: it has not finished and is not being deleted.
+fn is_living(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    pod.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Returns the sort key of a pod by age. Pods of the same second are sorted by UID.
+fn age(pod: &Pod) -> (Option<Timestamp>, &str) {
+    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (created, pod.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// Returns the state of a container for the status of its pod; `None` if it was stopped. No state is an end: a container that
+/// was stopped is started again, or its pod goes.
+fn state(shown: &ShownContainer) -> Option<HostedContainerState> {
+    let failed = |default: &str| {
+        let reason = if shown.reason.is_empty() { default } else { &shown.reason };
+        HostedContainerState::Failed { reason: reason.to_owned(), message: shown.message.clone() }
+    };
+    match shown.state {
+        ContainerState::Activated => Some(HostedContainerState::Running),
+        ContainerState::Unresolved | ContainerState::Resolved => Some(HostedContainerState::Waiting {
+            stage: DeploymentStage::Installing,
+            message: shown.message.clone(),
+        }),
+        ContainerState::Deactivated => Some(failed("Deactivated")),
+        ContainerState::Broken => Some(failed("Broken")),
+        ContainerState::Stopped => None,
+    }
+}

@@ -1,0 +1,343 @@
+//! The containers on one base: what it reports, and the operations under way. Without I/O.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use staffetta_driver::ContainerKey;
+use staffetta_driver::tunnel::{
+    ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
+};
+use tokio::time::Instant;
+
+use super::operation::ContainerAction;
+
+/// The delay after the first failure of an operation. It doubles with each further one.
+const FIRST_DELAY: Duration = Duration::from_secs(10);
+
+/// The maximum delay after a failed operation, as kubelets have it.
+const MAX_DELAY: Duration = Duration::from_secs(300);
+
+/// The time after an answer for which it counts more than a report, which may be from before the operation.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// The containers on one base, by key.
+#[derive(Debug)]
+pub(super) struct BaseContainers {
+    /// The time after which an operation without an answer counts as failed.
+    limit: Duration,
+    /// `true` once the base has reported its containers. Nothing is started or stopped before.
+    reported: bool,
+    by_key: HashMap<ContainerKey, BaseContainer>,
+}
+
+/// One container on a base.
+#[derive(Debug, Default)]
+struct BaseContainer {
+    /// The state, as of the last report or answer; `None` if the base does not have it.
+    shown: Option<ShownContainer>,
+    /// The image with which this process has started or found it; `None` if it is not known.
+    image: Option<String>,
+    /// The operation under way.
+    operation: Option<PendingOperation>,
+    /// The last failure, until it is started.
+    failure: Option<OperationFailure>,
+    /// The time until which the last answer counts more than a report.
+    settled: Option<Instant>,
+}
+
+/// The state of a container, as its base shows it.
+#[derive(Clone, Debug)]
+pub(super) struct ShownContainer {
+    /// The state.
+    pub(super) state: ContainerState,
+    /// The pod of which the base says that it belongs to.
+    pub(super) pod_key: PodKey,
+    /// The reason of the last change, as one word, or empty.
+    pub(super) reason: String,
+    /// The message of the last change, or empty.
+    pub(super) message: String,
+    /// The time since which it has this state, by our clock.
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct PendingOperation {
+    action: ContainerAction,
+    image: String,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+struct OperationFailure {
+    count: u32,
+    retry_at: Instant,
+    reason: String,
+    message: String,
+}
+
+/// The next step for a container.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ContainerStep {
+    /// The container is as wanted.
+    Done,
+    /// Wait for the base. The text is its current step, for people.
+    Wait(String),
+    /// The last operation failed, and is repeated after the delay.
+    Failing {
+        /// The reason, as one word in CamelCase.
+        reason: String,
+        /// The message, for people.
+        message: String,
+        /// The delay.
+        after: Duration,
+    },
+    /// Send this operation now.
+    Send(ContainerAction),
+}
+
+impl BaseContainers {
+    /// Creates the containers of a base that has not reported any yet. An operation without an answer fails after `limit`.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, reported: false, by_key: HashMap::new() }
+    }
+
+    /// Returns the state of a container; `None` if the base does not have it.
+    pub(super) fn shown(&self, key: &ContainerKey) -> Option<&ShownContainer> {
+        self.by_key.get(key)?.shown.as_ref()
+    }
+
+    /// Returns the next step towards a container that runs with this image. `changed` is `true` if the pod's status shows
+    /// another image than its specification: the container was started with that, before this process knew it.
+    pub(super) fn start(
+        &mut self,
+        key: &ContainerKey,
+        image: &str,
+        changed: bool,
+        now: Instant,
+    ) -> ContainerStep {
+        let limit = self.limit;
+        if !self.reported {
+            return ContainerStep::Wait("waiting for the first report of the base".to_owned());
+        }
+        let container = self.by_key.entry(key.clone()).or_default();
+        if let Some(wait) = container.under_way(limit, now) {
+            return wait;
+        }
+        let Some(shown) = &container.shown else { return container.attempt(ContainerAction::Start, now) };
+        match shown.state {
+            ContainerState::Activated => {
+                let other = container.image.as_ref().map_or(changed, |known| known != image);
+                if other {
+                    return container.attempt(ContainerAction::Stop, now);
+                }
+                container.image = Some(image.to_owned());
+                container.failure = None;
+                ContainerStep::Done
+            }
+            ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
+                ContainerStep::Wait(format!("the base loads it ({})", shown.state))
+            }
+            // Whoever switched it off wants that, such as the operator, or another version that took its place.
+            ContainerState::Deactivated => ContainerStep::Failing {
+                reason: "Deactivated".to_owned(),
+                message: "the base has switched it off; switch it on there, or delete the pod".to_owned(),
+                after: MAX_DELAY,
+            },
+            ContainerState::Stopped => container.attempt(ContainerAction::Start, now),
+            ContainerState::Unresolved | ContainerState::Resolved | ContainerState::Broken => {
+                container.attempt(ContainerAction::Stop, now)
+            }
+        }
+    }
+
+    /// Returns the next step towards a base without this container.
+    pub(super) fn stop(&mut self, key: &ContainerKey, now: Instant) -> ContainerStep {
+        let limit = self.limit;
+        if !self.reported {
+            return ContainerStep::Wait("waiting for the first report of the base".to_owned());
+        }
+        let Some(container) = self.by_key.get_mut(key) else { return ContainerStep::Done };
+        if let Some(wait) = container.under_way(limit, now) {
+            return wait;
+        }
+        match &container.shown {
+            Some(shown) if shown.state != ContainerState::Stopped => {
+                container.attempt(ContainerAction::Stop, now)
+            }
+            _ => {
+                container.failure = None;
+                ContainerStep::Done
+            }
+        }
+    }
+
+    /// Records that an operation is being sent. `image` is that of the container to start.
+    pub(super) fn sending(&mut self, key: &ContainerKey, action: ContainerAction, image: &str, now: Instant) {
+        let deadline = now + self.limit;
+        let container = self.by_key.entry(key.clone()).or_default();
+        container.operation = Some(PendingOperation { action, image: image.to_owned(), deadline });
+    }
+
+    /// Records that the tunnel did not take the operation that was being sent.
+    pub(super) fn unsent(&mut self, key: &ContainerKey) {
+        if let Some(container) = self.by_key.get_mut(key) {
+            container.operation = None;
+        }
+    }
+
+    /// Records the answer to an operation. Returns `false` if none is under way that it answers.
+    pub(super) fn answered(
+        &mut self,
+        action: ContainerAction,
+        answer: &ContainerOperationResponseData,
+        now: Instant,
+    ) -> bool {
+        let Some(container) = self.by_key.get_mut(&answer.container_key) else { return false };
+        let Some(operation) = container.operation.take_if(|operation| operation.action == action) else {
+            return false;
+        };
+        if answer.result == OperationResponseResult::Fail {
+            container.settled = None;
+            container.fail(&answer.reason, &answer.message, now);
+            return true;
+        }
+        container.settled = Some(now + SETTLED);
+        match action {
+            ContainerAction::Start => {
+                container.shown = Some(ShownContainer {
+                    state: ContainerState::Activated,
+                    pod_key: PodKey::All,
+                    reason: String::new(),
+                    message: String::new(),
+                    since: now,
+                });
+                (container.image, container.failure) = (Some(operation.image), None);
+            }
+            ContainerAction::Stop => {
+                (container.shown, container.image) = (None, None);
+                // What is stopped because its start failed is started again at once, and remembers the failure.
+                if let Some(failure) = &mut container.failure {
+                    failure.retry_at = now;
+                }
+            }
+        }
+        true
+    }
+
+    /// Records a report of all containers. Returns the operations whose effect it shows, although nobody answered.
+    pub(super) fn report(
+        &mut self,
+        statuses: Vec<ContainerStatusData>,
+        now: Instant,
+    ) -> Vec<(ContainerKey, ContainerAction)> {
+        self.reported = true;
+        let mut newest: HashMap<ContainerKey, ContainerStatusData> = HashMap::with_capacity(statuses.len());
+        for status in statuses {
+            match newest.get(&status.key) {
+                Some(known) if known.change_time.0 > status.change_time.0 => {}
+                _ => drop(newest.insert(status.key.clone(), status)),
+            }
+        }
+        let mut effects = Vec::new();
+        for key in newest.keys() {
+            self.by_key.entry(key.clone()).or_default();
+        }
+        self.by_key.retain(|key, container| {
+            let status = newest.remove(key);
+            let action = container.reported(status, now);
+            effects.extend(action.map(|action| (key.clone(), action)));
+            container.shown.is_some() || container.operation.is_some() || container.failure.is_some()
+        });
+        effects
+    }
+
+    /// Returns the operations under way, each with its key.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = (&ContainerKey, ContainerAction)> {
+        self.by_key.iter().filter_map(|(key, container)| Some((key, container.operation.as_ref()?.action)))
+    }
+}
+
+impl BaseContainer {
+    /// Returns the step to wait for the operation under way; `None` if there is none. One whose time is over fails.
+    fn under_way(&mut self, limit: Duration, now: Instant) -> Option<ContainerStep> {
+        let operation = self.operation.as_ref()?;
+        if now < operation.deadline {
+            return Some(ContainerStep::Wait(operation.action.progress().to_owned()));
+        }
+        self.operation = None;
+        self.fail("OperationTimedOut", &format!("the base did not answer within {} s", limit.as_secs()), now);
+        None
+    }
+
+    /// Returns the step to send the operation, or to wait until it may be repeated.
+    fn attempt(&self, action: ContainerAction, now: Instant) -> ContainerStep {
+        match &self.failure {
+            Some(failure) if now < failure.retry_at => ContainerStep::Failing {
+                reason: failure.reason.clone(),
+                message: failure.message.clone(),
+                after: failure.retry_at - now,
+            },
+            _ => ContainerStep::Send(action),
+        }
+    }
+
+    fn fail(&mut self, reason: &str, message: &str, now: Instant) {
+        let count = self.failure.as_ref().map_or(0, |failure| failure.count);
+        let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(count).unwrap_or(u32::MAX)).min(MAX_DELAY);
+        let reason = if is_reason(reason) { reason } else { "OperationFailed" };
+        self.failure = Some(OperationFailure {
+            count: count.saturating_add(1).min(16),
+            retry_at: now + delay,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        });
+    }
+
+    /// Records the status of a report; `None` if the report does not contain it. Returns the action whose effect it shows.
+    fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) -> Option<ContainerAction> {
+        let shown = status.map(|status| ShownContainer {
+            since: self
+                .shown
+                .as_ref()
+                .filter(|known| known.state == status.state)
+                .map_or(now, |known| known.since),
+            state: status.state,
+            pod_key: status.pod_key,
+            reason: status.reason,
+            message: status.message,
+        });
+        let state = |shown: &Option<ShownContainer>| {
+            shown.as_ref().map(|shown| shown.state).filter(|state| *state != ContainerState::Stopped)
+        };
+        // A report that was on its way when the answer came.
+        if self.settled.is_some_and(|until| now < until) && state(&shown) != state(&self.shown) {
+            return None;
+        }
+        self.settled = None;
+        let effect = match (self.operation.as_ref().map(|operation| operation.action), state(&shown)) {
+            (Some(ContainerAction::Start), Some(ContainerState::Activated)) => Some(ContainerAction::Start),
+            (Some(ContainerAction::Stop), None) => Some(ContainerAction::Stop),
+            _ => None,
+        };
+        if state(&shown).is_none() {
+            self.image = None;
+        }
+        self.shown = shown;
+        if let Some(action) = effect
+            && let Some(operation) = self.operation.take()
+            && action == ContainerAction::Start
+        {
+            (self.image, self.failure) = (Some(operation.image), None);
+        }
+        effect
+    }
+}
+
+/// Returns `true` for a text that may be the reason of a waiting container.
+fn is_reason(text: &str) -> bool {
+    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    starts && text.len() <= 64 && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+#[cfg(test)]
+mod tests;

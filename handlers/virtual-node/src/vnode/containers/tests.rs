@@ -1,0 +1,177 @@
+//! Tests of the containers on a base.
+
+use serde_json::json;
+
+use super::ContainerAction::{Start, Stop};
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(330);
+
+fn key() -> ContainerKey {
+    "cart:1".into()
+}
+
+fn statuses(states: &[(&str, &str)]) -> Vec<ContainerStatusData> {
+    let status = |(key, state): &(&str, &str)| {
+        let name = key.split(':').next();
+        serde_json::from_value(json!({ "key": key, "name": name, "podKey": "all", "state": state,
+            "changeTime": "2026-11-24T08:00:00Z" }))
+        .unwrap()
+    };
+    states.iter().map(status).collect()
+}
+
+fn answer(result: &str) -> ContainerOperationResponseData {
+    let answer =
+        json!({ "containerKey": "cart:1", "result": result, "reason": "NO_ROOM", "message": "no metaspace" });
+    serde_json::from_value(answer).unwrap()
+}
+
+/// The containers of a base that has reported these states.
+fn base(states: &[(&str, &str)], now: Instant) -> BaseContainers {
+    let mut containers = BaseContainers::new(LIMIT);
+    containers.report(statuses(states), now);
+    containers
+}
+
+#[test]
+fn nothing_is_started_or_stopped_before_the_first_report() {
+    let (mut containers, now) = (BaseContainers::new(LIMIT), Instant::now());
+    assert!(matches!(containers.start(&key(), "a", false, now), ContainerStep::Wait(_)));
+    assert!(matches!(containers.stop(&key(), now), ContainerStep::Wait(_)));
+    containers.report(Vec::new(), now);
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start));
+    assert_eq!(containers.stop(&key(), now), ContainerStep::Done);
+}
+
+#[test]
+fn a_container_is_started_once_and_runs_with_its_answer() {
+    let now = Instant::now();
+    let mut containers = base(&[], now);
+    containers.sending(&key(), Start, "a", now);
+    assert_eq!(
+        containers.start(&key(), "a", false, now),
+        ContainerStep::Wait("the base starts it".to_owned())
+    );
+    assert!(matches!(containers.stop(&key(), now), ContainerStep::Wait(_)), "one after the other");
+    assert!(!containers.answered(Stop, &answer("SUCCESS"), now), "nobody asked for that");
+    assert!(containers.answered(Start, &answer("SUCCESS"), now));
+    assert!(!containers.answered(Start, &answer("SUCCESS"), now), "it was answered");
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Done);
+}
+
+#[test]
+fn a_report_from_before_an_answer_does_not_start_it_again_and_a_later_one_does() {
+    let now = Instant::now();
+    let mut containers = base(&[], now);
+    containers.sending(&key(), Start, "a", now);
+    containers.answered(Start, &answer("SUCCESS"), now);
+    containers.report(Vec::new(), now + SETTLED / 2);
+    assert_eq!(containers.start(&key(), "a", false, now + SETTLED / 2), ContainerStep::Done);
+    containers.report(Vec::new(), now + SETTLED);
+    assert_eq!(containers.start(&key(), "a", false, now + SETTLED), ContainerStep::Send(Start));
+}
+
+#[test]
+fn an_answer_that_is_lost_is_replaced_by_the_report_of_its_effect() {
+    let now = Instant::now();
+    let mut containers = base(&[], now);
+    containers.sending(&key(), Start, "a", now);
+    assert!(containers.report(statuses(&[("cart:1", "RESOLVED")]), now).is_empty());
+    assert_eq!(containers.report(statuses(&[("cart:1", "ACTIVATED")]), now), [(key(), Start)]);
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Done);
+    containers.sending(&key(), Stop, "", now);
+    assert!(containers.report(statuses(&[("cart:1", "ACTIVATED")]), now).is_empty());
+    assert_eq!(containers.report(Vec::new(), now), [(key(), Stop)]);
+    assert_eq!(containers.stop(&key(), now), ContainerStep::Done);
+}
+
+#[test]
+fn an_operation_that_nobody_answers_fails_at_its_time_limit_and_is_repeated() {
+    let now = Instant::now();
+    let mut containers = base(&[], now);
+    containers.sending(&key(), Start, "a", now);
+    let before = now + LIMIT - Duration::from_millis(1);
+    assert!(matches!(containers.start(&key(), "a", false, before), ContainerStep::Wait(_)));
+    let ContainerStep::Failing { reason, after, .. } = containers.start(&key(), "a", false, now + LIMIT)
+    else {
+        panic!("it has failed")
+    };
+    assert_eq!((reason.as_str(), after), ("OperationTimedOut", FIRST_DELAY));
+    let later = now + LIMIT + FIRST_DELAY;
+    assert_eq!(containers.start(&key(), "a", false, later), ContainerStep::Send(Start));
+}
+
+#[test]
+fn failures_are_repeated_ever_later_and_say_why() {
+    let mut now = Instant::now();
+    let mut containers = base(&[], now);
+    let mut delays = Vec::new();
+    for _ in 0..7 {
+        containers.sending(&key(), Start, "a", now);
+        assert!(containers.answered(Start, &answer("FAIL"), now));
+        // Bases keep what they could not start, and it must be stopped first.
+        containers.report(statuses(&[("cart:1", "BROKEN")]), now);
+        let ContainerStep::Failing { reason, message, after } = containers.start(&key(), "a", false, now)
+        else {
+            panic!("it has failed")
+        };
+        assert_eq!((reason.as_str(), message.as_str()), ("NO_ROOM", "no metaspace"));
+        delays.push(after.as_secs());
+        now += after;
+        assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Stop));
+        containers.sending(&key(), Stop, "", now);
+        assert!(containers.answered(Stop, &answer("SUCCESS"), now));
+        assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start));
+    }
+    assert_eq!(delays, [10, 20, 40, 80, 160, 300, 300]);
+    containers.sending(&key(), Start, "a", now);
+    containers.answered(Start, &answer("SUCCESS"), now);
+    now += SETTLED;
+    containers.report(Vec::new(), now);
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start), "it is forgotten");
+}
+
+#[test]
+fn a_changed_image_is_stopped_and_then_started() {
+    let now = Instant::now();
+    let mut containers = base(&[("cart:1", "ACTIVATED")], now);
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Done, "it was found running");
+    assert_eq!(containers.start(&key(), "b", false, now), ContainerStep::Send(Stop));
+    containers.sending(&key(), Stop, "", now);
+    containers.answered(Stop, &answer("SUCCESS"), now);
+    assert_eq!(containers.start(&key(), "b", true, now), ContainerStep::Send(Start));
+    containers.sending(&key(), Start, "b", now);
+    containers.answered(Start, &answer("SUCCESS"), now);
+    assert_eq!(containers.start(&key(), "b", true, now), ContainerStep::Done, "the status is late");
+    let mut found = base(&[("cart:1", "ACTIVATED")], now);
+    assert_eq!(found.start(&key(), "b", true, now), ContainerStep::Send(Stop), "changed while nobody looked");
+}
+
+#[test]
+fn what_a_base_switched_off_is_not_switched_on_and_what_it_loads_is_waited_for() {
+    let now = Instant::now();
+    let mut off = base(&[("cart:1", "DEACTIVATED")], now);
+    assert!(matches!(off.start(&key(), "a", false, now), ContainerStep::Failing { .. }));
+    assert_eq!(off.stop(&key(), now), ContainerStep::Send(Stop));
+    let mut loads = base(&[("cart:1", "RESOLVED")], now);
+    assert!(matches!(loads.start(&key(), "a", false, now), ContainerStep::Wait(_)));
+    loads.report(statuses(&[("cart:1", "RESOLVED")]), now + LIMIT);
+    assert_eq!(loads.start(&key(), "a", false, now + LIMIT), ContainerStep::Send(Stop), "it is stuck");
+    let mut stopped = base(&[("cart:1", "STOPPED")], now);
+    assert_eq!(stopped.stop(&key(), now), ContainerStep::Done);
+    assert_eq!(stopped.start(&key(), "a", false, now), ContainerStep::Send(Start));
+}
+
+#[test]
+fn of_a_container_that_is_reported_twice_the_newest_state_counts_and_nothing_is_kept_of_those_that_are_gone()
+{
+    let now = Instant::now();
+    let mut twice = statuses(&[("cart:1", "ACTIVATED"), ("cart:1", "BROKEN")]);
+    twice[1].change_time = serde_json::from_value(json!("2026-11-24T07:00:00Z")).unwrap();
+    let mut containers = BaseContainers::new(LIMIT);
+    containers.report(twice, now);
+    assert_eq!(containers.shown(&key()).map(|shown| shown.state), Some(ContainerState::Activated));
+    containers.report(Vec::new(), now);
+    assert!(containers.by_key.is_empty());
+}

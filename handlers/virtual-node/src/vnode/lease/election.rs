@@ -1,0 +1,192 @@
+//! Decides when to write the Lease of one node, and whether this process holds it, without I/O.
+
+use std::time::Duration;
+
+use super::SeenLease;
+use crate::vnode::clock::BootTime;
+
+/// The times of a Lease.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::vnode) struct LeaseTiming {
+    /// The time after which others take a Lease that is not renewed.
+    pub(in crate::vnode) duration: Duration,
+    /// The interval between two renewals.
+    pub(in crate::vnode) renewal: Duration,
+    /// The delay after a failed write.
+    pub(in crate::vnode) retry: Duration,
+}
+
+impl LeaseTiming {
+    /// Returns the time from the start of a write for which its process may act: a quarter less than the duration, since
+    /// what was begun last must end before another process takes the Lease.
+    fn tenure(&self) -> Duration {
+        self.duration * 3 / 4
+    }
+}
+
+/// A write to a Lease. It succeeds only if the Lease has not changed since this process saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::vnode) enum LeaseWrite {
+    /// Create the Lease.
+    Create,
+    /// Replace the Lease of this `resourceVersion`.
+    Replace {
+        /// The `resourceVersion` that the Lease must have.
+        version: u64,
+        /// `true` if the write renews the Lease; `false` if it takes it.
+        renews: bool,
+    },
+}
+
+/// The result of a write to a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::vnode) enum WriteResult {
+    /// The Lease was written and has this state.
+    Written(SeenLease),
+    /// The Lease was in another state than expected, and has this one.
+    Conflict(SeenLease),
+    /// There is no such Lease.
+    Missing,
+    /// The request failed, and may have taken effect.
+    Failed,
+}
+
+/// The holder of a Lease that was deleted unseen. It is no valid identity.
+const UNKNOWN_HOLDER: &str = "?";
+
+/// The participation of one process in the election of the holder of one node's Lease.
+///
+/// The times of the Lease are never compared, since the clocks of processes differ. A process measures on its own clock how
+/// long it has not seen the Lease change, and takes it after its whole duration. The holder counts its time from before the
+/// request, so it is over before anybody else's.
+#[derive(Clone, Debug)]
+pub(in crate::vnode) struct LeaseElection {
+    replica: String,
+    timing: LeaseTiming,
+    /// The newest state of the Lease, and the time when this process first saw it.
+    seen: Option<(SeenLease, BootTime)>,
+    /// The time until which this process may act; `None` while it does not hold the Lease.
+    until: Option<BootTime>,
+    /// The time since which this process wants the Lease without holding it.
+    wanted: Option<BootTime>,
+    /// The earliest time of the next write: a renewal of the holder, or a retry.
+    due: BootTime,
+    /// The time at which the write under way began.
+    began: Option<BootTime>,
+}
+
+impl LeaseElection {
+    pub(in crate::vnode) fn new(replica: &str, timing: LeaseTiming) -> Self {
+        let due = BootTime::default();
+        Self { replica: replica.to_owned(), timing, seen: None, until: None, wanted: None, due, began: None }
+    }
+
+    /// Returns `true` while this process may act for the node.
+    pub(in crate::vnode) fn may_act(&self, now: BootTime) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Returns the time until which this process may act; `None` while it does not hold the Lease.
+    pub(in crate::vnode) fn until(&self) -> Option<BootTime> {
+        self.until
+    }
+
+    /// Records a state of the Lease. An older one than the newest is ignored.
+    pub(in crate::vnode) fn observe(&mut self, seen: &SeenLease, now: BootTime) {
+        let newer = match &self.seen {
+            None => true,
+            // A deletion may be reported with the version of the last state.
+            Some((known, _)) => {
+                seen.version > known.version
+                    || (seen.version == known.version && seen.deleted && !known.deleted)
+            }
+        };
+        if newer {
+            if seen.holder != self.replica {
+                self.until = None;
+            }
+            self.seen = Some((seen.clone(), now));
+        }
+    }
+
+    /// Ends the hold if its time is over, and returns the write that is due; `None` if there is none, or one is under way. A
+    /// process that does not hold the Lease takes it if `wanted` is set, with a further `delay`, by which replicas share nodes
+    /// evenly.
+    pub(in crate::vnode) fn next(
+        &mut self,
+        wanted: bool,
+        delay: Duration,
+        now: BootTime,
+    ) -> Option<LeaseWrite> {
+        if self.until.is_some_and(|until| now >= until) {
+            self.until = None;
+        }
+        let holds = self.until.is_some();
+        self.wanted = if wanted && !holds { self.wanted.or(Some(now)) } else { None };
+        if self.began.is_some() || now < self.due {
+            return None;
+        }
+        let write = match &self.seen {
+            Some((SeenLease { version, deleted: false, .. }, _)) => {
+                LeaseWrite::Replace { version: *version, renews: holds }
+            }
+            // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
+            _ => LeaseWrite::Create,
+        };
+        let may_take = || {
+            let free_at = self.seen.as_ref().map_or(BootTime::default(), |(seen, since)| {
+                let free = seen.holder.is_empty() || seen.holder == self.replica;
+                if free { *since } else { *since + self.timing.duration }
+            });
+            self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay)
+        };
+        (holds || may_take()).then_some(write)
+    }
+
+    /// Records that a write begins.
+    pub(in crate::vnode) fn begin(&mut self, now: BootTime) {
+        self.began = Some(now);
+    }
+
+    /// Records the result of the write that began last.
+    pub(in crate::vnode) fn finish(&mut self, result: &WriteResult, now: BootTime) {
+        let Some(began) = self.began.take() else { return };
+        match result {
+            WriteResult::Written(seen) => {
+                self.observe(seen, now);
+                // A newer state may have been seen meanwhile.
+                if self.seen.as_ref().is_some_and(|(known, _)| known == seen) {
+                    self.until = Some(began + self.timing.tenure());
+                    self.due = began + self.timing.renewal;
+                }
+            }
+            WriteResult::Conflict(seen) => {
+                self.observe(seen, now);
+                self.due = now;
+            }
+            WriteResult::Missing => {
+                if let Some((known, since)) = &mut self.seen
+                    && !known.deleted
+                {
+                    (known.deleted, *since) = (true, now);
+                    if self.until.is_none() {
+                        // Another process may have held it since this one saw it.
+                        UNKNOWN_HOLDER.clone_into(&mut known.holder);
+                    }
+                }
+                self.due = now;
+            }
+            WriteResult::Failed => self.due = now + self.timing.retry,
+        }
+    }
+
+    /// Ends the hold: from now on, this process does not act. Returns the version of the Lease to give up; `None` if this
+    /// process did not hold it.
+    pub(in crate::vnode) fn give_up(&mut self) -> Option<u64> {
+        self.until.take()?;
+        self.seen.as_ref().filter(|(seen, _)| !seen.deleted).map(|(seen, _)| seen.version)
+    }
+}
+
+#[cfg(test)]
+mod tests;

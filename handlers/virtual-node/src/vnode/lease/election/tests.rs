@@ -1,0 +1,283 @@
+//! Tests of the election of a Lease's holder.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TIMING: LeaseTiming = LeaseTiming {
+    duration: Duration::from_secs(40),
+    renewal: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
+
+fn at(seconds: u64) -> BootTime {
+    BootTime(Duration::from_secs(seconds))
+}
+
+fn lease(version: u64, holder: &str) -> SeenLease {
+    SeenLease { version, holder: holder.to_owned(), deleted: false }
+}
+
+fn election() -> LeaseElection {
+    LeaseElection::new("ours", TIMING)
+}
+
+/// Takes a Lease at this time, and returns the election of its holder.
+fn holder(now: BootTime) -> LeaseElection {
+    let mut election = election();
+    assert_eq!(election.next(true, Duration::ZERO, now), Some(LeaseWrite::Create));
+    election.begin(now);
+    election.finish(&WriteResult::Written(lease(1, "ours")), now);
+    election
+}
+
+#[test]
+fn a_holder_renews_in_time_and_acts_until_three_quarters_of_the_duration_after_its_last_write() {
+    let mut election = holder(at(100));
+    assert!(election.may_act(at(129)) && !election.may_act(at(130)));
+    assert_eq!(election.next(true, Duration::ZERO, at(109)), None);
+    let renewal = LeaseWrite::Replace { version: 1, renews: true };
+    assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
+    election.begin(at(110));
+    election.finish(&WriteResult::Written(lease(2, "ours")), at(114));
+    assert!(election.may_act(at(139)) && !election.may_act(at(140)), "it counts from before the request");
+}
+
+#[test]
+fn a_write_that_fails_is_repeated_until_the_time_of_the_holder_is_over() {
+    let mut election = holder(at(100));
+    for now in [110, 112, 114] {
+        assert!(election.next(true, Duration::ZERO, at(now)).is_some());
+        election.begin(at(now));
+        assert_eq!(election.next(true, Duration::ZERO, at(now)), None, "one is under way");
+        election.finish(&WriteResult::Failed, at(now));
+        assert_eq!(election.next(true, Duration::ZERO, at(now + 1)), None);
+    }
+    assert!(election.may_act(at(129)));
+    let taken = LeaseWrite::Replace { version: 1, renews: false };
+    assert_eq!(election.next(true, Duration::ZERO, at(130)), Some(taken), "nobody else has taken it");
+    assert!(!election.may_act(at(130)));
+}
+
+#[test]
+fn whoever_sees_another_holder_does_nothing_more() {
+    let mut election = holder(at(100));
+    election.observe(&lease(2, "theirs"), at(101));
+    assert!(!election.may_act(at(101)));
+    election.observe(&lease(1, "ours"), at(102));
+    assert!(!election.may_act(at(102)), "that was before");
+    election.begin(at(102));
+    election.finish(&WriteResult::Conflict(lease(3, "theirs")), at(103));
+    assert_eq!(election.next(true, Duration::ZERO, at(142)), None);
+    let taken = LeaseWrite::Replace { version: 3, renews: false };
+    assert_eq!(election.next(true, Duration::ZERO, at(143)), Some(taken), "it was not renewed");
+}
+
+#[test]
+fn a_lease_is_taken_after_its_whole_duration_without_a_change_and_the_delay_of_this_replica() {
+    let mut election = election();
+    election.observe(&lease(7, "theirs"), at(10));
+    let delay = Duration::from_secs(1);
+    assert_eq!(election.next(false, delay, at(100)), None, "nobody wants it");
+    assert_eq!(election.next(true, delay, at(20)), None);
+    election.observe(&lease(8, "theirs"), at(30));
+    assert_eq!(election.next(true, delay, at(70)), None);
+    assert!(election.next(true, delay, at(71)).is_some());
+    election.observe(&lease(9, ""), at(71));
+    assert_eq!(election.next(true, delay, at(71)), None);
+    assert!(election.next(true, delay, at(72)).is_some(), "it was given up");
+}
+
+#[test]
+fn a_lease_that_was_deleted_while_somebody_held_it_counts_as_held_until_it_would_expire() {
+    let mut theirs = election();
+    theirs.observe(&SeenLease { deleted: true, ..lease(7, "theirs") }, at(10));
+    assert_eq!(theirs.next(true, Duration::ZERO, at(49)), None);
+    assert_eq!(theirs.next(true, Duration::ZERO, at(50)), Some(LeaseWrite::Create));
+    let mut free = election();
+    free.observe(&SeenLease { deleted: true, ..lease(7, "") }, at(10));
+    assert_eq!(free.next(true, Duration::ZERO, at(10)), Some(LeaseWrite::Create));
+    let mut ours = holder(at(100));
+    ours.begin(at(110));
+    ours.finish(&WriteResult::Missing, at(110));
+    assert_eq!(ours.next(true, Duration::ZERO, at(110)), Some(LeaseWrite::Create));
+    assert!(ours.may_act(at(129)));
+}
+
+#[test]
+fn whoever_gives_a_lease_up_does_nothing_more() {
+    let mut election = holder(at(100));
+    assert_eq!(election.give_up(), Some(1));
+    assert!(!election.may_act(at(100)) && election.give_up().is_none());
+}
+
+/// An API server with one Lease, and the requests and responses that are on their way.
+#[derive(Default)]
+struct Cluster {
+    version: u64,
+    lease: Option<SeenLease>,
+}
+
+impl Cluster {
+    fn write(&mut self, holder: &str, write: LeaseWrite) -> WriteResult {
+        let matches = match (&self.lease, write) {
+            (None, LeaseWrite::Create) => true,
+            (Some(lease), LeaseWrite::Replace { version, .. }) => lease.version == version,
+            _ => false,
+        };
+        if matches {
+            self.version += 1;
+            self.lease = Some(lease(self.version, holder));
+        }
+        match &self.lease {
+            Some(lease) if matches => WriteResult::Written(lease.clone()),
+            Some(lease) => WriteResult::Conflict(lease.clone()),
+            None => WriteResult::Missing,
+        }
+    }
+}
+
+/// One of the replicas: its election, a clock that began at another time, and what is on its way.
+struct Replica {
+    name: &'static str,
+    election: LeaseElection,
+    ahead: Duration,
+    request: Option<LeaseWrite>,
+    response: Option<WriteResult>,
+    /// A request that its sender has given up, and that may still arrive.
+    late: Option<LeaseWrite>,
+    /// What the watch has not delivered yet.
+    news: Option<SeenLease>,
+}
+
+impl Replica {
+    fn now(&self, now: Duration) -> BootTime {
+        BootTime(now + self.ahead)
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// Time passes, in seconds.
+    Passes(u64),
+    /// A replica looks at its election and sends the write that is due. One that does not is paused.
+    Looks(usize),
+    /// The request of a replica reaches the server.
+    Arrives(usize),
+    /// The response reaches the replica.
+    Responds(usize),
+    /// The replica gives up waiting for a response. The request may arrive later.
+    TimesOut(usize),
+    /// A request that was given up reaches the server.
+    ArrivesLate(usize),
+    /// The watch shows the newest state.
+    Shows(usize),
+    /// The watch delivers what it showed.
+    Delivers(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let replica = 0..3_usize;
+    prop_oneof![
+        3 => (1..15_u64).prop_map(Happening::Passes),
+        6 => replica.clone().prop_map(Happening::Looks),
+        5 => replica.clone().prop_map(Happening::Arrives),
+        5 => replica.clone().prop_map(Happening::Responds),
+        1 => replica.clone().prop_map(Happening::TimesOut),
+        1 => replica.clone().prop_map(Happening::ArrivesLate),
+        3 => replica.clone().prop_map(Happening::Shows),
+        3 => replica.prop_map(Happening::Delivers),
+    ]
+}
+
+fn replicas() -> [Replica; 3] {
+    [("a", 0), ("b", 5000), ("c", 77)].map(|(name, ahead)| Replica {
+        name,
+        election: LeaseElection::new(name, TIMING),
+        ahead: Duration::from_secs(ahead),
+        request: None,
+        response: None,
+        late: None,
+        news: None,
+    })
+}
+
+fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, what: &Happening) {
+    match *what {
+        Happening::Passes(_) => {}
+        Happening::Looks(of) => {
+            let replica = &mut replicas[of];
+            let now = replica.now(time);
+            if let Some(write) = replica.election.next(true, Duration::ZERO, now) {
+                replica.election.begin(now);
+                replica.request = Some(write);
+            }
+        }
+        Happening::Arrives(of) => {
+            let replica = &mut replicas[of];
+            if let Some(write) = replica.request.take() {
+                replica.response = Some(cluster.write(replica.name, write));
+            }
+        }
+        Happening::Responds(of) => {
+            let replica = &mut replicas[of];
+            let now = replica.now(time);
+            if let Some(result) = replica.response.take() {
+                replica.election.finish(&result, now);
+            }
+        }
+        Happening::TimesOut(of) => {
+            let replica = &mut replicas[of];
+            let now = replica.now(time);
+            if replica.request.is_some() || replica.response.is_some() {
+                replica.late = replica.request.take().or(replica.late);
+                replica.response = None;
+                replica.election.finish(&WriteResult::Failed, now);
+            }
+        }
+        Happening::ArrivesLate(of) => {
+            let replica = &mut replicas[of];
+            if let Some(write) = replica.late.take() {
+                cluster.write(replica.name, write);
+            }
+        }
+        Happening::Shows(of) => replicas[of].news.clone_from(&cluster.lease),
+        Happening::Delivers(of) => {
+            let replica = &mut replicas[of];
+            let now = replica.now(time);
+            if let Some(seen) = replica.news.take() {
+                replica.election.observe(&seen, now);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn of_three_replicas_never_two_may_act_and_one_does_when_all_is_well(
+        happenings in proptest::collection::vec(happening(), 0..400),
+    ) {
+        let (mut cluster, mut replicas, mut time) = (Cluster::default(), replicas(), Duration::ZERO);
+        let acting = |replicas: &[Replica; 3], time| {
+            replicas.iter().filter(|replica| replica.election.may_act(replica.now(time))).count()
+        };
+        for what in &happenings {
+            if let Happening::Passes(seconds) = what {
+                time += Duration::from_secs(*seconds);
+            }
+            happen(&mut cluster, &mut replicas, time, what);
+            prop_assert!(acting(&replicas, time) <= 1, "two may act after {what:?}");
+        }
+        for _ in 0..100 {
+            time += Duration::from_secs(1);
+            for of in 0..3 {
+                for what in [Happening::Shows(of), Happening::Delivers(of), Happening::Looks(of), Happening::Arrives(of), Happening::Responds(of)] {
+                    happen(&mut cluster, &mut replicas, time, &what);
+                    prop_assert!(acting(&replicas, time) <= 1, "two may act after {what:?}");
+                }
+            }
+        }
+        prop_assert_eq!(acting(&replicas, time), 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! Writes the Leases of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use staffetta_handler::causes;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{LeaseWrite, SeenLease, WriteResult};
+use crate::lock::lock;
+
+/// The namespace of node leases, in which the cluster looks for the heartbeat of a node.
+const NAMESPACE: &str = "kube-node-lease";
+
+/// The minimum time between two warnings about failed writes.
+const WARNED: Duration = Duration::from_secs(30);
+
+/// The time limit of a write.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Writes the Leases of nodes. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
+/// conditions to `Unknown`.
+#[derive(Clone)]
+pub(in crate::vnode) struct LeaseWriter {
+    api: Api<Lease>,
+    replica: String,
+    seconds: i32,
+    labels: BTreeMap<String, String>,
+    /// The time of the last warning.
+    warned: Arc<Mutex<Option<Instant>>>,
+}
+
+impl LeaseWriter {
+    /// Creates a writer for the holder `replica`. Leases last for `seconds` and have these labels, by which they are watched.
+    pub(in crate::vnode) fn new(
+        client: Client,
+        replica: String,
+        seconds: i32,
+        labels: BTreeMap<String, String>,
+    ) -> Self {
+        let warned = Arc::default();
+        Self { api: Api::namespaced(client, NAMESPACE), replica, seconds, labels, warned }
+    }
+
+    /// Writes the Lease of a node, whose Node object owns it if that exists.
+    pub(in crate::vnode) async fn write(
+        &self,
+        name: &str,
+        node: Option<&Node>,
+        write: LeaseWrite,
+    ) -> WriteResult {
+        let version = match write {
+            LeaseWrite::Create => None,
+            LeaseWrite::Replace { version, .. } => Some(version),
+        };
+        let lease = self.lease(name, node, version, &self.replica);
+        let params = PostParams::default();
+        let request = async {
+            match version {
+                None => self.api.create(&params, &lease).await,
+                Some(_) => self.api.replace(name, &params, &lease).await,
+            }
+        };
+        match tokio::time::timeout(LIMIT, request).await {
+            Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => self.current(name).await,
+            Ok(Err(error)) => self.failed(name, &causes(&error)),
+            Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
+        }
+    }
+
+    /// Logs a failed write, as a warning at most once in [`WARNED`].
+    fn failed(&self, name: &str, error: &str) -> WriteResult {
+        let mut warned = lock(&self.warned);
+        if warned.is_none_or(|at| at.elapsed() >= WARNED) {
+            *warned = Some(Instant::now());
+            warn!(node = name, error, "leases of nodes cannot be written; the bases of these nodes wait");
+        } else {
+            debug!(node = name, error, "the lease of a node was not written");
+        }
+        WriteResult::Failed
+    }
+
+    /// Reads a Lease that was in another state than expected.
+    async fn current(&self, name: &str) -> WriteResult {
+        match tokio::time::timeout(LIMIT, self.api.get_opt(name)).await {
+            Ok(Ok(Some(lease))) => WriteResult::Conflict(SeenLease::of(&lease)),
+            Ok(Ok(None)) => WriteResult::Missing,
+            Ok(Err(error)) => self.failed(name, &causes(&error)),
+            Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
+        }
+    }
+
+    /// Gives up the Lease of this version, so that another process takes it at once. Returns its new `resourceVersion`; `None`
+    /// if that failed, and others take it when it expires.
+    pub(in crate::vnode) async fn give_up(
+        &self,
+        name: &str,
+        node: Option<&Node>,
+        version: u64,
+    ) -> Option<String> {
+        let lease = self.lease(name, node, Some(version), "");
+        let params = PostParams::default();
+        let written = tokio::time::timeout(LIMIT, self.api.replace(name, &params, &lease)).await;
+        written.ok()?.ok()?.metadata.resource_version
+    }
+
+    /// Gives up the Lease of a node that exists no more, and deletes it if nobody has taken it since.
+    pub(in crate::vnode) async fn delete(&self, name: &str, version: u64) {
+        if let Some(version) = self.give_up(name, None, version).await {
+            let preconditions = Preconditions { resource_version: Some(version), uid: None };
+            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            // Its owner is gone, so the cluster deletes it if this fails.
+            let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
+        }
+    }
+
+    fn lease(&self, name: &str, node: Option<&Node>, version: Option<u64>, holder: &str) -> Lease {
+        let owner = node.and_then(|node| node.metadata.uid.clone()).map(|uid| OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            uid,
+            ..OwnerReference::default()
+        });
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(NAMESPACE.to_owned()),
+                labels: Some(self.labels.clone()),
+                owner_references: owner.map(|owner| vec![owner]),
+                resource_version: version.map(|version| version.to_string()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(self.seconds),
+                renew_time: Some(MicroTime(Timestamp::now())),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The labels and taints of the nodes of bases and of the pods for them, which are those of Koupleless.
+
+/// The label with the component, of nodes and of pods.
+pub(crate) const COMPONENT: &str = "virtual-kubelet.koupleless.io/component";
+
+/// The value of [`COMPONENT`] of a node.
+pub(crate) const COMPONENT_NODE: &str = "vnode";
+
+/// The value of [`COMPONENT`] of a pod whose containers are modules. Only such pods are watched.
+pub(crate) const COMPONENT_POD: &str = "module";
+
+/// The value of [`COMPONENT`] of a Deployment of such pods.
+pub(crate) const COMPONENT_DEPLOYMENT: &str = "module-deployment";
+
+/// The label with the environment, of nodes and Deployments.
+pub(crate) const ENVIRONMENT: &str = "virtual-kubelet.koupleless.io/env";
+
+/// The label of a node with the name of its base, which bases of the same kind share.
+pub(crate) const BASE_NAME: &str = "base.koupleless.io/name";
+
+/// The label of a node with the version of its base.
+pub(crate) const BASE_VERSION: &str = "base.koupleless.io/version";
+
+/// The label of a node with the host name of its base.
+pub(crate) const BASE_HOST_NAME: &str = "base.koupleless.io/host-name";
+
+/// The label of a node with the key of its tunnel, which gives the node back to its tunnel after a restart or a
+/// take-over.
+pub(crate) const TUNNEL: &str = "base.koupleless.io/tunnel";
+
+/// The label of a node with the TCP port at which its base accepts requests.
+pub(crate) const TUNNEL_PORT: &str = "base.koupleless.io/tunnel-port";
+
+/// The taint of all nodes of bases, with the value `True` and the effect `NoExecute`.
+pub(crate) const VIRTUAL_NODE_TAINT: &str = "schedule.koupleless.io/virtual-node";
+
+/// The taint with the environment, with the effect `NoExecute`.
+pub(crate) const ENVIRONMENT_TAINT: &str = "schedule.koupleless.io/node-env";

@@ -1,0 +1,171 @@
+//! The handler `vnode`: the bases of Koupleless as virtual nodes, on which pods become modules.
+//!
+//! A *base* is a long-running process, a *module* what it loads for a container. Bases appear by themselves: a
+//! [`Tunnel`](staffetta_driver::tunnel::Tunnel) reports them. The handler runs in every replica of the controller. All of them
+//! know all bases; the one that holds the Lease of a node looks after its base, and is the only one that acts for it.
+//!
+//! ```text
+//! tunnels -- introductions --> known bases <-- Node objects, Leases (watch)
+//!                              one election per node: takes, renews and loses its Lease
+//! the Lease is taken: the base is added to the NodeStore, and everything else is as for other virtual nodes
+//! tunnels -- health, containers, answers --> the base that this replica looks after --> NodeStore
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | `source`, `tunnels` | the node source: runs the elections and the tunnels |
+//! | `known` | the bases that this replica knows, without I/O |
+//! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
+//! | `base`, `containers` | a base that this replica looks after: its containers and operations |
+//! | `back_end` | starts and stops containers for pods |
+//! | `describe`, `marks` | the Node object of a base, its labels and taints |
+//! | [`BaselineSource`] | the contract of whoever knows the containers with which a base is to start |
+//! | [`OperationLog`] | the receiver of each step of each operation on a container |
+//! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
+//! | [`tracker`] | the operations under way, their times, and Events about stuck ones |
+
+mod back_end;
+mod base;
+mod baseline;
+mod clock;
+mod containers;
+mod describe;
+mod known;
+mod lease;
+pub(crate) mod marks;
+mod operation;
+mod options;
+pub mod peer;
+mod source;
+pub mod tracker;
+mod tunnels;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use staffetta_driver::tunnel::Tunnel;
+use staffetta_handler::{HANDLER_LABEL, Recorder, Registration};
+
+use self::base::NamedTunnel;
+pub use self::baseline::BaselineSource;
+use self::describe::NodeTemplate;
+use self::known::KnownBases;
+use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter};
+pub use self::operation::{ContainerAction, Operation, OperationLog, OperationStage};
+pub use self::options::VnodeOptions;
+use self::peer::{PeerBaselines, PeerIndex};
+use self::source::VnodeSource;
+use self::tracker::OperationTracker;
+use crate::handler::VirtualNodes;
+use crate::metrics::VirtualNodeMetricsRegistry;
+use crate::node::CLUSTER_LABEL;
+use crate::policy::Policy;
+use crate::shared::Dependencies;
+
+/// The name of the handler, as in `kubernetes.enabled_handlers`. It runs in every replica.
+pub const HANDLER: &str = "vnode";
+
+/// The delay after a write to a Lease that failed.
+const LEASE_RETRY: Duration = Duration::from_secs(2);
+
+/// The dependencies and options of the handler `vnode`.
+pub struct Vnode {
+    /// The name of this installation (`kubernetes.cluster_id`), which distinguishes its nodes from those of others.
+    pub cluster: String,
+    /// The client of the Kubernetes API. It is not bound to the leadership.
+    pub client: Client,
+    /// The identity of this process, unique among all replicas and all restarts: the holder of Leases, and the client id of
+    /// tunnels.
+    pub replica: String,
+    /// The options of the section `[vnode]`, without a [contradiction](VnodeOptions::contradiction).
+    pub options: VnodeOptions,
+    /// The tunnels, each with its name.
+    pub tunnels: Vec<(String, Arc<dyn Tunnel>)>,
+    /// The peer Deployments, with whose modules bases start.
+    pub peers: Arc<PeerIndex>,
+    /// The tracker of the operations on containers.
+    pub tracker: OperationTracker,
+    /// The recorder that publishes Kubernetes Events.
+    pub recorder: Recorder,
+    /// The registry to which the handler's metrics are added.
+    pub figures: VirtualNodeMetricsRegistry,
+}
+
+impl Vnode {
+    /// Builds the registration of the handler. It watches only pods with the label of modules, in one watch for all nodes.
+    pub fn registration(self) -> Registration<VirtualNodes> {
+        let Self { cluster, client, replica, options, tunnels, peers, tracker, recorder, figures } = self;
+        let policy = policy(&options);
+        let labels: BTreeMap<_, _> = [(HANDLER_LABEL, HANDLER), (CLUSTER_LABEL, cluster.as_str())]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        let selector: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let seconds = options.lease_duration_s.get();
+        let timing = LeaseTiming {
+            duration: Duration::from_secs(seconds.into()),
+            renewal: Duration::from_secs(options.lease_renew_s.get().into()),
+            retry: LEASE_RETRY,
+        };
+        let alive = Duration::from_millis(options.dead_after_ms.get());
+        let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+        let leases = Arc::new(LeaseIndex::default());
+        let source = VnodeSource {
+            cluster: cluster.clone(),
+            template: NodeTemplate {
+                environment: options.environment.clone(),
+                max_pods: options.max_pods.get(),
+            },
+            operation_limit: Duration::from_millis(options.operation_timeout_ms.get()),
+            tunnels: tunnels
+                .into_iter()
+                .map(|(name, tunnel)| NamedTunnel { name: name.into(), tunnel })
+                .collect(),
+            leases: Arc::clone(&leases),
+            writer: LeaseWriter::new(client.clone(), replica.clone(), seconds, labels),
+            baselines: Arc::clone(&peers) as Arc<dyn BaselineSource>,
+            operations: tracker.log(),
+            tracker,
+            counts: figures.counts(HANDLER),
+            bases: Mutex::new(KnownBases::new(replica.clone(), timing, alive)),
+            replica,
+            nodes: OnceLock::new(),
+        };
+        let dependencies = Dependencies {
+            handler: HANDLER,
+            cluster,
+            client,
+            source: Arc::new(source),
+            recorder,
+            policy,
+            kubelets: None,
+            predecessor: Some((marks::COMPONENT, marks::COMPONENT_NODE)),
+            metrics: figures,
+        };
+        VirtualNodes::new(dependencies)
+            .registration()
+            .index::<Lease>(leases)
+            .label_selector::<Pod>(&format!("{}={}", marks::COMPONENT, marks::COMPONENT_POD))
+            .label_selector::<Lease>(&selector.join(","))
+            .join(PeerBaselines::new(peers).registration().erase())
+    }
+}
+
+fn policy(options: &VnodeOptions) -> Policy {
+    let poll_interval = Duration::from_millis(options.poll_interval_ms.get());
+    let unreachable_after = Duration::from_millis(options.unreachable_after_ms.get());
+    Policy {
+        poll_interval,
+        health_interval: Duration::from_millis(options.health_interval_ms.get()),
+        unreachable_after,
+        silent_after: unreachable_after,
+        gone_after: Some(Duration::from_millis(options.dead_after_ms.get())),
+        // A base that does not answer is asked as often as any other, so that its end is seen in time.
+        max_retry_interval: poll_interval,
+        lease_interval: Duration::from_secs(options.lease_renew_s.get().into()),
+        ..Policy::default()
+    }
+}

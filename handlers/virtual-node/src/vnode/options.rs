@@ -1,0 +1,118 @@
+//! The section `[vnode]`.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The handler `vnode`: bases of Koupleless, each a node of the cluster on which pods become modules. It runs in every
+/// replica, and the replicas share the nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VnodeOptions {
+    /// The tunnels to the bases, by name. Several may be in use at the same time.
+    #[schemars(extend("uniqueItems" = true), length(min = 1))]
+    pub tunnels: Vec<String>,
+    /// The environment of the bases, a part of the names of their nodes and topics: lower-case letters, digits and inner
+    /// hyphens.
+    #[schemars(length(min = 1, max = 40))]
+    pub environment: String,
+    /// The interval at which a base is asked for its modules, in milliseconds.
+    pub poll_interval_ms: NonZeroU64,
+    /// The interval at which a base is asked for its health, in milliseconds.
+    pub health_interval_ms: NonZeroU64,
+    /// The time since the last answer of a base after which its node becomes not ready, in milliseconds.
+    pub unreachable_after_ms: NonZeroU64,
+    /// The time since the last answer of a base after which it is dead and its node is removed, in milliseconds. A
+    /// replica that takes a base over waits as long before it judges the base.
+    pub dead_after_ms: NonZeroU64,
+    /// The time after which the Lease of a node expires that no replica renews, in seconds. Another replica then takes
+    /// the node over.
+    pub lease_duration_s: NonZeroU32,
+    /// The interval between two renewals of the Lease of a node, in seconds; at most a third of its duration.
+    pub lease_renew_s: NonZeroU32,
+    /// The time limit of starting or stopping a module, in milliseconds, after which the request is repeated. It must be
+    /// longer than that of each tunnel.
+    pub operation_timeout_ms: NonZeroU64,
+    /// The maximum number of pods on a node.
+    pub max_pods: NonZeroU32,
+}
+
+impl Default for VnodeOptions {
+    fn default() -> Self {
+        let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
+        let few = |number| NonZeroU32::new(number).expect("the defaults are not zero");
+        Self {
+            tunnels: vec!["http".to_owned()],
+            environment: "dev".to_owned(),
+            poll_interval_ms: count(10_000),
+            health_interval_ms: count(10_000),
+            unreachable_after_ms: count(25_000),
+            dead_after_ms: count(60_000),
+            lease_duration_s: few(40),
+            lease_renew_s: few(10),
+            operation_timeout_ms: count(330_000),
+            max_pods: few(65_535),
+        }
+    }
+}
+
+impl VnodeOptions {
+    /// Returns a message about the first conflict between options, or invalid option; `None` if there is none.
+    pub fn contradiction(&self) -> Option<String> {
+        let environment = self.environment.as_bytes();
+        let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+        let ends = [environment.first(), environment.last()];
+        let valid = environment.len() <= 40
+            && environment.iter().all(inner)
+            && ends.iter().all(|end| end.is_some_and(|byte| *byte != b'-'));
+        if !valid {
+            return Some(
+                "`vnode.environment` must have 1 to 40 lower-case letters, digits and inner hyphens"
+                    .to_owned(),
+            );
+        }
+        if self.tunnels.is_empty() {
+            return Some("`vnode.tunnels` must name a tunnel".to_owned());
+        }
+        if self.lease_renew_s.get().saturating_mul(3) > self.lease_duration_s.get() {
+            return Some(
+                "`vnode.lease_renew_s` must be at most a third of `vnode.lease_duration_s`, so that a renewal can be repeated"
+                    .to_owned(),
+            );
+        }
+        if self.unreachable_after_ms <= self.poll_interval_ms {
+            return Some(
+                "`vnode.unreachable_after_ms` must be longer than `vnode.poll_interval_ms`".to_owned(),
+            );
+        }
+        (self.dead_after_ms < self.unreachable_after_ms)
+            .then(|| "`vnode.dead_after_ms` must be at least `vnode.unreachable_after_ms`".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_agree_and_a_contradiction_names_its_options() {
+        let contradiction = |options: Value| {
+            serde_json::from_value::<VnodeOptions>(options).unwrap().contradiction().unwrap_or_default()
+        };
+        assert_eq!(contradiction(json!({})), "");
+        for (options, name) in [
+            (json!({ "environment": "Prod" }), "vnode.environment"),
+            (json!({ "environment": "a.b" }), "vnode.environment"),
+            (json!({ "environment": "-a" }), "vnode.environment"),
+            (json!({ "tunnels": [] }), "vnode.tunnels"),
+            (json!({ "lease_renew_s": 14 }), "vnode.lease_renew_s"),
+            (json!({ "unreachable_after_ms": 10_000 }), "vnode.unreachable_after_ms"),
+            (json!({ "dead_after_ms": 24_999 }), "vnode.dead_after_ms"),
+        ] {
+            assert!(contradiction(options.clone()).contains(name), "{options}");
+        }
+    }
+}

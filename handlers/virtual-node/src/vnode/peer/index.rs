@@ -1,0 +1,116 @@
+//! The peer Deployments and the bases of one environment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Container, Node};
+use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest};
+use staffetta_handler::{Event, Index};
+use tokio::sync::Notify;
+
+use super::decide::{baseline, change, is_peer};
+use super::node::BaseNode;
+use crate::lock::lock;
+use crate::vnode::BaselineSource;
+
+/// The peer Deployments and the bases of one environment, kept up to date by the watches.
+#[derive(Debug)]
+pub struct PeerIndex {
+    environment: String,
+    state: Mutex<Peers>,
+    /// `true` once all objects that exist were added.
+    complete: AtomicBool,
+    /// Notified when a base came, went, or changed a property by which nodes are chosen.
+    pub(super) bases_changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Peers {
+    /// The peer Deployments, by UID.
+    deployments: HashMap<String, Arc<Deployment>>,
+    /// The bases, by the name of their node.
+    bases: BTreeMap<String, BaseNode>,
+}
+
+impl PeerIndex {
+    /// Creates an index without any object.
+    pub fn new(environment: impl Into<String>) -> Self {
+        let (environment, state, complete) = (environment.into(), Mutex::default(), AtomicBool::new(false));
+        Self { environment, state, complete, bases_changed: Notify::new() }
+    }
+
+    /// Returns the environment of the Deployments and bases.
+    pub(super) fn environment(&self) -> &str {
+        &self.environment
+    }
+
+    /// Records that all objects that exist were added.
+    pub(super) fn completed(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// Returns the newest state of a peer Deployment with the replicas that it is to have; `None` if it has them, or is no peer
+    /// Deployment.
+    pub(super) fn due(&self, uid: &str) -> Option<(Arc<Deployment>, i32)> {
+        let peers = lock(&self.state);
+        let deployment = peers.deployments.get(uid)?;
+        Some((Arc::clone(deployment), change(deployment, peers.bases.values())?))
+    }
+
+    /// Returns the peer Deployments that are to have other replicas.
+    pub(super) fn all_due(&self) -> Vec<Arc<Deployment>> {
+        let peers = lock(&self.state);
+        let due = |deployment: &&Arc<Deployment>| change(deployment, peers.bases.values()).is_some();
+        peers.deployments.values().filter(due).cloned().collect()
+    }
+}
+
+impl Index<Deployment> for PeerIndex {
+    fn apply(&self, event: &Event<Deployment>) {
+        let mut peers = lock(&self.state);
+        match event {
+            Event::Added(deployment) | Event::Modified(deployment)
+                if is_peer(deployment, &self.environment) =>
+            {
+                peers.deployments.insert(event.uid().to_owned(), Arc::clone(deployment));
+            }
+            _ => drop(peers.deployments.remove(event.uid())),
+        }
+    }
+}
+
+impl Index<Node> for PeerIndex {
+    fn apply(&self, event: &Event<Node>) {
+        let base = match event {
+            Event::Added(node) | Event::Modified(node) => BaseNode::of(node, &self.environment),
+            Event::Deleted(_) => None,
+        };
+        let mut peers = lock(&self.state);
+        let changed = match base {
+            Some(base) => peers.bases.insert(base.name.clone(), base.clone()).as_ref() != Some(&base),
+            None => peers.bases.remove(event.object_ref().name).is_some(),
+        };
+        drop(peers);
+        if changed {
+            self.bases_changed.notify_one();
+        }
+    }
+}
+
+impl BaselineSource for PeerIndex {
+    fn baseline(
+        &self,
+        base: &NodeId,
+        environment: &str,
+        request: &QueryBaselineRequest,
+    ) -> Option<Vec<Container>> {
+        if environment != self.environment || !self.complete.load(Ordering::Acquire) {
+            return None;
+        }
+        let node = BaseNode::asking(base, environment, request);
+        let peers = lock(&self.state);
+        Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
+    }
+}

@@ -1,0 +1,242 @@
+//! The node source of `vnode`: the bases whose Leases this process holds.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use staffetta_driver::tunnel::NodeId;
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::HandlerError;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::info;
+
+use super::back_end::BaseBackEnd;
+use super::base::{Base, BaseProfile, NamedTunnel};
+use super::baseline::BaselineSource;
+use super::clock::BootTime;
+use super::describe::NodeTemplate;
+use super::known::{Duty, KnownBases, said_of};
+use super::lease::{LeaseIndex, LeaseWriter, WriteResult};
+use super::operation::OperationLog;
+use super::tracker::OperationTracker;
+use crate::back_end::NodeBackEnd;
+use crate::counters::{Counts, LeaseChange};
+use crate::lock::lock;
+use crate::node::{NodeOwner, NodeSpec};
+use crate::node_store::NodeStore;
+use crate::source::NodeSource;
+
+/// The interval at which Leases are looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The maximum number of writes to Leases at the same time.
+const WRITES: usize = 64;
+
+/// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
+pub(super) struct VnodeSource {
+    pub(super) cluster: String,
+    /// The identity of this process, the holder of Leases.
+    pub(super) replica: String,
+    pub(super) template: NodeTemplate,
+    /// The time limit of an operation.
+    pub(super) operation_limit: Duration,
+    pub(super) tunnels: Vec<NamedTunnel>,
+    pub(super) leases: Arc<LeaseIndex>,
+    pub(super) writer: LeaseWriter,
+    pub(super) baselines: Arc<dyn BaselineSource>,
+    pub(super) operations: OperationLog,
+    pub(super) tracker: OperationTracker,
+    /// The counters of changes of Leases.
+    pub(super) counts: Arc<Counts>,
+    pub(super) bases: Mutex<KnownBases>,
+    /// The node store, since the first run.
+    pub(super) nodes: OnceLock<Arc<NodeStore>>,
+}
+
+#[async_trait]
+impl NodeSource for VnodeSource {
+    async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+        let nodes = self.nodes.get_or_init(|| nodes);
+        let tunnels = (0..self.tunnels.len()).map(|tunnel| self.run_tunnel(tunnel, nodes));
+        tokio::select! {
+            _ = join_all(tunnels) => {}
+            () = self.run_elections(nodes) => {}
+            never = self.tracker.inspect() => match never {},
+        }
+        Ok(())
+    }
+
+    async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        let base = lock(&self.bases).held(&node.name).map(Arc::clone);
+        let base = base.ok_or_else(|| DriverError::new(Reason::Awaited, "look after a base"))?;
+        Ok(Arc::new(BaseBackEnd(base)))
+    }
+
+    fn holds_leases(&self) -> bool {
+        true
+    }
+
+    fn may_act(&self, name: &str) -> bool {
+        lock(&self.bases).may_act(name, BootTime::now())
+    }
+
+    async fn release(&self) {
+        let names = lock(&self.bases).names();
+        let permits = Semaphore::new(WRITES);
+        join_all(names.iter().map(|name| self.give_up(name, &permits))).await;
+    }
+}
+
+impl VnodeSource {
+    /// Gives up a node at the end of the process, so that another one takes it at once.
+    async fn give_up(&self, name: &str, permits: &Semaphore) {
+        let (base, version) = lock(&self.bases).give_up(name);
+        if let Some(base) = base {
+            self.ends(&base).await;
+        }
+        if let Some(version) = version {
+            self.counts.lease(LeaseChange::GivenUp);
+            let _permit = permits.acquire().await;
+            let node = self.nodes.get().and_then(|nodes| nodes.pods.node(name));
+            self.writer.give_up(name, node.as_deref(), version).await;
+        }
+    }
+
+    /// Returns the base and the name of its node.
+    pub(super) fn names(&self, id: &NodeId) -> (NodeId, Arc<str>) {
+        (id.clone(), self.template.name(id).into())
+    }
+
+    /// Learns of bases from Node objects, takes, renews and loses Leases, and begins and ends to look after bases.
+    async fn run_elections(&self, nodes: &Arc<NodeStore>) {
+        // If this ran before, the writes of then are not waited for any more.
+        lock(&self.bases).interrupted(BootTime::now());
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let permits = Arc::new(Semaphore::new(WRITES));
+        let mut writes: JoinSet<(Arc<str>, WriteResult)> = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    self.learn(nodes);
+                    self.retire(nodes).await;
+                    let exists = |name: &str| nodes.pods.node(name).is_some();
+                    let time = (BootTime::now(), Instant::now());
+                    let due = lock(&self.bases).due(|name| self.leases.get(name), exists, time);
+                    for (name, write) in due {
+                        let (writer, permits) = (self.writer.clone(), Arc::clone(&permits));
+                        let node = nodes.pods.node(&name);
+                        writes.spawn(async move {
+                            let _permit = permits.acquire().await;
+                            let result = writer.write(&name, node.as_deref(), write).await;
+                            (name, result)
+                        });
+                    }
+                }
+                Some(written) = writes.join_next() => {
+                    if let Ok((name, result)) = written {
+                        lock(&self.bases).written(&name, &result, BootTime::now());
+                    }
+                }
+            }
+            self.follow(nodes).await;
+        }
+    }
+
+    /// Adds the bases of the Node objects of this handler.
+    fn learn(&self, nodes: &NodeStore) {
+        let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
+        for name in nodes.pods.nodes_of(owner) {
+            if lock(&self.bases).get(&name).is_some() {
+                continue;
+            }
+            let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
+            let (key, said) = said_of(&node);
+            let tunnel = self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key);
+            if let Some(tunnel) = tunnel {
+                lock(&self.bases).add((id, name.into()), tunnel, said);
+            }
+        }
+    }
+
+    /// Begins to look after the bases whose Lease was taken, and ends to look after those whose Lease was lost.
+    async fn follow(&self, nodes: &Arc<NodeStore>) {
+        let duties = lock(&self.bases).duties(BootTime::now());
+        for duty in duties {
+            match duty {
+                Duty::Begins(node) => self.begins(&node, nodes).await,
+                Duty::Ends(node, base) => {
+                    self.counts.lease(LeaseChange::Lost);
+                    info!(%node, "this replica does not hold the lease of the node any more");
+                    nodes.left(&node);
+                    self.ends(&base).await;
+                }
+            }
+        }
+    }
+
+    async fn begins(&self, node: &str, nodes: &Arc<NodeStore>) {
+        let (base, spec) = {
+            let mut bases = lock(&self.bases);
+            let Some(known) = bases.get_mut(node) else { return };
+            let names = (known.id.clone(), Arc::clone(&known.node));
+            if let Some(object) = nodes.pods.node(node) {
+                // What the base reported last, to whatever process.
+                let (_, said) = said_of(&object);
+                known.said.marks = said.marks;
+                if known.introduced.is_none() {
+                    known.said.description = said.description;
+                }
+            }
+            let (tunnel, said) = (self.tunnels[known.tunnel].clone(), known.said.clone());
+            let (pods, log) = (Arc::clone(&nodes.pods), self.operations.clone());
+            let base = Arc::new(Base::new(names, tunnel, said, pods, log, self.operation_limit));
+            known.base = Some(Arc::clone(&base));
+            (Arc::clone(&base), self.spec(&base))
+        };
+        self.counts.lease(LeaseChange::Taken);
+        info!(node, tunnel = &*base.tunnel.name, "this replica holds the lease of the node");
+        let description = lock(&base.said).description.clone();
+        base.tunnel.tunnel.on_node_start(&base.id, &description).await;
+        nodes.exists(spec);
+    }
+
+    /// Ends to look after a base.
+    async fn ends(&self, base: &Base) {
+        base.abandon();
+        base.tunnel.tunnel.on_node_stop(&base.id).await;
+    }
+
+    /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted.
+    async fn retire(&self, nodes: &NodeStore) {
+        let gone: Vec<_> = {
+            let bases = lock(&self.bases);
+            let all = bases.all_held().map(|base| Arc::clone(&base.node));
+            all.filter(|node| !nodes.contains(node) && !nodes.has_departed(node)).collect()
+        };
+        for node in gone {
+            let (base, version) = lock(&self.bases).give_up(&node);
+            lock(&self.bases).forget(&node);
+            if let Some(base) = base {
+                self.ends(&base).await;
+            }
+            if let Some(version) = version {
+                self.counts.lease(LeaseChange::GivenUp);
+                self.writer.delete(&node, version).await;
+            }
+        }
+        let expired = lock(&self.bases).expire(|name| nodes.pods.node(name).is_some(), Instant::now());
+        for node in expired {
+            self.leases.forget(&node);
+        }
+    }
+
+    /// Returns the specification of the node of a base.
+    pub(super) fn spec(&self, base: &Base) -> NodeSpec {
+        let BaseProfile { description, marks } = lock(&base.said).clone();
+        self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks, 0)
+    }
+}

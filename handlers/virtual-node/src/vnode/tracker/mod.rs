@@ -1,0 +1,186 @@
+//! Follows each operation on the modules of bases: when it was asked for, sent and answered, and which ones are stuck.
+//!
+//! | module | content |
+//! |---|---|
+//! | `open` | the operations under way, without I/O |
+//! | [`EndedOperation`] | an operation that ended, with its outcome and its times, for metrics |
+//! | [`OperationTracker`] | the receiver of all steps, and the inspection that reports stuck operations as Events |
+
+mod ended;
+mod open;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use staffetta_handler::{EventNote, Recorder};
+use tokio::time::Instant;
+use tracing::debug;
+
+pub use self::ended::{EndedOperation, OperationOutcome};
+use self::open::OpenOperations;
+use super::{ContainerAction, HANDLER, Operation, OperationLog, OperationStage};
+use crate::lock::lock;
+use crate::triggers::pod_identity;
+
+/// The reason of the Event about a stuck operation.
+pub(crate) const STUCK: &str = "OperationStuck";
+
+/// The time limits by which an operation counts as stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackerPolicy {
+    /// The time since an operation was asked for after which it is stuck. Default: 60 s.
+    pub stuck_after: Duration,
+    /// The time after which a stuck operation is reported again. Default: 10 min.
+    pub repeat_after: Duration,
+    /// The interval between two inspections. Default: 15 s.
+    pub inspection_interval: Duration,
+}
+
+impl Default for TrackerPolicy {
+    fn default() -> Self {
+        Self {
+            stuck_after: Duration::from_secs(60),
+            repeat_after: Duration::from_secs(600),
+            inspection_interval: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Follows each operation of one handler. Clones share the operations.
+#[derive(Clone)]
+pub struct OperationTracker(Arc<Tracked>);
+
+struct Tracked {
+    open: Mutex<OpenOperations>,
+    ended: Box<dyn Fn(&EndedOperation) + Send + Sync>,
+    recorder: Recorder,
+    policy: TrackerPolicy,
+}
+
+impl OperationTracker {
+    /// Creates a tracker without operations. It calls `ended` for each operation that ends, and reports stuck ones to `recorder`.
+    pub fn new(
+        policy: TrackerPolicy,
+        recorder: Recorder,
+        ended: impl Fn(&EndedOperation) + Send + Sync + 'static,
+    ) -> Self {
+        let (open, ended) = (Mutex::default(), Box::new(ended));
+        Self(Arc::new(Tracked { open, ended, recorder, policy }))
+    }
+
+    /// Returns the receiver of the steps of operations.
+    pub fn log(&self) -> OperationLog {
+        let tracker = self.clone();
+        OperationLog::new(move |operation, stage| tracker.record(operation, stage))
+    }
+
+    /// Returns the number of operations under way by tunnel and action, and how many of them are stuck.
+    pub fn under_way(&self) -> Vec<(Arc<str>, ContainerAction, [u64; 2])> {
+        lock(&self.0.open).counts(Instant::now(), self.0.policy.stuck_after)
+    }
+
+    /// Reports stuck operations as Events on their pods, until the returned future is dropped.
+    pub async fn inspect(&self) -> Infallible {
+        let mut ticks = tokio::time::interval(self.0.policy.inspection_interval);
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            let TrackerPolicy { stuck_after, repeat_after, .. } = self.0.policy;
+            let stuck = lock(&self.0.open).stuck(now, stuck_after, repeat_after);
+            for (operation, text) in stuck {
+                let regarding = pod_identity(&operation.pod);
+                let note = EventNote { handler: HANDLER, regarding, warning: true, reason: STUCK, text };
+                self.0.recorder.record(note);
+            }
+        }
+    }
+
+    fn record(&self, operation: &Operation, stage: OperationStage) {
+        let ended = lock(&self.0.open).record(operation, stage, Instant::now());
+        if let Some(ended) = ended {
+            let Operation { tunnel, base, pod, key, action, .. } = &ended.operation;
+            debug!(handler = HANDLER, %tunnel, %base, namespace = pod.namespace, name = pod.name, uid = %pod.uid, module = %key,
+                action = action_name(*action), outcome = ended.outcome.name(), took_s = ended.took.as_secs_f64(),
+                "an operation on a module ended");
+            (self.0.ended)(&ended);
+        }
+    }
+}
+
+/// Returns the value of the label `action`.
+pub fn action_name(action: ContainerAction) -> &'static str {
+    match action {
+        ContainerAction::Start => "start",
+        ContainerAction::Stop => "stop",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::Owner;
+    use staffetta_handler::EventRecorder;
+
+    use super::*;
+
+    /// Records the text of each Event.
+    #[derive(Clone, Default)]
+    struct Texts(Arc<Mutex<Vec<String>>>);
+
+    impl EventRecorder for Texts {
+        fn record(&self, note: EventNote) {
+            lock(&self.0).push(format!("{} {} {}", note.regarding.name, note.reason, note.text));
+        }
+    }
+
+    pub(super) fn operation(key: &str, action: ContainerAction) -> Operation {
+        let pod = Owner { namespace: "default".into(), name: "web".into(), uid: "u".into() };
+        let base = "b-1".parse().unwrap();
+        Operation { tunnel: "http".into(), base, node: "vnode.b-1.dev".into(), pod, key: key.into(), action }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_operation_is_one_event_until_it_is_repeated_much_later() {
+        let texts = Texts::default();
+        let policy = TrackerPolicy::default();
+        let tracker = OperationTracker::new(policy, Recorder::new(texts.clone()), |_| {});
+        let log = tracker.log();
+        let inspecting = tracker.clone();
+        let inspection = tokio::spawn(async move { inspecting.inspect().await });
+        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Asked);
+        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Sent);
+        log.record(&operation("quick:1", ContainerAction::Stop), OperationStage::Asked);
+        log.record(&operation("quick:1", ContainerAction::Stop), OperationStage::Observed);
+        tokio::time::sleep(policy.stuck_after / 2).await;
+        assert!(lock(&texts.0).is_empty() && tracker.under_way().len() == 1);
+        tokio::time::sleep(policy.repeat_after).await;
+        let reported = lock(&texts.0).clone();
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(
+            reported[0].starts_with("web OperationStuck ") && reported[0].contains("cart:1"),
+            "{reported:?}"
+        );
+        assert_eq!(tracker.under_way(), [("http".into(), ContainerAction::Start, [1, 1])]);
+        tokio::time::sleep(policy.repeat_after).await;
+        assert_eq!(lock(&texts.0).len(), 2);
+        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Abandoned);
+        tokio::time::sleep(policy.repeat_after * 2).await;
+        assert!(lock(&texts.0).len() == 2 && tracker.under_way().is_empty());
+        inspection.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_an_operation_is_passed_on_once() {
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&ends);
+        let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::silent(), move |ended| {
+            lock(&seen).push((ended.outcome.name(), ended.took));
+        });
+        let (log, cart) = (tracker.log(), operation("cart:1", ContainerAction::Start));
+        log.record(&cart, OperationStage::Asked);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        log.record(&cart, OperationStage::Refused("no connection".into()));
+        log.record(&cart, OperationStage::Observed);
+        assert_eq!(*lock(&ends), [("refused", Duration::from_secs(2))]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Runs the tunnels, and takes what bases report and answer.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_driver::tunnel::{
+    self, NodeActivation, NodeDescription, NodeId, NodeStatusData, TunnelEvent, TunnelLimits, TunnelReceiver,
+};
+use staffetta_driver::{DriverError, Owner};
+use staffetta_handler::{BackoffPolicy, causes};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::base::Base;
+use super::describe::{health, reported_marks};
+use super::operation::ContainerAction;
+use super::source::VnodeSource;
+use crate::lock::lock;
+use crate::node_store::NodeStore;
+
+/// The delays before a tunnel that ended is started again.
+const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
+
+/// The interval at which the room of nodes that exist no more is given up.
+const SWEEP: Duration = Duration::from_secs(10);
+
+impl VnodeSource {
+    /// Runs a tunnel, and starts it again when it ends.
+    pub(super) async fn run_tunnel(&self, tunnel: usize, nodes: &Arc<NodeStore>) -> Infallible {
+        let mut backoff = BACKOFF.start();
+        let named = &self.tunnels[tunnel];
+        loop {
+            let (sender, receiver) = tunnel::channel(TunnelLimits::default());
+            let running = named.tunnel.start(&self.replica, &self.template.environment, sender);
+            let ended: Result<(), DriverError> = tokio::select! {
+                ended = running => ended,
+                never = self.receive(tunnel, receiver, nodes) => match never {},
+            };
+            let error = ended.map_or_else(|error| causes(&error), |()| "it ended unexpectedly".to_owned());
+            let wait = backoff.delay(None);
+            warn!(
+                tunnel = &*named.name,
+                error,
+                wait_ms = wait.as_millis(),
+                "a tunnel ended and is restarted"
+            );
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Takes the events of a tunnel.
+    async fn receive(
+        &self,
+        tunnel: usize,
+        mut receiver: TunnelReceiver,
+        nodes: &Arc<NodeStore>,
+    ) -> Infallible {
+        let mut sweep = tokio::time::interval(SWEEP);
+        let mut kept: HashSet<NodeId> = HashSet::new();
+        loop {
+            tokio::select! {
+                event = receiver.recv() => match event {
+                    Some((id, event)) => {
+                        if self.take(tunnel, &id, event, nodes).await && !kept.contains(&id) {
+                            receiver.keep(&id);
+                            kept.insert(id);
+                        }
+                    }
+                    // All senders are dropped: the tunnel is about to end.
+                    None => std::future::pending().await,
+                },
+                _ = sweep.tick() => kept.retain(|id| {
+                    let exists = lock(&self.bases).get(&self.names(id).1).is_some();
+                    if !exists {
+                        receiver.release(id);
+                    }
+                    exists
+                }),
+            }
+        }
+    }
+
+    /// Takes one event of a base. Returns `true` if a node of the base exists or is to exist.
+    async fn take(&self, tunnel: usize, id: &NodeId, event: TunnelEvent, nodes: &Arc<NodeStore>) -> bool {
+        let names = self.names(id);
+        let node = Arc::clone(&names.1);
+        let event = match event {
+            TunnelEvent::NodeDiscovered(description) => {
+                self.introduced(tunnel, names, description, nodes).await;
+                return lock(&self.bases).get(&node).is_some();
+            }
+            TunnelEvent::BaselineQuery(query) => {
+                let containers = self.baselines.baseline(id, &self.template.environment, &query.request);
+                if let Some(containers) = containers {
+                    query.answer(containers);
+                }
+                return lock(&self.bases).get(&node).is_some();
+            }
+            event => event,
+        };
+        let base = lock(&self.bases).held(&node).map(Arc::clone);
+        // Another process looks after the base, or it belongs to another tunnel.
+        let Some(base) = base.filter(|base| base.tunnel.name == self.tunnels[tunnel].name) else {
+            return false;
+        };
+        match event {
+            TunnelEvent::NodeStatus(status) => self.status(&base, &status, nodes),
+            TunnelEvent::AllContainerStatuses(statuses) => nodes.inventory(&node, &base.report(statuses)),
+            TunnelEvent::StartContainerResponse(answer) => {
+                pods_due(&base.answered(ContainerAction::Start, &answer), &node, nodes);
+            }
+            TunnelEvent::ShutdownContainerResponse(answer) => {
+                pods_due(&base.answered(ContainerAction::Stop, &answer), &node, nodes);
+            }
+            TunnelEvent::NodeDiscovered(_) | TunnelEvent::BaselineQuery(_) => {}
+        }
+        true
+    }
+
+    /// Takes the introduction of a base: it may become a node, its node may change, or it ends.
+    async fn introduced(
+        &self,
+        tunnel: usize,
+        (id, node): (NodeId, Arc<str>),
+        description: NodeDescription,
+        nodes: &Arc<NodeStore>,
+    ) {
+        let ends = description.metadata.status == NodeActivation::Deactivated;
+        let base = {
+            let mut bases = lock(&self.bases);
+            let names = (id.clone(), Arc::clone(&node));
+            if !bases.introduced(names, tunnel, description.clone(), Instant::now()) {
+                debug!(base = %id, tunnel = &*self.tunnels[tunnel].name, "a base of another tunnel introduced itself");
+                return;
+            }
+            bases.held(&node).map(Arc::clone)
+        };
+        let Some(base) = base else { return };
+        if ends {
+            nodes.gone(&node);
+            return;
+        }
+        let changed = {
+            let mut said = lock(&base.said);
+            let changed = said.description != description;
+            said.description = description.clone();
+            changed
+        };
+        if changed {
+            base.tunnel.tunnel.on_node_start(&id, &description).await;
+        }
+        if changed || !nodes.contains(&node) {
+            nodes.exists(self.spec(&base));
+        }
+    }
+
+    /// Takes the health report of a base.
+    fn status(&self, base: &Base, status: &NodeStatusData, nodes: &NodeStore) {
+        let marks = reported_marks(status);
+        let changed = {
+            let mut said = lock(&base.said);
+            let changed = said.marks != marks;
+            said.marks = marks;
+            changed
+        };
+        if changed && nodes.contains(&base.node) {
+            nodes.exists(self.spec(base));
+        }
+        nodes.health(&base.node, health(status));
+    }
+}
+
+fn pods_due(owners: &[Owner], node: &Arc<str>, nodes: &NodeStore) {
+    nodes.notifier.pods_due(owners, node);
+}

@@ -1,0 +1,93 @@
+//! Registers the handlers `vnode` and `peer_deployment`.
+
+use std::sync::Arc;
+
+use staffetta_driver::tunnel::Tunnel;
+use staffetta_handler::{Registration, Registry, Setup, SetupError};
+use staffetta_virtual_node::VirtualNodeMetricsRegistry;
+use staffetta_virtual_node::vnode::peer::{PEER_HANDLER, PeerDeployments, PeerIndex};
+use staffetta_virtual_node::vnode::tracker::{OperationTracker, TrackerPolicy};
+use staffetta_virtual_node::vnode::{HANDLER, Vnode, VnodeOptions};
+use tracing::info;
+
+use crate::identity::{ReplicaIdentity, identity};
+use crate::metrics::OperationMetrics;
+
+/// Registers the handlers.
+pub(super) fn handlers(registry: &mut Registry) {
+    registry.section::<VnodeOptions>(HANDLER);
+    registry.handler_in_every_replica(
+        HANDLER,
+        "Represents Koupleless bases as nodes and runs their pods as modules.",
+        vnode,
+    );
+    registry.handler(
+        PEER_HANDLER,
+        "Gives peer Deployments one replica for each Koupleless base that matches.",
+        |setup| {
+            let peers = PeerIndex::new(options(setup)?.environment);
+            Ok(PeerDeployments::new(setup.client(), Arc::new(peers)).registration().erase())
+        },
+    );
+}
+
+/// Returns the options of the section `[vnode]`, which both handlers use.
+fn options(setup: &Setup) -> Result<VnodeOptions, SetupError> {
+    let options: VnodeOptions = setup.section(HANDLER)?;
+    match options.contradiction() {
+        Some(contradiction) => Err(SetupError::Invalid(contradiction)),
+        None => Ok(options),
+    }
+}
+
+fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
+    let options = options(setup)?;
+    let mut tunnels = Vec::new();
+    for name in &options.tunnels {
+        let tunnel = setup.driver_named::<dyn Tunnel>(name).map_err(|error| match error {
+            SetupError::UnknownDriver { name, known, .. } => SetupError::Invalid(format!(
+                "`vnode.tunnels` names `{name}`, which is no tunnel; there are {known}"
+            )),
+            error => error,
+        })?;
+        let ready = Arc::clone(&tunnel);
+        setup.check(name, move || {
+            let ready = ready.ready();
+            async move { if ready { Ok(()) } else { Err(NotReady.into()) } }
+        });
+        tunnels.push((name.clone(), tunnel));
+    }
+    if setup.plan().is_some() {
+        info!("a dry run shows nothing of the handler `vnode`: bases report to a running controller only");
+        return Ok(Registration::new(()).erase());
+    }
+    let metrics = OperationMetrics::clone(&*setup.shared(|| Ok(OperationMetrics::default()))?);
+    let counted = metrics.clone();
+    let tracker =
+        OperationTracker::new(TrackerPolicy::default(), setup.recorder(), move |ended| counted.count(ended));
+    metrics.read(&options.tunnels, &tracker);
+    let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
+    let handler = Vnode {
+        cluster: setup.cluster_id()?,
+        client: setup.client(),
+        replica: setup.shared(|| Ok(ReplicaIdentity(identity())))?.0.clone(),
+        peers: Arc::new(PeerIndex::new(&options.environment)),
+        options,
+        tunnels,
+        tracker,
+        recorder: setup.recorder(),
+        figures: VirtualNodeMetricsRegistry::clone(&figures),
+    };
+    Ok(handler.registration().erase())
+}
+
+/// The error of a tunnel that is not ready.
+#[derive(Debug, thiserror::Error)]
+#[error("the tunnel is not ready; the log says why")]
+struct NotReady;
+
+impl staffetta_handler::Failure for NotReady {
+    fn transient(&self) -> bool {
+        true
+    }
+}

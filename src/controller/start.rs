@@ -1,0 +1,87 @@
+//! Creates the enabled handlers of one scope, and starts them.
+
+use std::sync::Arc;
+
+use kube::Client;
+use staffetta_handler::{Recorder, Setup, SetupError};
+use tracing::{info, warn};
+
+use super::running::HandlerTasks;
+use super::{ControllerContext, ControllerError, check_handlers, create_handlers};
+use crate::cluster::ClusterInfo;
+use crate::events::{self, Publisher, PublisherTask};
+use crate::pipeline::report::Reports;
+use crate::pipeline::{self, HandlerScope, Pipeline};
+use crate::term::Term;
+
+impl ControllerContext {
+    /// Creates the enabled handlers of `scope` and starts all that belongs to them. They act only during `term`, with `client`.
+    pub(super) fn start(
+        &self,
+        scope: HandlerScope,
+        cluster: &ClusterInfo,
+        client: &Client,
+        term: &Term,
+    ) -> Result<HandlerTasks<'_>, ControllerError> {
+        let (recorder, recording) = self.record_events(cluster, client).unzip();
+        let setup = cluster.clone().setup(&self.registry, &self.configuration, client.clone());
+        let setup = match &recorder {
+            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
+            None => setup,
+        };
+        // Drivers with tasks of their own check the term and count.
+        let metrics = &self.state.metrics;
+        setup.share(Arc::new(term.clone()));
+        setup.share(Arc::new(self.replica()));
+        setup.share(Arc::clone(&metrics.cloud_requests));
+        setup.share(Arc::clone(&metrics.ec2_requests));
+        setup.share(Arc::clone(&metrics.cni_requests));
+        setup.share(Arc::new(metrics.virtual_nodes.clone()));
+        setup.share(Arc::new(metrics.module_operations.clone()));
+        setup.share(Arc::new(metrics.pools.clone()));
+        setup.share(Arc::new(metrics.prefixes.clone()));
+        let pipeline = self.pipeline(scope, &setup, &Reports::new(recorder, &self.state.metrics), term);
+        let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
+        let running = HandlerTasks::new(self, scope, client.clone(), Arc::new(pipeline), recording);
+        Ok(running.prepare(setup.into_checks()).watch())
+    }
+
+    /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.
+    fn all_missing(&self, error: ControllerError, cluster: &ClusterInfo) -> ControllerError {
+        match error {
+            ControllerError::Handler { source: SetupError::Missing { .. }, .. } => {
+                check_handlers(&self.registry, &self.configuration, cluster).err().unwrap_or(error)
+            }
+            error => error,
+        }
+    }
+
+    /// Starts to write Kubernetes Events, if they are enabled and the server supports them.
+    fn record_events(&self, cluster: &ClusterInfo, client: &Client) -> Option<(Publisher, PublisherTask)> {
+        if !self.configuration.events.enabled {
+            return None;
+        }
+        if !cluster.serves(events::API_VERSION) {
+            warn!(
+                api_version = events::API_VERSION,
+                "the API server does not serve Kubernetes Events; failures are only logged"
+            );
+            return None;
+        }
+        let metrics = self.state.metrics.kubernetes_events();
+        Some(events::start(client.clone(), self.identity.clone(), metrics))
+    }
+
+    fn pipeline(
+        &self,
+        scope: HandlerScope,
+        setup: &Setup,
+        reports: &Reports,
+        term: &Term,
+    ) -> Result<Pipeline, ControllerError> {
+        let handlers = scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers);
+        let created = create_handlers(&self.registry, &handlers, setup)?;
+        info!(handlers = handlers.join(","), "the handlers are created");
+        Ok(pipeline::build(created, &self.configuration.relay, term, reports))
+    }
+}

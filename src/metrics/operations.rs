@@ -1,0 +1,76 @@
+//! Metrics of the requests to load and unload the modules of bases.
+
+use std::sync::{Arc, Mutex};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use staffetta_virtual_node::vnode::ContainerAction;
+use staffetta_virtual_node::vnode::tracker::{
+    EndedOperation, OperationOutcome, OperationTracker, action_name,
+};
+
+use super::family::{MetricFamily, MetricsPage, histogram};
+use super::names;
+use crate::lock::lock;
+
+/// The metrics of the operations of the handler `vnode`. Clones share them.
+#[derive(Clone)]
+pub(crate) struct OperationMetrics {
+    ended: MetricFamily<Counter>,
+    durations: MetricFamily<Histogram>,
+    tracker: Arc<Mutex<Option<OperationTracker>>>,
+    tunnels: Arc<Mutex<Vec<String>>>,
+}
+
+impl Default for OperationMetrics {
+    fn default() -> Self {
+        Self {
+            ended: MetricFamily::new(&names::MODULE_OPERATIONS, Counter::default),
+            durations: MetricFamily::new(&names::MODULE_OPERATION_DURATION, histogram),
+            tracker: Arc::default(),
+            tunnels: Arc::default(),
+        }
+    }
+}
+
+const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::Stop];
+
+impl OperationMetrics {
+    /// Creates the series of these tunnels, and reads the operations under way from `tracker`.
+    pub(crate) fn read(&self, tunnels: &[String], tracker: &OperationTracker) {
+        for (tunnel, action) in tunnels.iter().flat_map(|tunnel| ACTIONS.map(|action| (tunnel, action))) {
+            for outcome in OperationOutcome::ALL {
+                self.ended.with(&[tunnel, action_name(action), outcome.name()]);
+            }
+            self.durations.with(&[tunnel, action_name(action)]);
+        }
+        *lock(&self.tunnels) = tunnels.to_vec();
+        *lock(&self.tracker) = Some(tracker.clone());
+    }
+
+    /// Counts an operation that ended.
+    pub(crate) fn count(&self, ended: &EndedOperation) {
+        let (tunnel, action) = (&*ended.operation.tunnel, action_name(ended.operation.action));
+        self.ended.with(&[tunnel, action, ended.outcome.name()]).inc();
+        self.durations.with(&[tunnel, action]).observe(ended.took.as_secs_f64());
+    }
+
+    /// Adds the metrics to `page`.
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        page.family(&self.ended);
+        page.family(&self.durations);
+        let counts = lock(&self.tracker).as_ref().map(OperationTracker::under_way).unwrap_or_default();
+        let tunnels = lock(&self.tunnels).clone();
+        let series: Vec<_> =
+            tunnels.iter().flat_map(|tunnel| ACTIONS.map(|action| (tunnel.as_str(), action))).collect();
+        for (description, place) in
+            [(&names::MODULE_OPERATIONS_UNDER_WAY, 0), (&names::MODULE_OPERATIONS_STUCK, 1)]
+        {
+            let samples = series.iter().map(|(tunnel, action)| {
+                let found = counts.iter().find(|(of, what, _)| **of == **tunnel && what == action);
+                ([*tunnel, action_name(*action)], found.map_or(0, |(_, _, counts)| counts[place]))
+            });
+            page.counts(description, samples);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How bases become nodes, and how their nodes go.
+
+use staffetta_koupleless_base::SimulatedBaseOptions;
+
+use crate::process::eventually;
+use crate::world::{World, active, asked};
+
+#[tokio::test]
+async fn a_base_that_introduces_itself_becomes_a_node_with_its_properties() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let _base = world.base(1).await;
+    let node = world.node("vnode.base-1.dev", "True").await;
+    let labels = node.metadata.labels.unwrap();
+    for (key, value) in [
+        ("virtual-kubelet.koupleless.io/component", "vnode"),
+        ("virtual-kubelet.koupleless.io/env", "dev"),
+        ("base.koupleless.io/name", "shop"),
+        ("base.koupleless.io/version", "1.1"),
+        ("base.koupleless.io/cluster-name", "east"),
+        ("base.koupleless.io/tunnel", "koupleless-http"),
+        ("staffetta.dev/handler", "vnode"),
+        ("type", "virtual-kubelet"),
+    ] {
+        assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    assert!(labels["base.koupleless.io/tunnel-port"].parse::<u16>().is_ok());
+    let taints = node.spec.unwrap().taints.unwrap();
+    for key in ["schedule.koupleless.io/virtual-node", "schedule.koupleless.io/node-env"] {
+        assert!(taints.iter().any(|taint| taint.key == key && taint.effect == "NoExecute"), "{key}");
+    }
+    let status = node.status.unwrap();
+    let kinds: Vec<_> = status.addresses.unwrap().into_iter().map(|address| address.type_).collect();
+    assert_eq!(kinds, ["InternalIP", "Hostname"]);
+    assert!(status.capacity.unwrap().contains_key("memory"));
+    assert!(!world.holder("vnode.base-1.dev").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_base_that_says_it_ends_loses_its_node_at_once_and_gets_it_back_when_it_returns() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node("vnode.base-1.dev", "True").await;
+    base.behave(|behaviour| behaviour.state = "DEACTIVATED".into());
+    world.node_gone("vnode.base-1.dev").await;
+    base.behave(|behaviour| behaviour.state = "ACTIVATED".into());
+    world.node("vnode.base-1.dev", "True").await;
+}
+
+#[tokio::test]
+async fn a_base_that_does_not_answer_becomes_not_ready_and_then_loses_its_node() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node("vnode.base-1.dev", "True").await;
+    base.behave(|behaviour| behaviour.reachable = false);
+    world.node("vnode.base-1.dev", "False").await;
+    world.node_gone("vnode.base-1.dev").await;
+    let told = async || !world.events("MachineGone").await.is_empty();
+    eventually("an Event tells why", told).await;
+}
+
+#[tokio::test]
+async fn a_restarted_controller_finds_its_bases_and_gives_each_one_its_time() {
+    let world = World::new(1).await;
+    let mut replica = world.replica(0).await;
+    let base = world.base(1).await;
+    let node = world.node("vnode.base-1.dev", "True").await;
+    world.pod("web", "vnode.base-1.dev", "1").await;
+    world.running("web").await;
+    replica.process.terminate().await;
+    assert_eq!(world.holder("vnode.base-1.dev").await, "", "the lease was given up");
+    base.behave(|behaviour| (behaviour.reports, behaviour.reachable) = (false, false));
+    let _replica = world.replica(0).await;
+    let held = async || !world.holder("vnode.base-1.dev").await.is_empty();
+    eventually("the lease is held", held).await;
+    base.behave(|behaviour| behaviour.reachable = true);
+    let again = world.node("vnode.base-1.dev", "True").await;
+    assert_eq!(again.metadata.uid, node.metadata.uid, "it is the same node");
+    world.running("web").await;
+    assert_eq!(asked(&base), ["+cart:1"], "nothing was loaded again");
+}
+
+#[tokio::test]
+async fn a_base_that_restarts_gets_its_modules_again_and_keeps_its_own() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let options = SimulatedBaseOptions {
+        built_in: vec![("own".into(), "1".into())],
+        ..SimulatedBaseOptions::numbered(1, 1)
+    };
+    let base = world.base_with(options).await;
+    world.node("vnode.base-1.dev", "True").await;
+    world.pod("web", "vnode.base-1.dev", "1").await;
+    world.running("web").await;
+    base.restart();
+    eventually("the module is loaded again", async || active(&base) == ["cart:1", "own:1"]).await;
+    world.running("web").await;
+    assert_eq!(asked(&base), ["+cart:1", "+cart:1"], "what no pod asked for is left alone");
+}

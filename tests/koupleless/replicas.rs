@@ -1,0 +1,140 @@
+//! How several replicas share bases.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+use staffetta_koupleless_base::SimulatedBase;
+
+use crate::process::eventually;
+use crate::world::{Replica, World, active, asked};
+
+/// The number of bases.
+const BASES: u16 = 12;
+
+fn node(number: u16) -> String {
+    format!("vnode.base-{number}.dev")
+}
+
+/// Starts three replicas and bases, each with a pod, and waits until the pods run.
+async fn shared(world: &World) -> ([Replica; 3], Vec<SimulatedBase>) {
+    let [first, second, third] = [0, 1, 2].map(|number| world.replica(number));
+    let replicas = tokio::join!(first, second, third);
+    let bases = join_all((1..=BASES).map(|number| world.base(number))).await;
+    for number in 1..=BASES {
+        world.node(&node(number), "True").await;
+        world.pod(&format!("web-{number}"), &node(number), "1").await;
+    }
+    for number in 1..=BASES {
+        world.running(&format!("web-{number}")).await;
+    }
+    (replicas.into(), bases)
+}
+
+/// Returns the numbers of the bases by the holder of their lease.
+async fn shares(world: &World) -> BTreeMap<String, BTreeSet<u16>> {
+    let mut shares: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
+    for number in 1..=BASES {
+        shares.entry(world.holder(&node(number)).await).or_default().insert(number);
+    }
+    shares
+}
+
+/// Returns the identity of a replica.
+async fn identity(replica: &Replica) -> String {
+    let (_, state) = replica.process.get("/debug/state").await;
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    state["identity"].as_str().unwrap().to_owned()
+}
+
+/// Returns the replica with the largest share: its number, its identity, and the bases whose lease it holds.
+async fn largest(world: &World, replicas: &[Replica; 3]) -> (usize, String, BTreeSet<u16>) {
+    let mut shares = shares(world).await;
+    let mut all = Vec::new();
+    for (number, replica) in replicas.iter().enumerate() {
+        let identity = identity(replica).await;
+        let share = shares.remove(&identity).unwrap_or_default();
+        all.push((number, identity, share));
+    }
+    all.into_iter().max_by_key(|(_, _, share)| share.len()).unwrap()
+}
+
+/// Asserts that each base was asked to load its module once, and nothing else.
+fn assert_loaded_once(bases: &[SimulatedBase]) {
+    for base in bases {
+        assert_eq!(asked(base), ["+cart:1"], "{}", base.identity());
+    }
+}
+
+#[tokio::test]
+async fn of_three_replicas_each_has_a_share_and_that_of_one_that_is_killed_is_taken_over() {
+    let world = World::new(3).await;
+    let (replicas, bases) = shared(&world).await;
+    assert_loaded_once(&bases);
+    let before = shares(&world).await;
+    assert!(before.len() > 1, "they are shared: {before:?}");
+    let (number, killed, lost) = largest(&world, &replicas).await;
+    replicas[number].process.signal("KILL").await;
+    eventually("its share is taken over", async || !shares(&world).await.contains_key(&killed)).await;
+    assert!(!shares(&world).await.contains_key(""));
+    for number in &lost {
+        world.pod(&format!("more-{number}"), &node(*number), "2").await;
+    }
+    for number in &lost {
+        world.running(&format!("more-{number}")).await;
+        let base = &bases[usize::from(*number) - 1];
+        assert_eq!(asked(base), ["+cart:1", "+cart:2"], "{}", base.identity());
+    }
+    let kept: Vec<_> = (1..=BASES).filter(|number| !lost.contains(number)).collect();
+    assert!(kept.iter().all(|number| asked(&bases[usize::from(*number) - 1]).len() == 1));
+}
+
+#[tokio::test]
+async fn a_replica_that_stops_gives_up_its_share_at_once() {
+    let world = World::new(3).await;
+    let (mut replicas, bases) = shared(&world).await;
+    let (number, stopped, _) = largest(&world, &replicas).await;
+    assert!(replicas[number].process.terminate().await.success());
+    for number in 1..=BASES {
+        assert_ne!(world.holder(&node(number)).await, stopped, "it was given up at the end");
+    }
+    let taken = async || {
+        let shares = shares(&world).await;
+        !shares.contains_key(&stopped) && !shares.contains_key("")
+    };
+    eventually("its share is taken over", taken).await;
+    assert_loaded_once(&bases);
+    world.delete("web-1").await;
+    world.gone("web-1").await;
+    assert!(active(&bases[0]).is_empty());
+}
+
+#[tokio::test]
+async fn a_replica_that_was_paused_does_nothing_for_what_it_has_lost() {
+    let world = World::new(3).await;
+    let (replicas, bases) = shared(&world).await;
+    let (number, paused, lost) = largest(&world, &replicas).await;
+    replicas[number].process.signal("STOP").await;
+    // What it would do when it continues.
+    for number in &lost {
+        world.delete(&format!("web-{number}")).await;
+        world.pod(&format!("more-{number}"), &node(*number), "2").await;
+    }
+    eventually("its share is taken over", async || !shares(&world).await.contains_key(&paused)).await;
+    for number in &lost {
+        world.gone(&format!("web-{number}")).await;
+        world.running(&format!("more-{number}")).await;
+    }
+    replicas[number].process.signal("CONT").await;
+    replicas[number].process.ready().await;
+    // It must have looked at everything again.
+    world.pod("late", &node(*lost.first().unwrap()), "3").await;
+    world.running("late").await;
+    for number in &lost {
+        let mut asked = asked(&bases[usize::from(*number) - 1]);
+        asked.retain(|operation| !operation.ends_with(":3"));
+        asked[1..].sort();
+        assert_eq!(asked, ["+cart:1", "+cart:2", "-cart:1"], "base {number}");
+    }
+    let has = shares(&world).await.remove(&paused).unwrap_or_default();
+    assert!(has.is_disjoint(&lost), "it took {has:?} again");
+}

@@ -1,0 +1,197 @@
+//! An API server, replicas of the controller, and simulated bases that report to them in turn.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use staffetta_apiserver::{ApiServer, Options, Proxy};
+use staffetta_koupleless_base::{BaseCommand, SimulatedBase, SimulatedBaseOptions};
+use tempfile::TempDir;
+
+use crate::process::{Process, eventually};
+
+/// Bases are asked often, and a machine that is busy with other tests does not lose them at once.
+const VNODE: &str = "poll_interval_ms = 200\nhealth_interval_ms = 200\nunreachable_after_ms = 3000\ndead_after_ms = 6000\n\
+                     lease_duration_s = 8\nlease_renew_s = 2\n";
+
+pub(crate) struct World {
+    server: ApiServer,
+    pub(crate) client: Client,
+    /// The address at which each replica listens for bases.
+    listeners: Vec<SocketAddr>,
+}
+
+/// A replica: a process of the program, and the proxy through which it reaches the API server.
+pub(crate) struct Replica {
+    pub(crate) process: Process,
+    _proxy: Proxy,
+    _folder: TempDir,
+}
+
+impl World {
+    /// An API server, and addresses for as many replicas.
+    pub(crate) async fn new(replicas: usize) -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+        let free: Vec<_> =
+            (0..replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+        let listeners = free.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        Self { server, client, listeners }
+    }
+
+    /// Starts a replica and waits until it is ready.
+    pub(crate) async fn replica(&self, number: usize) -> Replica {
+        self.replica_with(number, "").await
+    }
+
+    /// Starts a replica with further options of `[vnode]`, and waits until it is ready.
+    pub(crate) async fn replica_with(&self, number: usize, options: &str) -> Replica {
+        let kubeconfig = Kubeconfig::from_yaml(&self.server.kubeconfig()).unwrap();
+        let proxy = Proxy::start(kubeconfig).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let listen = self.listeners[number];
+        let configuration = format!(
+            "[kubernetes]\nenabled_handlers = [\"vnode\", \"peer_deployment\"]\n[leader_election]\nnamespace = \"default\"\n\
+             [vnode]\n{VNODE}{options}[vnode_http]\nlisten = \"{listen}\"\nbase_networks = [\"127.0.0.0/8\"]\n"
+        );
+        let program = Path::new(env!("CARGO_BIN_EXE_staffetta"));
+        let process = Process::start(program, folder.path(), &configuration, &proxy.kubeconfig()).await;
+        process.ready().await;
+        Replica { process, _proxy: proxy, _folder: folder }
+    }
+
+    /// Starts a base with an address of its own.
+    pub(crate) async fn base(&self, number: u16) -> SimulatedBase {
+        self.base_with(SimulatedBaseOptions::numbered(number, 1)).await
+    }
+
+    /// Starts a base with these options, and frequent heartbeats, each to the next replica.
+    pub(crate) async fn base_with(&self, options: SimulatedBaseOptions) -> SimulatedBase {
+        let (heartbeat, first_heartbeat) = (Duration::from_millis(300), Duration::ZERO);
+        let options = SimulatedBaseOptions { heartbeat, first_heartbeat, ..options };
+        let mut listeners = self.listeners.clone();
+        // Their first reports reach different ones, as through a Service.
+        let first = usize::from(options.ip.octets()[3]) % listeners.len();
+        listeners.rotate_left(first);
+        SimulatedBase::http(options, &listeners).await.unwrap()
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), "kube-node-lease")
+    }
+
+    /// Returns the holder of a node's lease; empty if nobody holds it.
+    pub(crate) async fn holder(&self, node: &str) -> String {
+        let lease = self.leases().get_opt(node).await.unwrap();
+        lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
+    }
+
+    /// Creates a pod with one module, `cart` in this version, on a node.
+    pub(crate) async fn pod(&self, name: &str, node: &str, version: &str) -> Pod {
+        self.pod_with(name, node, &json!([module("cart", version, "https://example.com/cart.jar")])).await
+    }
+
+    pub(crate) async fn pod_with(&self, name: &str, node: &str, containers: &Value) -> Pod {
+        let labels = json!({ "virtual-kubelet.koupleless.io/component": "module" });
+        let pod = json!({ "metadata": { "name": name, "labels": labels },
+            "spec": { "nodeName": node, "containers": containers, "tolerations": [{ "operator": "Exists" }] } });
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn change_image(&self, pod: &str, image: &str) {
+        let patch =
+            Patch::Strategic(json!({ "spec": { "containers": [{ "name": "cart", "image": image }] } }));
+        self.pods().patch(pod, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, pod: &str) {
+        self.pods().delete(pod, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until all containers of a pod run, and returns it.
+    pub(crate) async fn running(&self, name: &str) -> Pod {
+        let mut found = None;
+        eventually(&format!("the pod {name} runs"), async || {
+            found = self.pods().get_opt(name).await.unwrap();
+            found.as_ref().is_some_and(is_ready)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// Waits until a pod is gone.
+    pub(crate) async fn gone(&self, name: &str) {
+        let gone = async || self.pods().get_opt(name).await.unwrap().is_none();
+        eventually(&format!("the pod {name} is gone"), gone).await;
+    }
+
+    /// Waits until a node has this status of `Ready`, and returns it.
+    pub(crate) async fn node(&self, name: &str, ready: &str) -> Node {
+        let mut found = None;
+        eventually(&format!("the node {name} has Ready={ready}"), async || {
+            found = self.nodes().get_opt(name).await.unwrap();
+            found.as_ref().and_then(condition).is_some_and(|status| status == ready)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// Waits until a node and its lease are gone.
+    pub(crate) async fn node_gone(&self, name: &str) {
+        eventually(&format!("the node {name} and its lease are gone"), async || {
+            self.nodes().get_opt(name).await.unwrap().is_none()
+                && self.leases().get_opt(name).await.unwrap().is_none()
+        })
+        .await;
+    }
+
+    /// Returns the messages of the Events with this reason.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let events = Api::<Event>::all(self.client.clone()).list(&ListParams::default()).await.unwrap();
+        let of_reason = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+        of_reason.filter_map(|event| event.message).collect()
+    }
+}
+
+/// Returns a container that is a module.
+pub(crate) fn module(name: &str, version: &str, image: &str) -> Value {
+    json!({ "name": name, "image": image, "env": [{ "name": "BIZ_VERSION", "value": version }] })
+}
+
+/// Returns what a base was asked to do with its modules, in order: `+` loads, `-` unloads.
+pub(crate) fn asked(base: &SimulatedBase) -> Vec<String> {
+    let sign = |command| if command == BaseCommand::InstallBiz { '+' } else { '-' };
+    let operations = base.operations();
+    operations.iter().map(|operation| format!("{}{}", sign(operation.command), operation.module)).collect()
+}
+
+/// Returns the modules of a base that run.
+pub(crate) fn active(base: &SimulatedBase) -> Vec<String> {
+    let modules = base.modules().into_iter().filter(|module| module.state == "ACTIVATED");
+    modules.map(|module| format!("{}:{}", module.name, module.version)).collect()
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    let containers = status.container_statuses.unwrap_or_default();
+    status.phase.as_deref() == Some("Running") && containers.iter().all(|container| container.ready)
+}
+
+fn condition(node: &Node) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    Some(conditions.iter().find(|condition| condition.type_ == "Ready")?.status.clone())
+}
