@@ -38,6 +38,9 @@ pub(in crate::vnode) struct LeaseWriter {
     warned: Arc<Mutex<Option<Instant>>>,
 }
 
+/// The maximum number of attempts to give up a Lease.
+const GIVE_UP_ATTEMPTS: usize = 2;
+
 impl LeaseWriter {
     /// Creates a writer for the holder `replica`. Leases last for `seconds` and have these labels, by which they are watched.
     pub(in crate::vnode) fn new(
@@ -105,12 +108,22 @@ impl LeaseWriter {
         &self,
         name: &str,
         node: Option<&Node>,
-        version: u64,
+        mut version: u64,
     ) -> Option<String> {
-        let lease = self.lease(name, node, Some(version), "");
         let params = PostParams::default();
-        let written = tokio::time::timeout(LIMIT, self.api.replace(name, &params, &lease)).await;
-        written.ok()?.ok()?.metadata.resource_version
+        for _ in 0..GIVE_UP_ATTEMPTS {
+            let lease = self.lease(name, node, Some(version), "");
+            match tokio::time::timeout(LIMIT, self.api.replace(name, &params, &lease)).await.ok()? {
+                Ok(lease) => return lease.metadata.resource_version,
+                // A renewal that was sent before, and whose response nobody waits for any more, has changed the Lease.
+                Err(kube::Error::Api(status)) if status.code == 409 => match self.current(name).await {
+                    WriteResult::Conflict(seen) if seen.holder == self.replica => version = seen.version,
+                    _ => return None,
+                },
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// Gives up the Lease of a node that exists no more, and deletes it if nobody has taken it since.
