@@ -1,12 +1,12 @@
 //! A daemon that is killed between any two changes of a real kernel and of a real Open vSwitch: nothing more succeeds, the rollback
 //! included, and the next daemon binds or unbinds the same VIF.
 
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use staffetta_driver::{Reason, VifAttachment, VifBindingDriver, VifClass, interface_name};
 
+use crate::changes::LEFT;
 use crate::messages::GROUP;
 use crate::{BridgeBinding, NestedBinding, OpenVSwitchBinding, PermittedBridges};
 use node::{Node, sh};
@@ -17,16 +17,8 @@ mod node;
 #[path = "../tests/namespaces/switch.rs"]
 mod switch;
 
-/// The number of changes that still succeed.
-static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Held by the test that counts changes.
 static COUNTED: Mutex<()> = Mutex::new(());
-
-/// Counts a change. Fails when the daemon has been killed.
-pub(crate) fn step() -> io::Result<()> {
-    let left = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-    left.map(drop).map_err(|_| io::Error::other("the daemon was killed"))
-}
 
 /// Everything that exists on the node and belongs to the VIF or to the pod.
 fn existing(attachment: &VifAttachment, switch: Option<&OpenVSwitch>) -> String {

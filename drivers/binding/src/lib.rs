@@ -13,6 +13,8 @@
 
 mod announcement;
 mod bridges;
+#[cfg(test)]
+mod changes;
 mod error;
 mod ethtool;
 mod host_interface;

@@ -30,7 +30,7 @@ impl RouteSocket {
     /// Sends a request that changes something, with additional flags, and waits until it is done.
     pub(crate) fn change(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         #[cfg(test)]
-        crate::killing::step()?;
+        crate::changes::count()?;
         self.exchange(request, flags | NLM_F_ACK, |_| ())
     }
 
