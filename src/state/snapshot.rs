@@ -56,8 +56,12 @@ impl StateSnapshot {
     pub(crate) fn incomplete_reason(&self) -> Option<String> {
         if !self.leadership.leads {
             let role = &self.leadership.role;
+            let handlers = self.handlers.iter().filter(|handler| handler.open).map(|handler| &*handler.name);
+            let handlers: Vec<_> = handlers.collect();
+            let handles =
+                if handlers.is_empty() { "no objects".to_owned() } else { handlers.join(", ") + " only" };
             return Some(format!(
-                "This process is not the leader ({role}) and handles no objects; query the leader."
+                "This process is not the leader ({role}) and handles {handles}; query the leader."
             ));
         }
         let all = self.ready && self.watches.iter().all(|watch| watch.listed);

@@ -21,7 +21,7 @@ use crate::stack::Stack;
 /// The API is read again no sooner than this after the last time, however much happens.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the judge sees outside of the cluster is looked at again after this time, although nothing happens in the API.
+/// The interval at which the state outside of the cluster is judged again while nothing happens in the API.
 const OUTSIDE: Duration = Duration::from_millis(500);
 
 /// The initial number of addresses in the subnet of the namespace `edge`.

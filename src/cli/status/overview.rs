@@ -158,6 +158,7 @@ mod tests {
         let mut standby = document(Vec::new());
         standby.leadership.leads = false;
         standby.leadership.role = "standby of web-2".into();
+        standby.handlers[0].open = false;
         let said = overview(&standby, None);
         assert!(
             said.ends_with(
@@ -165,6 +166,9 @@ mod tests {
             ),
             "{said}"
         );
+        standby.handlers[0].open = true;
+        let said = overview(&standby, None);
+        assert!(said.contains("is not the leader (standby of web-2) and handles vif only; query"), "{said}");
         let mut starting = document(Vec::new());
         starting.ready = false;
         assert!(

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A running base. It ends when it is dropped.
 pub(crate) struct JavaBase {
-    /// What `devstack/real/arklet` built.
+    /// The folder that `devstack/real/arklet` built.
     built: PathBuf,
     /// The port at which it serves commands.
     pub(crate) port: u16,

@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{ContainerKey, DriverError, Owner, Reason};
-use staffetta_handler::causes;
 use tokio::time::Instant;
 
 use super::base::{Base, containers, pod_key};
@@ -143,7 +142,7 @@ impl BaseBackEnd {
                     }
                     Err(error) => {
                         lock(&self.0.containers).unsent(key);
-                        self.0.operations.record(&operation, OperationStage::Refused(causes(&error)));
+                        self.0.operations.record(&operation, OperationStage::Refused);
                         match error.reason() {
                             // The base is busy with an earlier one.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {

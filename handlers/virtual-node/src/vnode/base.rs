@@ -45,16 +45,16 @@ pub(super) struct Base {
     pods: Arc<ClusterIndex>,
     pub(super) operations: OperationLog,
     pub(super) containers: Mutex<BaseContainers>,
-    /// What the base says of itself.
+    /// The description and the marks that the base reported last.
     pub(super) said: Mutex<BaseProfile>,
     /// The pods for which the operations under way are done, for the record.
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 
-/// What a base says of itself, beside its health.
+/// The reports of a base about itself, except its health.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BaseProfile {
-    /// How it introduced itself.
+    /// The description in its introduction.
     pub(super) description: NodeDescription,
     /// The labels, annotations and taints that it reports.
     pub(super) marks: NodeMarks,

@@ -48,7 +48,6 @@ impl NodeTemplate {
         tunnel: &str,
         description: &NodeDescription,
         reported: &NodeMarks,
-        session: u64,
     ) -> NodeSpec {
         let network = &description.network_info;
         let own = [
@@ -82,7 +81,8 @@ impl NodeTemplate {
             host_ip: network.node_ip,
             host_name: Some(network.host_name.clone()).filter(|name| !name.is_empty()),
             address: base.to_string(),
-            session,
+            // A connection to a base ends with the Lease of its node.
+            session: 0,
             retired: false,
         }
     }
@@ -247,7 +247,7 @@ mod tests {
             ],
         };
         let description = described(&json!({}));
-        let spec = template().spec(&base, "koupleless-http", &description, &reported, 3);
+        let spec = template().spec(&base, "koupleless-http", &description, &reported);
         let keys: Vec<_> = spec.taints.iter().map(|taint| taint.key.as_str()).collect();
         assert_eq!(keys, [marks::VIRTUAL_NODE_TAINT, marks::ENVIRONMENT_TAINT, "example.com/drain"]);
         let machine = crate::node::MachineView {
@@ -261,7 +261,7 @@ mod tests {
         let node = crate::node::created(&machine, owner, jiff::Timestamp::UNIX_EPOCH);
         let (tunnel, again, marks) = from_node(&node);
         assert_eq!((tunnel.as_str(), &again, &marks), ("koupleless-http", &description, &reported));
-        assert_eq!(template().spec(&base, &tunnel, &again, &marks, 3), spec, "a take-over changes nothing");
+        assert_eq!(template().spec(&base, &tunnel, &again, &marks), spec, "a take-over changes nothing");
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             { "key": "bad", "effect": "Never" }, { "key": "bad", "value": "a b", "effect": "NoExecute" },
             { "key": marks::ENVIRONMENT_TAINT, "value": "x", "effect": "NoExecute" }]);
         let reported = NodeMarks { taints: serde_json::from_value(taints).unwrap(), ..NodeMarks::default() };
-        let spec = template().spec(&"b".parse().unwrap(), "koupleless-http", &description, &reported, 0);
+        let spec = template().spec(&"b".parse().unwrap(), "koupleless-http", &description, &reported);
         let theirs = spec.labels.keys().filter(|key| !key.contains("koupleless.io"));
         assert_eq!(theirs.collect::<Vec<_>>(), ["good"]);
         assert_eq!(spec.labels[marks::TUNNEL], "koupleless-http");

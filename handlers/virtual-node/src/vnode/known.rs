@@ -28,7 +28,7 @@ pub(super) struct KnownBase {
     /// The name of its node.
     pub(super) node: Arc<str>,
     pub(super) election: LeaseElection,
-    /// What it says of itself.
+    /// The description and the marks that it reported last.
     pub(super) said: BaseProfile,
     /// The time at which it introduced itself last to this process; `None` if it did not, or said that it ends.
     pub(super) introduced: Option<Instant>,

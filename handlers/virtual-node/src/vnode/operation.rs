@@ -49,8 +49,8 @@ pub enum OperationStage {
     Asked,
     /// The tunnel has taken the request.
     Sent,
-    /// The tunnel did not take the request. The text is the error with its causes.
-    Refused(String),
+    /// The tunnel did not take the request.
+    Refused,
     /// The base answered, or its tunnel reported that it did not answer in time.
     Answered(ContainerOperationResponseData),
     /// Nothing was answered, and a report of the base shows the effect.

@@ -237,6 +237,6 @@ impl VnodeSource {
     /// Returns the specification of the node of a base.
     pub(super) fn spec(&self, base: &Base) -> NodeSpec {
         let BaseProfile { description, marks } = lock(&base.said).clone();
-        self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks, 0)
+        self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks)
     }
 }

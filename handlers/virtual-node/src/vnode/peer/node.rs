@@ -48,7 +48,7 @@ impl BaseNode {
         let description = NodeDescription { metadata, network_info, custom_labels };
         let reported = NodeMarks { taints: custom_taints, ..NodeMarks::default() };
         let template = NodeTemplate { environment: environment.to_owned(), max_pods: 1 };
-        let spec = template.spec(id, "", &description, &reported, 0);
+        let spec = template.spec(id, "", &description, &reported);
         Self {
             name: spec.name,
             labels: spec.labels,

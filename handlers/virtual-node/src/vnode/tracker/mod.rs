@@ -179,7 +179,7 @@ mod tests {
         let (log, cart) = (tracker.log(), operation("cart:1", ContainerAction::Start));
         log.record(&cart, OperationStage::Asked);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        log.record(&cart, OperationStage::Refused("no connection".into()));
+        log.record(&cart, OperationStage::Refused);
         log.record(&cart, OperationStage::Observed);
         assert_eq!(*lock(&ends), [("refused", Duration::from_secs(2))]);
     }

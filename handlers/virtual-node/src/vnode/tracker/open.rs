@@ -51,7 +51,7 @@ impl OpenOperations {
                 self.0.get_mut(&id)?.sent = Some(now);
                 return None;
             }
-            OperationStage::Refused(_) => OperationOutcome::Refused,
+            OperationStage::Refused => OperationOutcome::Refused,
             OperationStage::Answered(answer) => match answer.result {
                 OperationResponseResult::Success => OperationOutcome::Success,
                 OperationResponseResult::Fail => OperationOutcome::Failure,
@@ -151,7 +151,7 @@ mod tests {
         for (stage, outcome) in [
             (answered(OperationResponseResult::Success), OperationOutcome::Success),
             (answered(OperationResponseResult::Fail), OperationOutcome::Failure),
-            (OperationStage::Refused("busy".into()), OperationOutcome::Refused),
+            (OperationStage::Refused, OperationOutcome::Refused),
             (OperationStage::Observed, OperationOutcome::Observed),
             (OperationStage::Abandoned, OperationOutcome::Abandoned),
         ] {

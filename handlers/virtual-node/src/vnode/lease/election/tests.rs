@@ -146,7 +146,7 @@ struct Replica {
     response: Option<WriteResult>,
     /// A request that its sender has given up, and that may still arrive.
     late: Option<LeaseWrite>,
-    /// What the watch has not delivered yet.
+    /// The states that the watch has not delivered yet.
     news: Option<SeenLease>,
 }
 
@@ -156,7 +156,7 @@ impl Replica {
     }
 }
 
-/// What happens next.
+/// The next event of a run.
 #[derive(Clone, Debug)]
 enum Happening {
     /// Time passes, in seconds.
