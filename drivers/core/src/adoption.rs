@@ -23,24 +23,24 @@ pub enum ExistingMark {
     Foreign,
 }
 
-/// A port for pods, of this or of another controller.
+/// A port that exists in the cloud and serves a pod or a pool of ports, whoever created it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingPort {
-    /// The id.
+    /// The id of the port in the cloud.
     pub id: VifId,
     /// The MAC address, in lower case.
     pub mac_address: String,
-    /// The addresses.
+    /// The IP addresses of the port, one per subnet.
     pub ips: Vec<IpAddr>,
-    /// `true` if the port is active.
+    /// `true` if the cloud forwards the traffic of the port (in Neutron: status `ACTIVE`).
     pub active: bool,
     /// The UID of the pod for which another controller created the port; `None` for a port of a pool.
     pub pod: Option<Uid>,
-    /// The attachment to a node.
+    /// The way in which the port is attached to a node.
     pub attachment: ExistingAttachment,
-    /// The security groups.
+    /// The ids of the security groups of the port.
     pub security_groups: Vec<SecurityGroupId>,
-    /// The ownership mark.
+    /// The ownership mark of the port, if it has one.
     pub mark: ExistingMark,
 }
 
@@ -70,53 +70,54 @@ pub enum ExistingAttachment {
     Nothing,
 }
 
-/// A load balancer, of this or of another controller.
+/// A load balancer that exists in the cloud, whoever created it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingLoadBalancer {
-    /// The id.
+    /// The id of the load balancer in the cloud.
     pub id: LoadBalancerId,
-    /// The name.
+    /// The name of the load balancer; Kuryr and this controller use `namespace/service`.
     pub name: String,
-    /// The project.
+    /// The project to which the load balancer belongs.
     pub project: ProjectId,
-    /// The virtual address.
+    /// The virtual IP address at which the load balancer accepts connections; `None` if it has none yet.
     pub vip: Option<IpAddr>,
-    /// The subnet of the virtual address.
+    /// The subnet of the virtual IP address.
     pub subnet: Option<SubnetId>,
-    /// The port of the virtual address.
+    /// The port that holds the virtual IP address.
     pub port: Option<PortId>,
-    /// The ownership mark.
+    /// The ownership mark of the load balancer, if it has one.
     pub mark: ExistingMark,
 }
 
-/// A public address, of this or of another controller, or of a user.
+/// A public address (in OpenStack a floating IP) that exists in the cloud, whoever allocated it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingPublicIp {
-    /// The id.
+    /// The id of the public address in the cloud.
     pub id: PublicIpId,
-    /// The address.
+    /// The public address itself.
     pub ip: IpAddr,
-    /// The port with which the address is associated.
+    /// The port with which the address is associated; `None` if there is none.
     pub port: Option<PortId>,
-    /// The ownership mark.
+    /// The ownership mark of the public address, if it has one.
     pub mark: ExistingMark,
 }
 
-/// A network, of this or of another controller.
+/// A network that exists in the cloud, whoever created it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExistingNetwork {
-    /// The id.
+    /// The id of the network in the cloud.
     pub id: NetworkId,
-    /// The name.
+    /// The name of the network; Kuryr derives it from the namespace.
     pub name: String,
-    /// The subnets.
+    /// The ids of the subnets of the network.
     pub subnets: Vec<SubnetId>,
-    /// The ownership mark.
+    /// The ownership mark of the network, if it has one.
     pub mark: ExistingMark,
 }
 
-/// A resource that gets the ownership mark of its owner. Nothing else that affects its traffic is changed: neither the addresses, nor
-/// the attachment, nor the security groups.
+/// A resource that gets the ownership mark of its owner. Nothing else that affects its traffic is changed:
+/// neither the addresses, nor the attachment, nor the security groups. A migration plans one of these for
+/// each resource that it takes over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adoption {

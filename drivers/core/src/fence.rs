@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Lets drivers send requests only while this process is the leader, regardless of the sender: a handler, garbage collection, a pool or a
-/// task of the driver. By default, it lets every request pass.
+/// Lets drivers send requests only while this process holds the leader Lease, whatever sends them: a handler,
+/// garbage collection, a pool or a task of the driver. The default value lets every request pass.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -20,8 +20,9 @@ impl Fence {
         Self(Arc::new(is_leader))
     }
 
-    /// Runs `request`, and checks before each poll that this process is the leader: a request that still waits for its connection when the
-    /// leadership ends is not sent. Returns `None` if the leadership has ended.
+    /// Runs `request`, and checks the leadership before each poll of the future, so that a request that still
+    /// waits for its connection when the leadership ends is not sent. Returns `None` if the leadership has
+    /// ended.
     pub async fn run<R: Future>(&self, request: R) -> Option<R::Output> {
         let mut request = pin!(request);
         poll_fn(|context| {

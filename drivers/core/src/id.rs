@@ -1,5 +1,5 @@
-//! Identifiers. Each kind is a string with a type of its own, so that the compiler rejects a subnet id in the place of a network
-//! id.
+//! Identifiers of resources in the external systems. Each kind is a string with a type of its own, so that
+//! the compiler rejects the id of a subnet where the id of a network is required.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Progress of listings, which can take minutes.
+//! Counts what a long listing has read so far. A listing of all ports of a cloud can take minutes; the count
+//! lets the caller log its progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! Namespaces: their project, their network, and observers of them.
+//! Namespaces: the driver that chooses their project, the driver of their networks, and the observer by which
+//! drivers learn of them.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
@@ -40,7 +41,7 @@ pub trait NamespaceProjectDriver: Send + Sync {
 /// The handler that uses the driver calls these methods from its watch of namespaces. All existing namespaces are recorded before
 /// the first call of the driver. The methods run within the watch and must not block.
 pub trait NamespaceObserver: Send + Sync {
-    /// Records the current state of a namespace: when it was created, when it changed, and at the start.
+    /// Records the current state of a namespace: at the start, when it is created and when it changes.
     fn present(&self, namespace: &Namespace);
 
     /// Records that the namespace with this name and UID was deleted. A new namespace with the same name may exist already.

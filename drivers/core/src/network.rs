@@ -10,9 +10,9 @@ use crate::id::{NetworkId, SubnetId};
 /// A cloud network, with the properties that a node needs to bind a VIF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The id.
+    /// The id of the network in the cloud.
     pub id: NetworkId,
-    /// The name, for people.
+    /// The name of the network, for people.
     pub label: Option<String>,
     /// The name of the bridge on a node that connects to the network; `None` if there is none.
     pub bridge: Option<String>,
@@ -41,15 +41,15 @@ impl Network {
 /// A subnet and the network to which it belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
-    /// The id.
+    /// The id of the subnet in the cloud.
     pub id: SubnetId,
-    /// The network.
+    /// The network to which the subnet belongs.
     pub network: Network,
-    /// The range of addresses.
+    /// The range of addresses of the subnet.
     pub cidr: IpNet,
     /// The default gateway; `None` if the subnet has none.
     pub gateway: Option<IpAddr>,
-    /// The DNS servers.
+    /// The addresses of the DNS servers for hosts in the subnet.
     pub dns: Vec<IpAddr>,
     /// The routes other than the default route.
     pub routes: Vec<Route>,
@@ -75,7 +75,7 @@ pub struct SubnetAddresses {
     pub cidr: IpNet,
     /// The default gateway; `None` if the subnet has none.
     pub gateway: Option<IpAddr>,
-    /// The DNS servers.
+    /// The addresses of the DNS servers for hosts in the subnet.
     pub dns: Vec<IpAddr>,
     /// The routes other than the default route.
     pub routes: Vec<Route>,

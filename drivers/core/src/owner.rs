@@ -11,16 +11,16 @@ use crate::id::Uid;
 /// a tag or a description. Two owners with the same UID are the same object. The default value has an empty UID and is no object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
-    /// The namespace; empty if the object is not in a namespace.
+    /// The namespace of the object; empty for objects of the cluster, such as a Namespace.
     pub namespace: String,
-    /// The name.
+    /// The name of the object.
     pub name: String,
-    /// The UID.
+    /// The UID of the object. It is never reused, unlike the name.
     pub uid: Uid,
 }
 
 impl Owner {
-    /// Returns the owner with the namespace, name and UID in `meta`. A missing one is empty.
+    /// Returns the owner with the namespace, name and UID in `meta`. A part that is missing there is empty.
     pub fn of(meta: &ObjectMeta) -> Self {
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -41,6 +41,6 @@ impl fmt::Display for Owner {
 pub struct Owned<T> {
     /// The owner in the mark; `None` if the mark names no owner, as on a pooled resource.
     pub owner: Option<Owner>,
-    /// The resource.
+    /// The resource itself.
     pub thing: T,
 }

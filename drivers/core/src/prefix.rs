@@ -1,4 +1,5 @@
-//! Blocks of addresses on the network interface of a machine, from which pods of that node get their addresses.
+//! Prefixes and single addresses that a cloud assigns to the network interface of a machine, and that pods of
+//! that node then use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ impl BlockKind {
 /// The primary network interface of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryInterface {
-    /// The id of the interface.
+    /// The id of the interface in the cloud.
     pub id: InterfaceId,
     /// The subnet of the interface. Machines in the same subnet share its addresses.
     pub subnet: SubnetId,

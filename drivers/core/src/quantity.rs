@@ -1,6 +1,8 @@
 //! Quantities as Kubernetes writes them (`resource.Quantity`): `500m`, `1.5Gi`, `1e3`.
 
-/// The exact amount that a quantity states. Two amounts are equal if their values are equal, in whatever form they were written.
+/// The exact amount that a quantity states. Two amounts are equal if their values are equal, in whatever form
+/// they were written. It is stored as `rest` · 2^`twos` · 5^`fives`, which represents every quantity without
+/// rounding.
 ///
 /// ```
 /// use staffetta_driver::ExactQuantity;

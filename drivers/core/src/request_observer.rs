@@ -18,13 +18,13 @@ pub enum RequestOutcome {
     NotFound,
     /// The resource is in use or was changed meanwhile: 409 or 412.
     Conflict,
-    /// The request was rejected: any other 4xx.
+    /// The request was rejected: any other HTTP status 4xx.
     Refused,
     /// The service received too many requests: 429 or 503.
     Throttled,
-    /// The service failed: any other 5xx.
+    /// The service failed: any other HTTP status 5xx.
     Failed,
-    /// No response was received, or the caller stopped waiting for it.
+    /// No response was received: a lost connection, a timeout, or a caller that stopped waiting.
     Unanswered,
 }
 

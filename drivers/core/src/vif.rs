@@ -15,7 +15,7 @@ use crate::network::{Network, SubnetAddresses};
 /// library `os_vif`. Kuryr's CNI daemon on the node reads them from an annotation of the pod, and binds the interface to the pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vif {
-    /// The id of the port in the cloud.
+    /// The id of the VIF, which is that of its port in the cloud.
     pub id: VifId,
     /// The MAC address of the interface.
     pub address: MacAddress,
@@ -23,7 +23,7 @@ pub struct Vif {
     pub active: bool,
     /// The name of the `os_vif` plug-in that binds the interface: `ovs`, `linux_bridge`, or `noop` for the nested classes.
     pub plugin: String,
-    /// The class, with the properties that only this class has.
+    /// The class, with the properties that only VIFs of this class have.
     pub class: VifClass,
     /// The network of the port.
     pub network: Network,

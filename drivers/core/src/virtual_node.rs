@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::milliseconds;
 use crate::owner::Owner;
 
-/// A pod to run on the device behind a virtual node.
+/// A pod that a virtual node is to run, with the values of its environment variables.
 #[derive(Clone, Debug)]
 pub struct PodRequest {
     /// The pod object, as the API server has it.
@@ -39,9 +39,9 @@ impl PodRequest {
 /// An environment variable of a container. Its value may come from a Secret, so it is never printed.
 #[derive(Clone, Debug)]
 pub struct EnvironmentVariable {
-    /// The name.
+    /// The name of the variable.
     pub name: String,
-    /// The value.
+    /// The value of the variable, which may be a secret.
     pub value: SecretString,
 }
 

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
 /// The resources of a device that are available to applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceResources {
-    /// `true` if application hosting is enabled now.
+    /// `true` if application hosting is switched on (on IOS-XE: `iox`). Pods can only run while it is.
     pub enabled: bool,
     /// The total CPU, in thousandths of a CPU.
     pub cpu_millis: u64,

@@ -17,12 +17,14 @@ struct Cause {
     next: Option<Arc<Cause>>,
 }
 
+/// Serializes the error chain as a list of messages; an error without a source is an empty list.
 #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 pub(super) fn serialize<S: Serializer>(source: &Option<Source>, serializer: S) -> Result<S::Ok, S::Error> {
     let source = source.as_deref().map(|source| source as &dyn Error);
     serializer.collect_seq(std::iter::successors(source, |cause| (*cause).source()).map(ToString::to_string))
 }
 
+/// Reads a list of messages as an error chain of [`Cause`]s; an empty list is no source.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
     let texts = Vec::deserialize(deserializer)?;
     let chain = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Cause { text, next })));

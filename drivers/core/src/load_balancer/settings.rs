@@ -26,7 +26,7 @@ pub struct ListenerSettings {
 }
 
 impl ListenerSettings {
-    /// Returns `true` if the cloud chooses every setting.
+    /// Returns `true` if every setting is left to the cloud, so that a request need not contain any.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -51,7 +51,7 @@ pub struct PoolSettings {
 }
 
 impl PoolSettings {
-    /// Returns `true` if the cloud chooses every setting.
+    /// Returns `true` if every setting is left to the cloud, so that a request need not contain any.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -101,6 +101,7 @@ pub struct HealthMonitor {
     pub max_retries: u8,
 }
 
+/// Tells serde to omit a flag that is `false`.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference on")]
 pub(crate) fn is_false(value: &bool) -> bool {
     !value

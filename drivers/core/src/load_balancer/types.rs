@@ -14,7 +14,7 @@ use crate::milliseconds;
 /// A load balancer with its listeners, pools and members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
-    /// The id.
+    /// The id of the load balancer in the cloud.
     pub id: LoadBalancerId,
     /// The project to which the load balancer belongs.
     pub project: ProjectId,
@@ -33,7 +33,7 @@ pub struct LoadBalancer {
     /// `true` if the load balancer was disabled by another program. A spec never asks for this.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disabled: bool,
-    /// The provisioning status.
+    /// The provisioning status, which tells whether the load balancer accepts changes.
     pub status: ProvisioningStatus,
     /// The listeners.
     pub listeners: Vec<Listener>,
@@ -142,7 +142,7 @@ pub enum LoadBalancerProgress {
 /// A listener with its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// The id.
+    /// The id of the listener in the cloud.
     pub id: ListenerId,
     /// The protocol and port, unique among the listeners of a load balancer.
     pub at: ListenerPort,
@@ -156,7 +156,7 @@ pub struct Listener {
 /// The desired state of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSpec {
-    /// The protocol and port.
+    /// The protocol and port on which the listener accepts connections.
     pub at: ListenerPort,
     /// The settings of the listener itself.
     #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
@@ -208,10 +208,11 @@ pub struct PoolSpec {
     pub members: Vec<MemberSpec>,
 }
 
-/// The protocol and port on which a listener listens.
+/// The protocol and port on which a listener accepts connections. It identifies the listener within its load
+/// balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerPort {
-    /// The protocol.
+    /// The transport protocol.
     pub protocol: Protocol,
     /// The port, 1 to 65535.
     pub port: u16,
@@ -223,15 +224,15 @@ impl fmt::Display for ListenerPort {
     }
 }
 
-/// The protocol of a service's port.
+/// The transport protocol of a service's port, a listener or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
-    /// `TCP`.
+    /// TCP, written `TCP`.
     Tcp,
-    /// `UDP`.
+    /// UDP, written `UDP`.
     Udp,
-    /// `SCTP`.
+    /// SCTP, written `SCTP`.
     Sctp,
 }
 
@@ -241,7 +242,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A string is not one of the protocols `TCP`, `UDP` and `SCTP`.
+/// The error of a text that is none of the protocols `TCP`, `UDP` and `SCTP`. It contains the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is none of the protocols TCP, UDP and SCTP")]
 pub struct ParseProtocolError(String);
@@ -262,7 +263,7 @@ impl FromStr for Protocol {
 /// The pool of a listener. It has the same name as the listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// The id.
+    /// The id of the pool in the cloud.
     pub id: PoolId,
     /// The settings of the pool itself.
     #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
@@ -271,10 +272,10 @@ pub struct Pool {
     pub members: Vec<Member>,
 }
 
-/// A member of a pool.
+/// A member of a pool: an address and port of a pod that receives connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// The id.
+    /// The id of the member in the cloud.
     pub id: MemberId,
     /// The properties of the member. The address and port are unique in a pool.
     pub spec: MemberSpec,
@@ -283,11 +284,11 @@ pub struct Member {
 /// The desired state of a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberSpec {
-    /// The IP address.
+    /// The IP address of the pod.
     pub ip: IpAddr,
     /// The port, 1 to 65535.
     pub port: u16,
-    /// The name, for people: `namespace/pod:8080`.
+    /// The name of the member, for people: `namespace/pod:8080`.
     pub name: String,
     /// The subnet through which the load balancer reaches the address.
     pub subnet: SubnetId,

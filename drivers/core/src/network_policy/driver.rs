@@ -99,7 +99,7 @@ pub trait NetworkPolicyDriver: Send + Sync {
 /// The handler that uses the driver calls these methods from its watch of network policies. All existing policies are recorded
 /// before the first call of the driver. The methods run within the watch and must not block.
 pub trait NetworkPolicyObserver: Send + Sync {
-    /// Records the current state of a policy: when it was created, when it changed, and at the start.
+    /// Records the current state of a policy: at the start, when it is created and when it changes.
     fn present(&self, policy: &NetworkPolicy);
 
     /// Records that the policy with this UID was deleted.

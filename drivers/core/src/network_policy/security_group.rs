@@ -9,20 +9,20 @@ use crate::owner::Owner;
 /// A security group that carries this cluster's ownership mark, in its current state in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecurityGroup {
-    /// The id.
+    /// The id of the group in the cloud.
     pub id: SecurityGroupId,
     /// The purpose of the group within this cluster. It is a part of the ownership mark.
     pub name: GroupName,
     /// The object for which the group was first created; `None` for a group of the whole cluster.
     pub owner: Option<Owner>,
-    /// Its rules.
+    /// The rules of the group. A packet is allowed if any of them allows it.
     pub rules: Vec<ExistingRule>,
 }
 
 /// A rule of a security group, as it exists in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExistingRule {
-    /// The id.
+    /// The id of the rule in the cloud.
     pub id: SecurityRuleId,
     /// The traffic that the rule allows; `None` for a rule that [`SecurityRule`] cannot express. This program never creates such
     /// a rule.
@@ -33,9 +33,9 @@ pub struct ExistingRule {
 /// to other groups: [`SecurityGroupId`] for groups that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecurityRule<G> {
-    /// The direction, seen from the VIF.
+    /// The direction of the traffic, as seen from the VIF.
     pub direction: Direction,
-    /// The IP version.
+    /// The IP version of the traffic; each version needs a rule of its own.
     pub family: IpFamily,
     /// The protocol and ports; `None` for all traffic of any protocol.
     pub ports: Option<ProtocolPorts>,
@@ -55,17 +55,17 @@ pub enum Direction {
 /// The version of the Internet protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IpFamily {
-    /// IPv4.
+    /// IP version 4.
     V4,
-    /// IPv6.
+    /// IP version 6.
     V6,
 }
 
 impl IpFamily {
-    /// IPv4 and IPv6.
+    /// Both IP versions, for loops over them.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Returns the IP version of a network.
+    /// Returns the IP version of the addresses of `net`.
     pub fn of(net: &IpNet) -> Self {
         match net {
             IpNet::V4(_) => Self::V4,
@@ -77,7 +77,7 @@ impl IpFamily {
 /// The ports of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProtocolPorts {
-    /// The protocol.
+    /// The transport protocol.
     pub protocol: Protocol,
     /// The first and the last port of the range; `None` for all ports.
     pub range: Option<(u16, u16)>,
@@ -95,8 +95,8 @@ pub enum Remote<G> {
 }
 
 impl<G> SecurityRule<G> {
-    /// Converts the rule to another type that refers to groups, by `name`. Returns `None` if the rule refers to a group for which
-    /// `name` returns `None`.
+    /// Converts a rule that refers to groups by `G` to one that refers to them by `H`, for example from names
+    /// to ids. Returns `None` if the rule refers to a group for which `name` returns `None`.
     pub fn naming<H>(&self, name: impl FnOnce(&G) -> Option<H>) -> Option<SecurityRule<H>> {
         let remote = match &self.remote {
             Remote::Any => Remote::Any,
@@ -133,10 +133,10 @@ impl RuleChange {
     }
 }
 
-/// A VIF and its security groups.
+/// The security groups that the cloud applies to one VIF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VifSecurityGroups {
-    /// The VIF.
+    /// The id of the VIF.
     pub vif: VifId,
     /// The ids of its security groups, sorted.
     pub groups: Vec<SecurityGroupId>,

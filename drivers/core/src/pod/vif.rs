@@ -30,7 +30,7 @@ pub struct VifRequest {
     pub security_groups: Vec<SecurityGroupId>,
 }
 
-/// The activation state of a VIF, as [`PodVifDriver::activate_vif`] reports it.
+/// The result of [`PodVifDriver::activate_vif`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(
@@ -38,7 +38,7 @@ pub struct VifRequest {
     reason = "the value is used at once, and a box would burden every driver"
 )]
 pub enum Activation {
-    /// The VIF is active; its current state.
+    /// The VIF is active. Contains its current state, for the annotation of the pod.
     Active(Vif),
     /// The VIF is not active yet.
     NotYet {

@@ -1,27 +1,28 @@
-//! Measures the recent demand for items.
+//! Counts the recent requests for items of a warm pool, so that the pool can keep more free items while there
+//! are many.
 
 use std::time::Duration;
 
-/// Counts recent requests in constant space, over a sliding window of the length `window`: the requests of the current fixed
-/// window exactly, and those of the previous one as if they were spread evenly over it.
+/// Counts recent requests in constant space, over a sliding window. It keeps the counts of two fixed windows,
+/// and takes those of the previous one as spread evenly over it.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     window: Duration,
-    /// The start of the current window.
+    /// The start of the current fixed window, on the clock of the pool.
     began: Duration,
-    /// The number of requests in the current window.
+    /// The number of requests in the current fixed window.
     current: usize,
-    /// The number of requests in the previous window.
+    /// The number of requests in the fixed window before.
     previous: usize,
 }
 
 impl Demand {
-    /// Creates a counter for windows of this length, at least 1 s.
+    /// Creates a counter for a window of this length; less than 1 s counts as 1 s.
     pub(super) fn new(window: Duration) -> Self {
         Self { window: window.max(Duration::from_secs(1)), began: Duration::ZERO, current: 0, previous: 0 }
     }
 
-    /// Counts a request.
+    /// Counts a request that was made at the time `now`.
     pub(super) fn add(&mut self, now: Duration) {
         self.advance(now);
         self.current += 1;
@@ -38,7 +39,7 @@ impl Demand {
         at.current + usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Starts the window that contains `now`, if the current one has ended.
+    /// Starts the fixed window that contains `now`, if the current one has ended.
     fn advance(&mut self, now: Duration) {
         let gone = now.saturating_sub(self.began);
         if gone >= self.window {

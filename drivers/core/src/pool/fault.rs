@@ -1,11 +1,11 @@
-//! The results of attempts to create and to delete groups.
+//! The outcome of attempts to create and to delete groups of a warm pool, and the back-off after failed ones.
 
 use std::time::Duration;
 
 /// The reason why an attempt did not create all requested groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A quota or a subnet is exhausted. Resources may become available at any time.
+    /// A quota or the addresses of a subnet are exhausted. Some may become available at any time.
     Exhausted,
     /// The external system accepts no more requests for this duration.
     Throttled(Duration),
@@ -18,7 +18,7 @@ pub enum Fault {
 /// The result of an attempt to create groups. Fewer groups than requested are normal, with or without a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grown<G> {
-    /// The groups that were created.
+    /// The groups that were created so far.
     pub got: Vec<G>,
     /// The number of groups that the same attempt is still creating; 0 if the attempt has ended.
     pub rest: usize,
@@ -26,8 +26,10 @@ pub struct Grown<G> {
     pub fault: Option<Fault>,
 }
 
-/// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30 s. A longer delay
-/// from [`Fault::Throttled`] is used instead. A success ends the back-off. It does not depend on the number of waiting owners.
+/// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30
+/// s. A longer delay from [`Fault::Throttled`] is used instead. A success ends the back-off. It does not
+/// depend on the number of waiting owners. One value covers all attempts of a pool to create groups, another
+/// one those to delete them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pressure {
     /// The number of consecutive failures.

@@ -1,4 +1,4 @@
-//! The actions that a pool requests, and their results.
+//! The actions that a warm pool asks its caller to execute, and the methods that take their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +89,9 @@ impl<K: Kind> WarmPool<K> {
         true
     }
 
-    /// Adds a group to the pool and returns its items. None of them can be handed out yet: the caller must free them or start
-    /// their cool-down. `ready` is `true` if the items can be used as soon as they are handed out.
+    /// Adds a group to the pool and returns its items. None of them can be handed out yet: the caller must
+    /// make them free or start their cool-down. `ready` is `true` if the items can be used as soon as they
+    /// are handed out.
     pub(super) fn insert(&mut self, name: &K::Group, config: &K::Want, ready: bool) -> Vec<K::Item> {
         let (items, config) = (K::items(name), Some(config.clone()));
         let group = Group { config, ready, epoch: self.epoch, size: items.len(), free: 0 };
@@ -118,18 +119,20 @@ impl<K: Kind> WarmPool<K> {
         self.blocked_until = until;
     }
 
-    /// Ends the back-off and the block of creation, because the exhausted resource is available again.
+    /// Ends the back-off and the [block](Self::block) of creation, because the exhausted resource is
+    /// available again.
     pub fn relieve(&mut self) {
         (self.growth, self.blocked_until) = (Pressure::default(), Duration::ZERO);
     }
 
-    /// Returns the remaining delay before more groups may be created; `None` if they may be created now.
+    /// Returns the remaining delay before more groups may be created, because of the back-off or a
+    /// [block](Self::block); `None` if they may be created now.
     pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
         let blocked = self.blocked_until.checked_sub(now).filter(|blocked| !blocked.is_zero());
         self.growth.remaining(now).max(blocked)
     }
 
-    /// Returns the current counts of the pool.
+    /// Returns the current counts of the pool, from which its policy decides.
     pub fn counts(&self, now: Duration) -> Counts {
         let on_demand = now < self.on_demand_until || !self.requested;
         Counts {
@@ -154,7 +157,8 @@ impl<K: Kind> WarmPool<K> {
         idle && (self.draining || !self.requested)
     }
 
-    /// Replaces the policy. The next [`plan`](Self::plan) obeys it.
+    /// Replaces the policy, for example after a change of the configuration. The next [`plan`](Self::plan)
+    /// obeys it.
     pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
         self.policy = policy;
     }
@@ -185,12 +189,13 @@ impl<K: Kind> WarmPool<K> {
         [cooled, decline, growth, on_demand].into_iter().flatten().min()
     }
 
-    /// Returns the number of items that can be handed out.
+    /// Returns the number of items that can be handed out at once.
     pub(super) fn free(&self) -> usize {
         if self.draining { 0 } else { self.warm.len() }
     }
 
-    /// Returns `true` if groups would be created now.
+    /// Returns `true` if the policy, the back-off and the actions in progress allow the creation of groups
+    /// now.
     pub(super) fn may_grow(&self, now: Duration) -> bool {
         !self.draining
             && self.pressed(now).is_none()

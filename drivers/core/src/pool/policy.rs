@@ -11,7 +11,7 @@ pub struct Counts {
     pub cooling: usize,
     /// The number of owners that wait for an item.
     pub waiting: usize,
-    /// The approximate number of requests in the time of the last cool-down; 0 if `on_demand`.
+    /// The approximate number of requests within the last cool-down period; 0 if `on_demand`.
     pub lately: usize,
     /// `true` if items are created for waiting owners only: no item was requested yet, or none since a final refusal, or the
     /// groups that were found at the start are still in their cool-down.
@@ -31,7 +31,7 @@ pub struct Counts {
 /// The change of a pool's size that a policy decides, in whole groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Change nothing.
+    /// Leave the size as it is.
     Hold,
     /// Create this number of groups, 1 or more.
     Grow(usize),

@@ -9,7 +9,7 @@ use super::warm_pool::WarmPool;
 /// The properties of a group that exists in the external system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing<W> {
-    /// The configuration.
+    /// The configuration of the group.
     pub config: W,
     /// `true` if the items of the group are ready for use at once.
     pub ready: bool,
@@ -38,7 +38,7 @@ pub struct Epoch {
 /// The result of [`WarmPool::adopt`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted<O> {
-    /// The owner holds the item.
+    /// The owner holds the item, and no other one does.
     Held,
     /// The owner holds the item, and so does this other owner, which is a fault. The item is not handed out again before both
     /// have returned it.

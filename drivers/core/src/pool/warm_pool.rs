@@ -15,18 +15,21 @@ use super::policy::Policy;
 /// not handed out before its cool-down has ended. Two owners never get the same item. All times are durations since the same
 /// moment in the past, which the caller chooses.
 pub struct WarmPool<K: Kind> {
+    /// The policy that decides when to create and delete groups.
     pub(super) policy: Arc<dyn Policy>,
+    /// The time for which a returned item is not handed out again.
     pub(super) cool_down: Duration,
+    /// The groups that exist, by name.
     pub(super) groups: BTreeMap<K::Group, Group<K::Want>>,
     /// The number of groups whose items are all free.
     pub(super) whole: usize,
     /// The groups to delete. Their items are neither in use, nor free, nor in their cool-down.
     pub(super) to_delete: BTreeSet<K::Group>,
-    /// The item that [`take`](Self::take) returned to an owner, and returns to it again.
+    /// The item that each owner took. [`take`](Self::take) returns it again until the owner returns it.
     pub(super) taken: BTreeMap<K::Owner, K::Item>,
     /// The items in use, each with its owners. More than one owner is a fault.
     pub(super) used: BTreeMap<K::Item, BTreeSet<K::Owner>>,
-    /// The free items, each with the time at which it became free.
+    /// The free items, each with the time at which it became free; ready to be handed out.
     pub(super) warm: BTreeMap<K::Item, Duration>,
     /// The items in their cool-down, each with the time at which it ends; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
@@ -42,7 +45,7 @@ pub struct WarmPool<K: Kind> {
     pub(super) decline: Pressure,
     /// The time before which no groups are created, because a shared resource is exhausted.
     pub(super) blocked_until: Duration,
-    /// The recent requests.
+    /// The counter of recent requests.
     pub(super) demand: Demand,
     /// The configuration of groups that are created ahead of demand: that of the last request.
     pub(super) wanted: K::Want,
@@ -57,9 +60,9 @@ pub struct WarmPool<K: Kind> {
     pub(super) epoch: u64,
 }
 
-/// A group that exists.
+/// A group that exists in the external system.
 pub(super) struct Group<W> {
-    /// The configuration; `None` if unknown.
+    /// The configuration of the group; `None` if it is unknown, as during a change.
     pub(super) config: Option<W>,
     /// `true` if the items of the group are ready for use at once.
     pub(super) ready: bool,
@@ -72,6 +75,7 @@ pub(super) struct Group<W> {
 }
 
 impl<W> Group<W> {
+    /// Returns `true` if no item of the group is in use or in its cool-down.
     pub(super) fn is_wholly_free(&self) -> bool {
         self.free == self.size
     }
@@ -81,7 +85,7 @@ impl<W> Group<W> {
 pub(super) struct Growing<W> {
     /// The id of the action.
     pub(super) op: u64,
-    /// The number of groups that are still being created.
+    /// The number of groups of the action that are still being created.
     pub(super) count: usize,
     /// The configuration of the groups.
     pub(super) want: W,
@@ -90,10 +94,10 @@ pub(super) struct Growing<W> {
 /// The result of a request for an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take<I> {
-    /// The item. Its group has the required configuration.
+    /// The item was taken, and its group has the required configuration.
     Got(I),
-    /// The item. The caller must change its group to the required configuration before the item is used, and report the change to
-    /// [`changed`](WarmPool::changed).
+    /// The item was taken, but the caller must change its group to the required configuration before the item
+    /// is used, and report the change to [`changed`](WarmPool::changed).
     Adapt(I),
     /// No item is available now. The owner [waits](WarmPool::waiting) until it takes an item or [leaves](WarmPool::leave).
     Wait(Wait),
@@ -102,7 +106,7 @@ pub enum Take<I> {
 /// The reason why no item is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Groups are being created, or the next [`plan`](WarmPool::plan) will create some.
+    /// Groups are being created, or the next [`plan`](WarmPool::plan) creates some.
     Growing,
     /// Creation failed or is blocked. An item may be available after this delay.
     Pressed(Duration),
@@ -110,7 +114,7 @@ pub enum Wait {
     Cooling(Duration),
     /// The policy creates no more groups, and all items are in use.
     Full,
-    /// The pool is draining.
+    /// The pool is [draining](WarmPool::drain): it hands out nothing.
     Draining,
 }
 
@@ -244,7 +248,7 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
-    /// Makes an item free. `since` is the time at which it became free.
+    /// Adds an item to the free items. `since` is the time at which it became free.
     pub(super) fn free_up(&mut self, item: K::Item, since: Duration) {
         if let Some(group) = self.groups.get_mut(&K::group(&item)) {
             group.free += 1;
@@ -253,7 +257,7 @@ impl<K: Kind> WarmPool<K> {
         self.warm.insert(item, since);
     }
 
-    /// Removes the item from the free items. Returns `true` if it was free.
+    /// Removes an item from the free items, if it is one of them. Returns `true` if it was free.
     pub(super) fn unfree(&mut self, item: &K::Item) -> bool {
         let was_free = self.warm.remove(item).is_some();
         if let Some(group) = self.groups.get_mut(&K::group(item)).filter(|_| was_free) {
@@ -263,7 +267,7 @@ impl<K: Kind> WarmPool<K> {
         was_free
     }
 
-    /// Starts the cool-down of the item.
+    /// Puts an item into its cool-down, which starts at the time `now`.
     pub(super) fn cool(&mut self, item: K::Item, now: Duration) {
         self.cooling.push_back((item, now + self.cool_down));
     }

@@ -12,11 +12,11 @@ use crate::owner::{Owned, Owner};
 /// A public address (in OpenStack a floating IP), which can be associated with the port of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIp {
-    /// The id.
+    /// The id of the public address in the cloud.
     pub id: PublicIpId,
-    /// The address.
+    /// The public address itself.
     pub ip: IpAddr,
-    /// The origin of the address.
+    /// The origin of the address, which determines whether the driver may release it.
     pub allocation: Allocation,
     /// The port with which the address is associated; `None` if there is none.
     pub port: Option<PortId>,

@@ -29,9 +29,9 @@ pub struct QueryBaselineRequest {
 /// A baseline query that awaits its answer. Dropping it without an answer fails the query at once.
 #[derive(Debug)]
 pub struct BaselineQuery {
-    /// The properties of the machine.
+    /// The properties by which the baseline is chosen.
     pub request: QueryBaselineRequest,
-    /// The sender of the answer.
+    /// The end of the channel that carries the answer back to the tunnel which asked.
     pub(super) answer: oneshot::Sender<Vec<Container>>,
 }
 

@@ -18,7 +18,7 @@ pub struct ContainerStatusData {
     pub name: String,
     /// The pod of the container, or [`PodKey::All`].
     pub pod_key: PodKey,
-    /// The state.
+    /// The state that the machine reports.
     pub state: ContainerState,
     /// The time of the last change of `state`, by the clock of the machine.
     pub change_time: Time,
@@ -35,17 +35,17 @@ pub struct ContainerStatusData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ContainerState {
-    /// It is not loaded yet.
+    /// The container is not loaded yet.
     Unresolved,
-    /// It is loaded and starts.
+    /// The container is loaded and starts.
     Resolved,
-    /// It runs.
+    /// The container runs.
     Activated,
-    /// It was switched off, and is still loaded.
+    /// The container was switched off, and is still loaded.
     Deactivated,
-    /// It failed to start or to stop.
+    /// The container failed to start or to stop.
     Broken,
-    /// It was stopped and unloaded.
+    /// The container was stopped and unloaded.
     Stopped,
 }
 
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for ContainerState {
 pub struct ContainerOperationResponseData {
     /// The key of the container.
     pub container_key: ContainerKey,
-    /// The result.
+    /// The outcome of the request.
     pub result: OperationResponseResult,
     /// The reason of a failure, as one word; empty if there is none.
     #[serde(default)]
@@ -107,13 +107,13 @@ pub struct ContainerOperationResponseData {
     pub message: String,
 }
 
-/// The result of an operation.
+/// The outcome of a request to start or to stop a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OperationResponseResult {
-    /// It succeeded.
+    /// The machine did as requested.
     Success,
-    /// It failed, or was not answered in time.
+    /// The machine failed to do it, or did not answer in time.
     Fail,
 }
 

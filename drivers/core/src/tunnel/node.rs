@@ -28,7 +28,7 @@ pub struct NodeMetadata {
     /// The version of the machine's software.
     #[serde(default)]
     pub version: String,
-    /// The state of the machine.
+    /// The state of the machine: it accepts containers or it ends.
     pub status: NodeActivation,
 }
 

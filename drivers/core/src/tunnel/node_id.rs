@@ -69,7 +69,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// The error for a text that is not a [`NodeId`]. It quotes at most the first 64 characters of the text.
+/// The error for a text that is not a [`NodeId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{quoted:?} is no id of a node: use lower-case letters, digits, inner hyphens and dots, at most {MAX_LENGTH} in all and 63 \

@@ -20,7 +20,7 @@ pub enum PodKey {
     /// All pods of the node (`PodKeyAll`): the machine does not know the pod, and the pods share the container. The status
     /// applies to each container with the same key on this node.
     All,
-    /// One pod.
+    /// One pod, by its namespace and name.
     Pod {
         /// The namespace of the pod.
         namespace: String,

@@ -27,11 +27,13 @@ struct NodeQueue {
 }
 
 impl NodeQueues {
+    /// Creates empty queues with these limits.
     pub(super) fn new(limits: TunnelLimits) -> Self {
         Self { limits, nodes: HashMap::new(), ready: VecDeque::new() }
     }
 
-    /// Adds an event.
+    /// Adds an event of `node`. A state replaces a queued earlier one of its kind. Fails if a limit is
+    /// reached.
     pub(super) fn push(&mut self, node: &NodeId, event: TunnelEvent) -> Result<(), SendError> {
         if !self.nodes.contains_key(node) && self.nodes.len() >= self.limits.nodes {
             return Err(SendError::TooManyNodes { limit: self.limits.nodes });

@@ -151,14 +151,17 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// Locks the queues and the flags of both ends.
     pub(super) fn state(&self) -> MutexGuard<'_, ChannelState> {
         // Each critical section leaves the queues consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The queued events, and the flags of both ends of the channel.
 #[derive(Debug)]
 pub(super) struct ChannelState {
+    /// The queued events, by node.
     pub(super) queues: NodeQueues,
     /// `true` until the last sender is dropped.
     pub(super) senders: bool,

@@ -1,4 +1,5 @@
-//! The traits of a VIF pool: the pool as a VIF driver, and the receiver of the cluster events that it needs.
+//! The traits of a VIF pool: the pool as a VIF driver, and the receiver of the events of nodes and pods that
+//! the pool needs.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -70,10 +71,12 @@ pub trait VifPoolDriver: PodVifDriver {
 pub enum PoolClaim {
     /// The VIF does not belong to the pool.
     NotPooled,
-    /// The pod uses the VIF: the pool handed it out to the pod, or the annotation contained it when the pool was started.
+    /// The pod uses the VIF: the pool handed it out to this pod, or the annotation contained it when the pool
+    /// was started.
     Held,
-    /// No other pod uses the VIF, and the annotation contains it only since the start. Another process may have handed it out, or
-    /// a user may have changed the annotation. The caller decides, by this key of the VIF.
+    /// No other pod uses the VIF, but the annotation contains it only since after the start of the pool.
+    /// Another process may have handed it out, or a user may have changed the annotation. The caller decides,
+    /// by this key of the VIF.
     Late(VifPoolKey),
     /// Another pod uses the VIF, or its properties in the annotation are wrong.
     Refused,
@@ -103,6 +106,7 @@ pub trait VifPoolObserver: Send + Sync {
     /// Starts the pool, after all existing pods and nodes were recorded. Later calls do nothing.
     fn start(&self);
 
-    /// Records the current properties of a node, or its deletion if they are `None`. It runs within the watch and must not block.
+    /// Records the current properties of a node, or its deletion if they are `None`. It runs within the watch
+    /// and must not block. `facts` contains these properties.
     fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
 }

@@ -15,7 +15,7 @@ use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::{Vif, VifClass};
 use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObserver};
 
-/// The delay before a request for an unknown node is repeated.
+/// The delay before a request for a node that is not known yet is repeated.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A pool with the VIFs that it lists.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// The names, addresses and VIF drivers of the nodes of the cluster.
+/// The names, addresses and VIF drivers of the nodes of the cluster, kept current by the watch of nodes.
 #[derive(Debug, Default)]
 pub struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
 
@@ -18,7 +18,8 @@ pub struct NodeInfo {
 }
 
 impl NodeIndex {
-    /// Records the current properties of a node, or its deletion if they are `None`.
+    /// Records the current properties of a node, or its deletion if they are `None`. `facts` contains these
+    /// properties.
     pub fn update(&self, name: &str, facts: Option<&NodeInfo>) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match facts {

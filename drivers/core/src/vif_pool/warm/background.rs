@@ -1,5 +1,5 @@
-//! The background task. It ends cool-downs, repeats failed refills, empties the pools of deleted nodes, and lists the existing
-//! VIFs if they may differ from the pool.
+//! The background task of a warm VIF pool. It ends cool-downs, repeats failed refills, empties the pools of
+//! deleted nodes, and lists the existing VIFs again when the pool may differ from them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     }
 }
 
-/// Waits until the pool is dropped.
+/// Waits until the last strong reference to the pool is dropped.
 async fn dropped(pool: &Weak<Inner>, wake: &Notify) {
     while pool.strong_count() > 0 {
         wake.notified().await;

@@ -17,7 +17,7 @@ const CHECK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Exhaustion(HashMap<Scope, Exhausted>);
 
-/// A resource that the pools of several keys share.
+/// A resource that the pools of several keys share, and that can be exhausted for all of them at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     /// The quota of a project.

@@ -76,7 +76,7 @@ pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, Driver
 }
 
 impl Inner {
-    /// Requests a listing of the existing VIFs by the background task, because they may differ from those of the pool.
+    /// Asks the background task to list the existing VIFs, because the pool may differ from them.
     pub(super) fn suspect(&self) {
         self.state().stale = true;
         self.wake.notify_one();

@@ -85,11 +85,11 @@ struct VifClaim<'r> {
     inner: &'r Arc<Inner>,
     key: Arc<VifPoolKey>,
     request: &'r VifRequest,
-    /// The number of the hand-out; 0 after the request succeeded.
+    /// The number under which the pool records this hand-out; 0 once the request has succeeded.
     hold: Hold,
     /// The VIF that was taken for the pod.
     vif: Option<VifId>,
-    /// `true` while the security groups of the VIF are being changed.
+    /// `true` while the driver changes the security groups of the VIF for this request.
     adapting: bool,
     /// `true` if the request had to wait for a VIF.
     waited: bool,
@@ -128,8 +128,8 @@ impl Drop for VifClaim<'_> {
 }
 
 impl VifClaim<'_> {
-    /// Takes a free VIF, or registers the request as waiting for a VIF that is being created. Fails if neither is possible, or if
-    /// the pool is not started.
+    /// Takes a free VIF, or registers the request as waiting for one that is being created. Fails if neither
+    /// is possible, or if the pool is not started.
     fn take(&mut self, want: &Vec<SecurityGroupId>) -> Result<Taken, DriverError> {
         let (inner, now) = (self.inner, self.inner.now());
         let mut state = inner.state();
@@ -204,7 +204,8 @@ impl VifClaim<'_> {
 }
 
 impl Inner {
-    /// Wakes the waiting requests that need not wait any longer. Each gets a VIF, or the error that explains why there is none.
+    /// Wakes the waiting requests that need not wait any longer: either a VIF is free for them, or they get
+    /// the error that explains why there is none.
     pub(super) fn serve(&self, pool: &mut KeyPool) {
         let now = self.now();
         for (hold, want) in pool.warm.tick(now) {

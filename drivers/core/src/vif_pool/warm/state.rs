@@ -18,8 +18,9 @@ use crate::pool::{Candidate, Kind, MinMaxBatch, WarmPool};
 use crate::vif::Vif;
 use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 
-/// The contents of a pool of VIFs, which are created and deleted one by one. VIFs with the required security groups are handed
-/// out first, then those that are active, then the one that has been free the longest.
+/// The [`Kind`](crate::pool::Kind) of a pool of VIFs, which are created and deleted one by one. VIFs with the
+/// required security groups are handed out first, then those that are active, then the one that has been free
+/// the longest.
 pub(super) enum Vifs {}
 
 /// The sequence number of a hand-out of a VIF. The pool uses it as the owner of the VIF, so that a pod that requests a second
@@ -29,7 +30,7 @@ pub(super) type Hold = u64;
 impl Kind for Vifs {
     type Group = VifId;
     type Item = VifId;
-    /// The security groups, [sorted].
+    /// The security groups that a pod requires, [sorted], so that equal sets compare as equal.
     type Want = Vec<SecurityGroupId>;
     type Owner = Hold;
     type Rank = (bool, bool, Duration);
@@ -55,7 +56,9 @@ pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId
 /// The state of the VIF pool, protected by one lock that is never held across an await.
 #[derive(Default)]
 pub(super) struct State {
+    /// The startup phase, before whose end nothing is handed out.
     pub(super) phase: Phase,
+    /// The pool of each key.
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
     /// The VIFs of all keys, free or in use, by id.
     pub(super) places: HashMap<VifId, Place>,
@@ -63,7 +66,7 @@ pub(super) struct State {
     pub(super) holders: HashMap<VifId, Vec<Holder>>,
     /// The VIFs that a pod holds, by the UID of the pod.
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
-    /// The exhausted resources that several keys share.
+    /// The exhausted resources that the pools of several keys share.
     pub(super) exhaustion: Exhaustion,
     /// The time of the next due work of all pools, counted from the creation of the pool; `None` if there is none.
     pub(super) due: Option<Duration>,
@@ -87,6 +90,7 @@ pub(super) enum Phase {
 
 /// The pool of one key.
 pub(super) struct KeyPool {
+    /// The state machine that decides what to create, delete and hand out.
     pub(super) warm: WarmPool<Vifs>,
     /// The waiting requests. Each is woken when it may take its VIF, or gets the error that explains why there is none.
     pub(super) waiters: HashMap<Hold, oneshot::Sender<Result<(), DriverError>>>,
@@ -105,6 +109,7 @@ pub(super) struct KeyPool {
 /// A VIF that belongs to the pool.
 #[derive(Clone)]
 pub(super) struct Place {
+    /// The key of the pool to which the VIF belongs.
     pub(super) key: Arc<VifPoolKey>,
     /// The VIF as the driver returned it.
     pub(super) vif: Arc<Vif>,
@@ -121,8 +126,11 @@ impl Place {
 /// A pod that holds a VIF.
 #[derive(Clone)]
 pub(super) struct Holder {
+    /// The number of the hand-out.
     pub(super) hold: Hold,
+    /// The pod that holds the VIF.
     pub(super) owner: Arc<Owner>,
+    /// The claim that decides between several pods with the same VIF.
     pub(super) claim: HolderClaim,
 }
 
@@ -185,8 +193,8 @@ impl State {
         self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
     }
 
-    /// Records an event in which the annotation of the pod contains the VIF. Returns `true` if the pod did not hold the VIF
-    /// before.
+    /// Records an event of a pod whose annotation contains the VIF. Returns `true` if the pod did not hold
+    /// the VIF before.
     pub(super) fn show(&mut self, pod: &Pod, vif: &Vif) -> bool {
         let owner = Owner::of(&pod.metadata);
         let mut holders = self.holders.get_mut(&vif.id).into_iter().flatten();

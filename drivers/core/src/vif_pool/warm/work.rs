@@ -147,7 +147,7 @@ impl Inner {
         state.pools.keys().filter(|other| *other != key && is_shared(other, key)).cloned().collect()
     }
 
-    /// Deletes VIFs and records the result in the pool of `key`.
+    /// Deletes VIFs, and records the outcome of the action `op` in the pool of `key`.
     async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {
         let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
         let left = self.delete_once(vifs).await;
@@ -260,7 +260,7 @@ async fn bounded<T: Send + 'static>(
     Err(failed().detail(format!("there was no answer for {} s", CALL_TIMEOUT.as_secs())))
 }
 
-/// Converts the error of a failed creation of VIFs to a [`Fault`] of the state machine.
+/// Converts the error of a failed creation of VIFs to the [`Fault`] by which the state machine backs off.
 fn fault(error: &DriverError) -> Fault {
     match (error.retry_after(), error.reason()) {
         (Some(hint), _) => Fault::Throttled(hint),
