@@ -32,7 +32,7 @@ pub struct OpenStackAdoption {
     public_ips: NeutronFloatingIps,
 }
 
-/// A network, or a security group, of which only the first fields are read.
+/// The fields of a network or a security group that tell whose it is: its project and its description.
 #[derive(Deserialize)]
 struct DescribedResource {
     id: String,

@@ -45,7 +45,8 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         value
     }
 
-    /// Returns the slot of `key`. If the slot is new, slots whose values have expired are removed first, except those that a call uses.
+    /// Returns the slot of `key`. If there is none, slots whose values have expired are removed first (except
+    /// those that a call holds), and a new one is added.
     fn slot(&self, key: &K) -> CacheSlot<T> {
         let (mut slots, now) = (lock(&self.slots), Instant::now());
         if !slots.contains_key(key) {
@@ -57,7 +58,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         Arc::clone(slots.entry(key.clone()).or_default())
     }
 
-    /// Drops the cached value of `key`.
+    /// Drops the cached value of `key`, so that the next call reads it again.
     pub(crate) fn forget(&self, key: &K) {
         lock(&self.slots).remove(key);
     }

@@ -67,7 +67,8 @@ pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> 
     mark.owner.filter(|owner| !owner.name.is_empty())
 }
 
-/// The parsed words of a description: the cluster that the first word names, and the keys and values of all other words.
+/// The parsed words of a description: first the id of the cluster, then the keys and values of all other
+/// words, in order.
 struct Words<'a>(&'a str, Vec<(&'a str, &'a str)>);
 
 impl<'a> Words<'a> {
@@ -99,6 +100,7 @@ fn write(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
 /// truncate the name of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceMark {
+    /// The id of the cluster that created the resource.
     pub(crate) cluster: ClusterId,
     /// The name of a security group within the cluster; `None` for other resources.
     pub(crate) group: Option<GroupName>,
@@ -131,7 +133,9 @@ impl fmt::Display for ResourceMark {
 /// a pod is never used by another pod, and the mark of a pooled port never names a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortMark {
+    /// The id of the cluster that created the port.
     pub(crate) cluster: ClusterId,
+    /// The purpose: the port of a pod, or a port of a pool.
     pub(crate) purpose: Purpose,
     /// The parent if the port is nested, otherwise `None`.
     pub(crate) nesting: Option<Nesting>,
@@ -142,7 +146,8 @@ pub(crate) struct PortMark {
 pub(crate) enum Purpose {
     /// The port of this pod. The pod's name may be truncated.
     Pod(Owner),
-    /// A port of a VIF pool. The value is the name of the bulk request that created the port.
+    /// A port of a VIF pool. The value is the name of the bulk request that created the
+    /// port.
     Pool(String),
 }
 
@@ -151,6 +156,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Nesting {
     /// The address of the node in Kubernetes.
     pub(crate) host: IpAddr,
+    /// The trunk or the port of the node.
     pub(crate) parent: Parent,
 }
 

@@ -21,7 +21,7 @@ use crate::mark;
 use crate::neutron::api::NeutronApi;
 use crate::neutron::wire::PortBody;
 
-/// The time for which the IP version of the subnet pool is cached.
+/// The time for which the IP version of the subnet pool is cached; a pool never changes it.
 const IP_VERSION_TTL: Duration = Duration::from_secs(600);
 
 const NEW_NETWORK: (Step, &str) = ("create the network of a namespace", "network");

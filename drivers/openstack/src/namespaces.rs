@@ -23,7 +23,7 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 #[derive(Debug, Default)]
 pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 
-/// The fields of one namespace, and the time at which it was first seen.
+/// The fields of one namespace that drivers need, and the time at which it was first seen.
 #[derive(Clone, Debug)]
 struct NamespaceRecord {
     uid: Uid,

@@ -1,4 +1,4 @@
-//! The projects of a cluster.
+//! The set of projects in which resources may belong to this cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use staffetta_driver::ProjectId;
 pub struct Projects(Option<Arc<BTreeSet<ProjectId>>>);
 
 impl Projects {
-    /// Returns a set of these projects.
+    /// Creates a set of these projects.
     pub fn new(projects: impl IntoIterator<Item = ProjectId>) -> Self {
         Self(Some(Arc::new(projects.into_iter().collect())))
     }

@@ -1,4 +1,4 @@
-//! The drivers `default` and `namespace` of pod subnets, and the subnets as Neutron describes them.
+//! The drivers `default` and `namespace` of pod subnets, and the reader of subnets that all drivers share.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

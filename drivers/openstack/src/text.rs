@@ -3,8 +3,9 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Returns `true` if `id` has the form of a resource id: 1 to 36 hexadecimal digits and hyphens. An id from an annotation is checked with
-/// this function before it becomes part of a URL.
+/// Returns `true` if `id` has the form of a resource id: 1 to 36 hexadecimal digits and hyphens. An id from
+/// an annotation is checked with this function before it becomes part of a URL. It keeps a user from
+/// inserting another path into that URL.
 pub(crate) fn is_well_formed(id: &str) -> bool {
     !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
@@ -24,7 +25,8 @@ pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Removes the members of a JSON object whose value is null.
+/// Removes the members of a JSON object whose value is null, because OpenStack would take a null as a
+/// setting.
 pub(crate) fn without_nulls(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         members.retain(|_, value| !value.is_null());

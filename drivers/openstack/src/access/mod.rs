@@ -68,7 +68,7 @@ pub enum Auth {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdOrName {
-    /// The id.
+    /// The id of the resource, unique in the cloud.
     Id(String),
     /// The name, which is unique within a domain or, for an application credential, within a user.
     Name(String),
@@ -77,7 +77,7 @@ pub enum IdOrName {
 /// A user or a project of Keystone, which may have a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DomainResource {
-    /// The id or the name.
+    /// The id or the name of the user or project.
     #[serde(flatten)]
     pub key: IdOrName,
     /// The domain that contains the name; `None` with an id.
@@ -88,7 +88,7 @@ pub struct DomainResource {
 /// An application credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Credential {
-    /// The id or the name.
+    /// The id or the name of the application credential.
     #[serde(flatten)]
     pub key: IdOrName,
     /// The user who owns the named credential; `None` with an id.
@@ -99,12 +99,12 @@ pub struct Credential {
 /// The interface of an endpoint, by which a catalogue distinguishes the URLs of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndpointInterface {
-    /// The public network.
+    /// The endpoints that tenants reach, usually from anywhere.
     #[default]
     Public,
-    /// The internal network of the cloud.
+    /// The endpoints within the cloud's own network.
     Internal,
-    /// The network of administrators.
+    /// The endpoints for administrators.
     Admin,
 }
 

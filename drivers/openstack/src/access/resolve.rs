@@ -13,7 +13,7 @@ use super::{
     NeutronOptions, Secret, TlsOptions,
 };
 
-/// The default timeout of a call.
+/// The timeout of a call if the options contain none.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The valid range of timeouts, in seconds.
@@ -22,9 +22,10 @@ const TIMEOUTS: RangeInclusive<u64> = 1..=3600;
 /// The id of the domain of users and projects for which no domain is given. Every cloud has this domain by default.
 const DEFAULT_DOMAIN: &str = "default";
 
-/// The locations of options, which error messages name.
+/// The places from which the options come, such as `neutron.auth_url` or a line of clouds.yaml, for error
+/// messages.
 pub(super) struct Locations {
-    /// The text before the name of an option that is not given.
+    /// The text before the name of an option that was given nowhere, to name the place where it can be given.
     pub(super) prefix: String,
     /// The locations of the options that are given, by the name of the option.
     pub(super) given: HashMap<&'static str, String>,

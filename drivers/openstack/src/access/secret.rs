@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The maximum size of a file that contains a secret, in bytes.
+/// The maximum size of a file with a secret, in bytes; a larger one is not read.
 const MAX_FILE: u64 = 64 * 1024;
 
 /// A password or a similar secret: its text, or the file that contains it. `Debug` and `Serialize` do not show the text.
@@ -18,7 +18,9 @@ pub struct Secret(SecretSource);
 
 #[derive(Clone)]
 enum SecretSource {
+    /// The text of the secret, from the options or the environment.
     Text(SecretString),
+    /// The path of the file whose first line is the secret.
     File(PathBuf),
 }
 

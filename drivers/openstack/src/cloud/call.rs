@@ -40,6 +40,7 @@ pub struct ApiCall<'s> {
 }
 
 impl<'s> ApiCall<'s> {
+    /// Creates a call of `path` without a body, with the default timeout.
     pub(super) fn new(service: &'s Service, step: Step, method: Method, path: String) -> Self {
         let (query, body, revision) = (QueryParameters::new(), None, None);
         Self { service, step, method, path, query, body, revision, items: 0, repeatable: true }

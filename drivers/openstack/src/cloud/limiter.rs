@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::window::ConcurrencyWindow;
 use crate::lock::lock;
 
-/// Limits the number of calls in flight to the size of a [`ConcurrencyWindow`]. Waiting calls are admitted in their order.
+/// Limits the number of calls in flight to the size of a [`ConcurrencyWindow`]. Waiting calls are admitted in
+/// order of arrival.
 #[derive(Debug)]
 pub(super) struct Limiter {
     permits: Semaphore,

@@ -1,4 +1,5 @@
-//! Reads the pages of lists.
+//! The pages of lists: Neutron and Octavia return long lists in several responses, each with a link to the
+//! next.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ pub(super) type QueryParameters = Vec<(Cow<'static, str>, String)>;
 
 /// One page of a list.
 pub(super) struct ListPage<T> {
+    /// The items of the page.
     pub(super) items: Vec<T>,
     /// The query of the link to the next page, or `None` on the last page.
     pub(super) next: Option<String>,

@@ -37,8 +37,11 @@ pub(super) const TTL: Duration = Duration::from_secs(600);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Service {
+    /// The client of the cloud, which the services share.
     pub(super) cloud: Arc<CloudClient>,
+    /// The projects whose resources may belong to the cluster.
     pub(super) projects: Projects,
+    /// The service: Neutron or Octavia.
     pub(super) kind: ServiceKind,
 }
 
@@ -73,6 +76,7 @@ impl Service {
         ApiCall::new(self, step, Method::DELETE, path.into())
     }
 
+    /// Returns the limiter and the cached capabilities of this service.
     pub(super) fn state(&self) -> &ServiceState {
         &self.cloud.services[self.kind as usize]
     }

@@ -27,6 +27,7 @@ impl ConcurrencyWindow {
         Self { size: max, max, unthrottled_count: 0, next_decrease: None }
     }
 
+    /// Returns the number of calls that may be in flight now.
     pub(super) fn size(&self) -> usize {
         self.size
     }

@@ -90,11 +90,13 @@ struct ErrorBody {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NeutronErrorBody {
+    /// The usual form: a message and, in Neutron, the type of the error.
     Full {
         #[serde(rename = "type")]
         kind: String,
         message: String,
     },
+    /// A message alone.
     Text(String),
 }
 

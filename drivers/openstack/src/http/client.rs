@@ -23,7 +23,7 @@ const MAX_BODY: usize = 32 << 20;
 /// The header that carries the id that this client gives a request. All services that handle the header log the id (`oslo.middleware`).
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
-/// An HTTP client that reports each request to an observer.
+/// The HTTP client of all services of a cloud. It reports each request to a [`RequestObserver`].
 #[derive(Clone)]
 pub(crate) struct HttpClient {
     client: Client,
@@ -37,10 +37,15 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) service: &'static str,
     /// The operation that errors name, as an imperative such as `create a port`.
     pub(crate) step: Step,
+    /// The HTTP method.
     pub(crate) method: &'a Method,
+    /// The complete URL, query included.
     pub(crate) url: Url,
+    /// The headers other than the request id.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The JSON body, if the request has one.
     pub(crate) body: Option<Vec<u8>>,
+    /// The time limit of the whole request, including the response body.
     pub(crate) timeout: Duration,
     /// The request is idempotent: it may be sent twice, and a lost response is not ambiguous.
     pub(crate) repeatable: bool,
@@ -53,6 +58,7 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
+    /// Creates the client with the certificates of `tls`.
     pub(crate) fn new(
         tls: &TlsOptions,
         observer: Arc<dyn RequestObserver>,
@@ -145,7 +151,7 @@ impl Drop for RequestTimer<'_> {
     }
 }
 
-/// The reason why a request has no complete response.
+/// The point at which a request failed to get a complete response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     /// No connection could be established, and nothing was sent.

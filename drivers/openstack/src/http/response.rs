@@ -15,8 +15,11 @@ const REQUEST_IDS: [&str; 2] = ["x-openstack-request-id", "x-compute-request-id"
 
 /// A complete response of any status.
 pub(crate) struct HttpResponse {
+    /// The HTTP status.
     pub(crate) status: u16,
+    /// The headers of the response.
     pub(crate) headers: HeaderMap,
+    /// The complete body.
     pub(crate) body: Vec<u8>,
     /// The id that the service gave the request, or the client's id if the response has none.
     pub(crate) request_id: String,
@@ -30,6 +33,7 @@ impl HttpResponse {
         Self { status, headers, body, request_id }
     }
 
+    /// Returns `true` for a status of 200 to 299.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

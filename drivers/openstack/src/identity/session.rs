@@ -24,6 +24,7 @@ const CATALOGUE_TTL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct KeystoneSession {
     http: HttpClient,
+    /// The login and the endpoints of the cloud.
     pub(crate) access: Access,
     current: Mutex<Option<Arc<Token>>>,
     /// The state of logins, locked during a login.
@@ -41,6 +42,7 @@ struct LoginState {
 }
 
 impl KeystoneSession {
+    /// Creates a session without a token. The first call logs in.
     pub(crate) fn new(http: HttpClient, access: Access) -> Self {
         Self { http, access, current: Mutex::default(), login: Arc::default() }
     }

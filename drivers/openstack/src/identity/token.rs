@@ -21,6 +21,7 @@ const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 #[derive(Debug, Default)]
 pub(crate) struct Token {
     value: Option<HeaderValue>,
+    /// The service catalogue that came with the token.
     pub(crate) catalogue: Catalogue,
     lifetime: Option<TokenLifetime>,
     /// For each service, `true` if it has accepted the token.
@@ -73,6 +74,8 @@ impl Token {
         self.accepted[service as usize].store(true, Ordering::Relaxed);
     }
 
+    /// Returns `true` if the service has accepted this token before. A rejection then means that the token
+    /// was revoked.
     pub(super) fn was_accepted(&self, service: ServiceKind) -> bool {
         self.accepted[service as usize].load(Ordering::Relaxed)
     }
@@ -84,6 +87,7 @@ impl Token {
         })
     }
 
+    /// Returns `true` if the lifetime of the token is over.
     pub(super) fn has_expired(&self, now: Instant) -> bool {
         self.lifetime.is_some_and(|lifetime| now >= lifetime.start + lifetime.length)
     }

@@ -25,7 +25,8 @@ const REST_FACTOR: u32 = 2;
 /// After each interval of this length in which a port stays DOWN, it is detached and attached again.
 const REDO_INTERVAL: Duration = Duration::from_secs(90);
 
-/// Waits for ports to become ACTIVE, by polling their status.
+/// Waits for ports to become ACTIVE, by polling their status. The VIF drivers share one for the ports that
+/// Neutron binds, and one for subports.
 #[derive(Debug)]
 pub(crate) struct Activations {
     neutron: NeutronApi,
@@ -38,7 +39,7 @@ pub(crate) struct Activations {
 pub(crate) enum ActivationStatus {
     /// The port is ACTIVE.
     Active,
-    /// The port is DOWN.
+    /// The port is DOWN: its traffic is not forwarded yet.
     Down {
         /// The time until the next poll is due.
         poll_after: Duration,
@@ -63,6 +64,7 @@ pub(crate) enum Repair {
 /// A final status of a port, which ends the wait for its activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActivationOutcome {
+    /// The port is ACTIVE: its traffic is forwarded.
     Active,
     /// Neutron could not bind the port.
     BindingFailed,

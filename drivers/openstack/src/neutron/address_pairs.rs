@@ -1,4 +1,5 @@
-//! Edits the allowed address pairs of the ports of nodes.
+//! Edits the allowed address pairs of the ports of nodes. An allowed address pair lets a port send and
+//! receive for an address that is not its own.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -17,7 +18,7 @@ use crate::poll::Coalescer;
 const READ: &str = "read the address pairs of the port of the node";
 const WRITE: &str = "change the address pairs of the port of the node";
 
-/// The coalesced edits of one port.
+/// The edits of one port, which a [`Coalescer`] joins to one update.
 type Edits = Coalescer<Edit, DriverResult<()>>;
 
 /// Edits the allowed address pairs of ports. Each update replaces the whole list in Neutron, so the update is rejected if the port was
@@ -29,7 +30,7 @@ pub(crate) struct AddressPairs {
     ports: DashMap<PortId, Arc<Edits>>,
 }
 
-/// An edit of the allowed address pairs of a port.
+/// An edit of the allowed address pairs of one port.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
     /// Adds these pairs. Existing ones stay.

@@ -145,9 +145,10 @@ fn is_unchanged(port: &PortBody, listed: &ExistingPort) -> bool {
 /// The attachments of nested ports to the ports of nodes.
 #[derive(Default)]
 struct NodeAttachments {
-    /// By the id of the subport.
+    /// The trunk and VLAN id of each subport.
     subports: HashMap<VifId, ExistingAttachment>,
-    /// By the MAC address, in lower case, and the address of the pair.
+    /// The port of the node that may use each address, by the MAC address, in lower case, and the address of
+    /// the pair.
     pairs: HashMap<(String, String), ExistingAttachment>,
 }
 

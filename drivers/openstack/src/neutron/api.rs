@@ -19,13 +19,15 @@ const MAX_IDS: usize = 2800;
 
 const TRUNK_FIELDS: &str = "id sub_ports";
 
-/// The client of Neutron for ports and trunks.
+/// The client of Neutron for ports, trunks and default security groups.
 #[derive(Clone, Debug)]
 pub(crate) struct NeutronApi {
+    /// The client of the service, for calls that this type does not offer.
     pub(crate) service: Service,
 }
 
 impl NeutronApi {
+    /// Creates the client on top of the client of the service.
     pub(crate) fn new(service: Service) -> Self {
         Self { service }
     }

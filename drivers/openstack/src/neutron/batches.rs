@@ -1,4 +1,5 @@
-//! The bulk requests of this process for pooled ports. Each has a name, which is part of the ownership mark of its ports.
+//! The bulk requests of this process that create pooled ports. Each has a name that is part of the ownership
+//! mark of its ports, so that a listing can tell whether a port may still be under construction.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -6,7 +7,8 @@ use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// The bulk requests of one process. No other process uses the same names for its requests.
+/// Names the bulk requests of this process and remembers which of them are in flight. No other process uses
+/// the same names.
 #[derive(Debug)]
 pub(super) struct BatchRegistry {
     process: String,

@@ -26,6 +26,7 @@ const MAX_BATCH: usize = 100;
 pub(super) struct PooledPort {
     /// The node for which the port was created, as in [`VifPoolKey::host`].
     pub(super) host: String,
+    /// The port as a VIF.
     pub(super) vif: Vif,
     /// `true` if pods can use the port: it is bound, or a subport of its trunk.
     pub(super) complete: bool,

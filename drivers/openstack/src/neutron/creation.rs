@@ -16,7 +16,8 @@ use crate::lock::lock;
 const MAX_BATCH: usize = 50;
 /// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// The divisor of the share of calls in flight that may create ports: one call of four.
+/// Calls that create ports may make up one of this many of the calls in flight, so that other calls are not
+/// held up.
 const SHARE: usize = 4;
 const STEP: &str = "create a port";
 
@@ -34,7 +35,7 @@ pub(crate) struct PortCreator {
     queue: Arc<Mutex<CreationQueue>>,
 }
 
-/// The ports that wait for a call, and the number of calls in flight.
+/// The ports that wait to be requested, and the number of calls in flight.
 #[derive(Debug, Default)]
 struct CreationQueue {
     waiting: VecDeque<PendingPort>,
@@ -47,6 +48,7 @@ struct CreationQueue {
 type PendingPort = (NewPort, oneshot::Sender<Created>);
 
 impl PortCreator {
+    /// Creates the queue, without any port in it.
     pub(crate) fn new(neutron: NeutronApi) -> Self {
         let max_calls = neutron.service.max_concurrency().div_ceil(SHARE);
         Self { neutron, max_calls, queue: Arc::default() }

@@ -25,6 +25,7 @@ pub(crate) struct NodePorts<T> {
 }
 
 impl<T> NodePorts<T> {
+    /// Creates an empty cache. The nodes have their addresses in `subnets`.
     pub(crate) fn new(neutron: NeutronApi, subnets: Vec<SubnetId>) -> Self {
         Self { neutron, subnets, cache: DashMap::new() }
     }

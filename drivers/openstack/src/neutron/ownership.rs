@@ -11,6 +11,7 @@ use crate::error::{DriverResult, Step};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, is_marked, is_uid};
 use crate::text::is_well_formed;
 
+/// The operation that errors of these reads name.
 pub(super) const READ_STATUS: Step = "read the status of a port";
 
 /// The relation between a pod and the port that its annotation names.

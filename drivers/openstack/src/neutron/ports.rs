@@ -26,7 +26,8 @@ use crate::poll::Coalescer;
 use crate::subnets::{SubnetMap, Subnets};
 use crate::text::{self, is_well_formed};
 
-/// The time for which the default security group of a project is cached.
+/// The time for which the default security group of a project is cached. Only its deletion by an
+/// administrator changes it.
 const GROUP_TTL: Duration = Duration::from_secs(300);
 /// The maximum number of pods in one list request. A tag has about 50 characters, so the request stays below 4 KiB.
 const MAX_PODS: usize = 40;
@@ -43,12 +44,15 @@ pub(crate) type MarkedPort = (PortMark, PortBody);
 /// The ports with the ownership mark of one cluster. The VIF drivers of the cluster share them.
 #[derive(Debug)]
 pub struct MarkedPorts {
+    /// The calls of Neutron.
     pub(crate) neutron: NeutronApi,
     subnets: Arc<Subnets>,
+    /// The cluster whose ports these are.
     pub(crate) cluster: ClusterId,
+    /// The options of new ports.
     pub(crate) options: PortOptions,
     creator: PortCreator,
-    /// The bulk requests of this process.
+    /// The bulk requests of this process that create pooled ports.
     pub(super) batches: BatchRegistry,
     /// Joins simultaneous lists of the ports of single pods.
     lists: Coalescer<Uid, DriverResult<Vec<MarkedPort>>>,

@@ -10,7 +10,8 @@ use super::wire::{PortBody, VifDetails};
 use crate::error::DriverResult;
 use crate::subnets::SubnetMap;
 
-/// The maximum length of interface names. Linux allows 15 characters; Neutron's agents truncate their names to 14.
+/// The length to which interface names are truncated. Linux allows 15 characters; Neutron's agents truncate
+/// their names to 14.
 const INTERFACE_NAME: usize = 14;
 const STEP: &str = "convert a port to a VIF";
 
@@ -22,7 +23,7 @@ pub(crate) enum PortAttachment<'a> {
         /// The Open vSwitch bridge of bindings that do not name one.
         ovs_bridge: &'a str,
     },
-    /// The port is a subport with this VLAN id.
+    /// The port is a subport of the trunk of its node, with this VLAN id.
     Vlan(u16),
     /// An allowed address pair of the node's port contains the addresses of the port.
     Macvlan,

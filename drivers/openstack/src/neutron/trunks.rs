@@ -34,18 +34,21 @@ pub(crate) struct Trunks {
 /// The trunk of a node, with its VLAN ids.
 #[derive(Debug)]
 pub(crate) struct NodeTrunk {
+    /// The id of the trunk.
     pub(crate) id: String,
     vlans: Mutex<VlanPool>,
 }
 
 /// VLAN ids that are reserved for new subports. Dropping it releases the ids that no subport got.
 pub(crate) struct VlanReservation {
+    /// The trunk on which the ids are reserved.
     pub(crate) trunk: Arc<NodeTrunk>,
     /// The reserved VLAN ids that no subport has got.
     pub(crate) vlans: Vec<u16>,
 }
 
 impl Trunks {
+    /// Creates an empty cache of trunks. The nodes have their addresses in `subnets`.
     pub(crate) fn new(neutron: NeutronApi, subnets: Vec<SubnetId>) -> Self {
         Self { nodes: NodePorts::new(neutron.clone(), subnets), neutron, reserved: Mutex::default() }
     }
@@ -149,7 +152,8 @@ impl Trunks {
         Ok(())
     }
 
-    /// Records that the subports with these VLAN ids on the trunk of the node at `host` were deleted.
+    /// Records that the subports with these VLAN ids on the trunk of the node at `host` were deleted, so that
+    /// the ids are free again.
     pub(crate) fn release(&self, host: IpAddr, vlans: impl IntoIterator<Item = u16>) {
         if let Some(trunk) = self.nodes.known(host) {
             let mut pool = trunk.vlans();

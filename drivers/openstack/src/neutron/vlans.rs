@@ -1,4 +1,4 @@
-//! The VLAN ids of one trunk: those in use and those that are free.
+//! The VLAN ids of one trunk: picks free ones for new subports, and keeps those in use.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
 pub(crate) struct VlanPool {
     /// The ids of existing subports: those that Neutron listed, and those that this process added since.
     used: BTreeSet<u16>,
-    /// The ids of subports that are being added.
+    /// The ids that this process reserved for subports that it is adding now.
     pending: BTreeSet<u16>,
     /// The ids in the ownership marks of ports that are not subports yet.
     reserved: Arc<BTreeSet<u16>>,

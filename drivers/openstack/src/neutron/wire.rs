@@ -20,15 +20,25 @@ pub(crate) const KURYR_OWNER: &str = "compute:kuryr";
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PortBody {
+    /// The id of the port.
     pub(crate) id: VifId,
+    /// The project that owns the port.
     pub(crate) project_id: ProjectId,
+    /// The network of the port.
     pub(crate) network_id: NetworkId,
+    /// The MAC address, in lower case.
     pub(crate) mac_address: String,
+    /// The status: `ACTIVE`, `DOWN`, `BUILD` or `ERROR`.
     pub(crate) status: String,
+    /// The addresses of the port, one for each of its subnets.
     pub(crate) fixed_ips: Vec<FixedIpBody>,
+    /// The ids of the security groups.
     pub(crate) security_groups: Vec<SecurityGroupId>,
+    /// The kind of user of the port, for example [`DEVICE_OWNER`] or [`SUBPORT_OWNER`].
     pub(crate) device_owner: String,
+    /// The id of the user of the port: the UID of a pod, or empty.
     pub(crate) device_id: String,
+    /// The description, which contains the ownership mark of ports that staffetta created.
     #[serde(deserialize_with = "or_default")]
     pub(crate) description: String,
     /// The node on which Neutron binds the port, or an empty string without one.
@@ -37,11 +47,14 @@ pub(crate) struct PortBody {
     /// The result of the binding, such as `ovs`, `unbound` or `binding_failed`. `None` if the user may not see it.
     #[serde(rename = "binding:vif_type")]
     pub(crate) vif_type: Option<String>,
+    /// Details of the binding, for the switch of the node.
     #[serde(rename = "binding:vif_details", deserialize_with = "or_default")]
     pub(crate) vif_details: VifDetails,
     /// The trunk of which the port is the parent.
     pub(crate) trunk_details: Option<TrunkBody>,
+    /// The addresses other than its own that the port may use.
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
+    /// The number that Neutron increments with each change of the port, for conditional updates.
     pub(crate) revision_number: u64,
     /// The id that Neutron gave to the request that created or updated the port.
     #[serde(skip)]
@@ -72,6 +85,7 @@ impl PortBody {
 /// A subnet of a port, with the address of the port in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FixedIpBody {
+    /// The id of the subnet.
     pub(crate) subnet_id: SubnetId,
     /// The address. If a request contains none, Neutron chooses a free address of the subnet.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,14 +96,18 @@ pub(crate) struct FixedIpBody {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct VifDetails {
+    /// The bridge of the node to which the port is plugged.
     pub(crate) bridge_name: Option<String>,
+    /// `true` if the mechanism driver enforces the security groups of the port.
     #[serde(deserialize_with = "or_default")]
     pub(crate) port_filter: bool,
     /// `true` if the port is plugged into a Linux bridge in front of Open vSwitch. A null value, which means that the agent did not report
     /// it, is `false`.
     #[serde(deserialize_with = "or_default")]
     pub(crate) ovs_hybrid_plug: bool,
+    /// The mode of the vhost-user socket of the node's side: `client` or `server`.
     pub(crate) vhostuser_mode: Option<String>,
+    /// The path of the vhost-user socket.
     pub(crate) vhostuser_socket: Option<String>,
 }
 
@@ -98,6 +116,7 @@ pub(crate) struct VifDetails {
 pub(crate) struct AddressPair {
     /// An IP address or a CIDR.
     pub(crate) ip_address: String,
+    /// The MAC address; the one of the port if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }
@@ -106,37 +125,47 @@ pub(crate) struct AddressPair {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TrunkBody {
+    /// The id of the trunk.
     #[serde(alias = "trunk_id")]
     pub(crate) id: String,
+    /// The subports of the trunk.
     pub(crate) sub_ports: Vec<SubportBody>,
 }
 
 /// A subport of a trunk.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SubportBody {
+    /// The id of the port that is the subport.
     pub(crate) port_id: VifId,
-    /// The VLAN id.
+    /// The VLAN id of the subport on the trunk, 1 to 4094.
     pub(crate) segmentation_id: u16,
 }
 
 /// The body of a request that creates a port.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NewPort {
+    /// The project that will own the port.
     pub(crate) project_id: ProjectId,
+    /// The network of the port.
     pub(crate) network_id: NetworkId,
+    /// The subnets in which the port gets an address each.
     pub(crate) fixed_ips: Vec<FixedIpBody>,
+    /// The administrative state: always up, `true`.
     pub(crate) admin_state_up: bool,
+    /// The kind of user of the port; see [`DEVICE_OWNER`].
     pub(crate) device_owner: &'static str,
     /// The UID of the pod. It is empty for subports and pooled ports.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) device_id: String,
-    /// The ownership mark.
+    /// The ownership mark, by which the port is found again.
     pub(crate) description: String,
+    /// The name of the port, for people; absent unless `port_debug` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// The security groups. If the list is empty, the port gets the default group of its project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) security_groups: Vec<SecurityGroupId>,
+    /// The tags that repeat the ownership mark; absent where Neutron accepts none in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
     /// The node on which Neutron binds the port, or `None` if Neutron is not to bind it.

@@ -16,7 +16,7 @@ use crate::text::{is_well_formed, without_nulls};
 
 const ADOPT: Step = "adopt a load balancer";
 
-/// Lists and adopts load balancers.
+/// Lists the load balancers that Kuryr created, and gives them the ownership mark of this cluster.
 #[derive(Debug)]
 pub(crate) struct LoadBalancerAdoption {
     octavia: OctaviaApi,
@@ -25,12 +25,13 @@ pub(crate) struct LoadBalancerAdoption {
 }
 
 impl LoadBalancerAdoption {
+    /// Creates the part of the driver that adopts load balancers for `cluster`.
     pub(crate) fn new(cloud: &Cloud, cluster: ClusterId) -> Self {
         let octavia = OctaviaApi::new(cloud);
         Self { provisioning: ProvisioningPoller::new(octavia.clone(), cluster.clone()), octavia, cluster }
     }
 
-    /// Lists the load balancers in the projects of the configuration.
+    /// Lists the load balancers in the projects of the configuration, of any controller and of users.
     pub(crate) async fn existing(&self) -> DriverResult<Vec<ExistingLoadBalancer>> {
         let bodies: Vec<LoadBalancerBody> =
             self.octavia.list("list the load balancers", &Vec::new(), LoadBalancerBody::FIELDS).await?;
@@ -48,7 +49,7 @@ impl LoadBalancerAdoption {
             .collect())
     }
 
-    /// Gives a load balancer the ownership mark of `owner`.
+    /// Gives a load balancer the ownership mark of `owner`. Fails if it has the mark of another owner.
     pub(crate) async fn adopt(&self, id: &LoadBalancerId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason, why: &str| {
             DriverError::new(reason, ADOPT)

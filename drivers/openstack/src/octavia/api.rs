@@ -1,4 +1,4 @@
-//! Octavia's API calls.
+//! The calls of Octavia's API that the driver makes.
 
 use serde_json::{Value, json};
 use staffetta_driver::{LoadBalancerId, PoolId, ProjectId};
@@ -8,13 +8,14 @@ use super::wire::{LoadBalancerBody, MEMBER_FIELDS, MemberBody, OctaviaResource, 
 use crate::cloud::{ApiCall, Cloud, Service};
 use crate::error::{Result, Step, existing};
 
-/// The client of Octavia.
+/// The client of Octavia, with one method for each call that the driver makes.
 #[derive(Clone, Debug)]
 pub(super) struct OctaviaApi {
     service: Service,
 }
 
 impl OctaviaApi {
+    /// Creates the client for the Octavia of `cloud`.
     pub(super) fn new(cloud: &Cloud) -> Self {
         Self { service: cloud.load_balancer() }
     }

@@ -9,7 +9,7 @@ use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
 
 use crate::lock::lock;
 
-/// The known owners of load balancers, and the known members of pools.
+/// The owners of load balancers and the members of pools that this process has read or written.
 #[derive(Debug, Default)]
 pub(super) struct LoadBalancerCache {
     /// The UID of the owner of each load balancer. It never changes; only a load balancer without an owner may get one.
@@ -27,8 +27,8 @@ impl LoadBalancerCache {
         self.owners.is_complete() && !self.dirty.contains(uid) && !self.owners.contains_value(uid)
     }
 
-    /// Ends a list of all load balancers that was started under the number `list`, and removes the entries of load balancers and pools that
-    /// the list lacks.
+    /// Ends a full list of load balancers that [`ResourceIndex::start_list`] started under the number `list`,
+    /// and removes the entries of load balancers and pools that the list lacks.
     pub(super) fn end_list<'a>(
         &self,
         list: u64,
@@ -99,16 +99,19 @@ impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
         lock(&self.0).complete
     }
 
+    /// Adds or replaces an entry. Full lists in progress do not remove it.
     pub(super) fn insert(&self, key: K, value: V) {
         let mut state = lock(&self.0);
         let lists = state.lists;
         state.resources.insert(key, (value, lists));
     }
 
+    /// Removes the entry of a resource that was deleted.
     pub(super) fn remove(&self, key: &K) {
         lock(&self.0).resources.remove(key);
     }
 
+    /// Returns the value of a resource, or `None` if it is not known.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         lock(&self.0).resources.get(key).map(|(value, _)| value.clone())
     }

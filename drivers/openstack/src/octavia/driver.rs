@@ -1,4 +1,4 @@
-//! The methods of the driver `lbaasv2` for whole load balancers.
+//! The methods of the driver `lbaasv2` for whole load balancers: list, create, report progress and release.
 
 use std::sync::Arc;
 

@@ -15,8 +15,9 @@ const OVN: &str = "ovn";
 const MAX_TIMEOUT_MS: u32 = 24 * 24 * 60 * 60 * 1000;
 /// The shortest interval of UDP health checks that Octavia accepts by default, in seconds.
 const MIN_UDP_DELAY_S: u32 = 3;
-/// The default timeout of session affinity in Kubernetes, in seconds. If the cloud does not support timeouts, the loss of this one is not
-/// reported, since it may not be the user's choice.
+/// The default timeout of session affinity in Kubernetes, in seconds. If the cloud does not support timeouts,
+/// the loss of this one is not reported, since it may not be the user's choice. A shorter or longer timeout
+/// is the user's choice, and its loss is reported.
 const DEFAULT_AFFINITY_S: u32 = 10_800;
 
 /// The defaults of the driver for specs, from its options.
@@ -26,7 +27,7 @@ pub(super) struct Choices {
     pub(super) provider: Option<String>,
     /// The algorithm of pools whose spec names none.
     pub(super) algorithm: Algorithm,
-    /// The default timeouts of clients and of members, in milliseconds.
+    /// The default timeouts of idle connections to clients and to members, in milliseconds.
     pub(super) timeouts: (u32, u32),
     /// Applies the security groups of a spec to its virtual address.
     pub(super) apply_groups: bool,

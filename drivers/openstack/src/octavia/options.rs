@@ -39,7 +39,7 @@ pub enum MemberMode {
     L3,
 }
 
-/// Octavia's default timeout of clients and of members, in milliseconds.
+/// Octavia's default timeout of idle connections, of clients and of members, in milliseconds.
 const TIMEOUT: u32 = 50_000;
 
 impl Default for OctaviaDefaults {
@@ -56,7 +56,7 @@ impl Default for OctaviaDefaults {
 }
 
 impl OctaviaDefaults {
-    /// Returns the default timeouts of clients and of members, in milliseconds.
+    /// Returns the default timeouts of idle connections to clients and to members, in milliseconds.
     pub(super) fn timeouts(&self) -> (u32, u32) {
         let or_octavias = |timeout| if timeout == 0 { TIMEOUT } else { timeout };
         (or_octavias(self.timeout_client_data), or_octavias(self.timeout_member_data))

@@ -35,12 +35,15 @@ pub(super) enum ProvisioningOutcome {
     Deleted,
 }
 
-/// The operation on a load balancer whose end is awaited.
+/// The operation that keeps a load balancer busy, and whose end is awaited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProvisioningOperation {
+    /// The creation of the load balancer.
     Create,
+    /// A change of the load balancer, its listeners, pools or members.
     #[default]
     Update,
+    /// The deletion of the load balancer.
     Delete,
 }
 

@@ -25,6 +25,7 @@ pub(super) struct ProvisioningPoller {
 }
 
 impl ProvisioningPoller {
+    /// Creates a poller for the load balancers of `cluster`, which waits for none yet.
     pub(super) fn new(octavia: OctaviaApi, cluster: ClusterId) -> Self {
         Self { octavia, cluster, poller: Poller::default() }
     }

@@ -77,23 +77,37 @@ resource!(
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LoadBalancerBody {
+    /// The id of the load balancer.
     pub(super) id: LoadBalancerId,
+    /// The name of the load balancer.
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
+    /// The project that owns the load balancer.
     pub(super) project_id: ProjectId,
+    /// The description, which contains the ownership mark.
     #[serde(deserialize_with = "or_default")]
     pub(super) description: String,
+    /// The tags, which repeat the ownership mark; empty in releases without tags.
     #[serde(deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
+    /// The provisioning status: `ACTIVE`, `ERROR`, or one that begins with `PENDING_`.
     pub(super) provisioning_status: String,
+    /// The virtual IP address.
     pub(super) vip_address: Option<IpAddr>,
+    /// The subnet of the virtual IP address.
     pub(super) vip_subnet_id: Option<SubnetId>,
+    /// The port that holds the virtual IP address.
     pub(super) vip_port_id: Option<PortId>,
+    /// The security groups that were set for the port of the virtual IP address.
     #[serde(deserialize_with = "or_default")]
     pub(super) vip_sg_ids: Vec<SecurityGroupId>,
+    /// The name of the provider, such as `amphora` or `ovn`.
     pub(super) provider: Option<String>,
+    /// The administrative state: `false` if the load balancer is disabled.
     pub(super) admin_state_up: Option<bool>,
+    /// The listeners.
     pub(super) listeners: Vec<ListenerBody>,
+    /// The pools.
     pub(super) pools: Vec<PoolBody>,
 }
 
@@ -101,15 +115,25 @@ pub(super) struct LoadBalancerBody {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ListenerBody {
+    /// The id of the listener.
     pub(super) id: ListenerId,
+    /// The protocol of connections from clients: `TCP`, `UDP`, `SCTP`, or one that services never have, such
+    /// as `HTTP`.
     pub(super) protocol: String,
+    /// The port on which the listener accepts connections.
     pub(super) protocol_port: u16,
+    /// The pool that gets the connections.
     pub(super) default_pool_id: Option<PoolId>,
+    /// The timeout of idle connections to clients, in milliseconds.
     pub(super) timeout_client_data: Option<u32>,
+    /// The timeout of idle connections to members, in milliseconds.
     pub(super) timeout_member_data: Option<u32>,
+    /// The networks from which the listener accepts connections; empty for all.
     #[serde(deserialize_with = "or_default")]
     pub(super) allowed_cidrs: Vec<IpNet>,
+    /// The administrative state: `false` if the listener is disabled.
     pub(super) admin_state_up: Option<bool>,
+    /// The load balancer of the listener, as a list of one.
     pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
     /// The pools of the listener, in a status tree only.
     pub(super) pools: Vec<PoolBody>,
@@ -120,17 +144,28 @@ pub(super) struct ListenerBody {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PoolBody {
+    /// The id of the pool.
     pub(super) id: PoolId,
+    /// The protocol of connections to members.
     pub(super) protocol: String,
+    /// The name of the pool, which is that of its listener.
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
+    /// The algorithm that chooses a member, such as `ROUND_ROBIN`.
     pub(super) lb_algorithm: String,
+    /// The session persistence, if it is enabled.
     pub(super) session_persistence: Option<PersistenceBody>,
+    /// The id of the health monitor, if there is one.
     pub(super) healthmonitor_id: Option<String>,
+    /// The health monitor; only in the response to the creation of the load balancer.
     pub(super) healthmonitor: Option<MonitorBody>,
+    /// The administrative state: `false` if the pool is disabled.
     pub(super) admin_state_up: Option<bool>,
+    /// The members.
     pub(super) members: Vec<MemberBody>,
+    /// The listeners that use the pool.
     pub(super) listeners: Vec<IdBody<ListenerId>>,
+    /// The load balancer of the pool, as a list of one.
     pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
 }
 
@@ -140,6 +175,7 @@ pub(super) const DETACHED_POOL_FIELDS: &str = "id name protocol listeners loadba
 /// A reference to a resource by its id.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct IdBody<I> {
+    /// The id of the resource.
     pub(super) id: I,
 }
 
@@ -158,12 +194,15 @@ pub(super) struct PersistenceBody {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MonitorBody {
+    /// The id of the health monitor.
     pub(super) id: String,
-    /// The interval of checks, in seconds.
+    /// The interval between two checks of a member, in seconds.
     pub(super) delay: u32,
-    /// The timeout of a check, in seconds.
+    /// The time limit of a check, in seconds.
     pub(super) timeout: u32,
+    /// The number of consecutive successful checks that make a member healthy.
     pub(super) max_retries: u8,
+    /// The administrative state: `false` if the monitor is disabled.
     pub(super) admin_state_up: Option<bool>,
 }
 
@@ -171,12 +210,18 @@ pub(super) struct MonitorBody {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MemberBody {
+    /// The id of the member.
     pub(super) id: MemberId,
+    /// The name of the member.
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
+    /// The IP address of the member.
     pub(super) address: Option<IpAddr>,
+    /// The port of the member.
     pub(super) protocol_port: u16,
+    /// The subnet through which the load balancer reaches the member.
     pub(super) subnet_id: Option<SubnetId>,
+    /// The provisioning status of the member, as of a load balancer.
     #[serde(deserialize_with = "or_default")]
     pub(super) provisioning_status: String,
 }

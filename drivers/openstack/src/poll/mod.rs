@@ -1,4 +1,5 @@
-//! Polls the status of resources. One request reads the status of all resources for which callers wait.
+//! Polls the status of ports and load balancers. One request reads the status of all resources for which
+//! callers wait.
 
 mod coalescer;
 mod poller;

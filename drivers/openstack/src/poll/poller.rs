@@ -1,4 +1,4 @@
-//! Polls the status of resources for all callers that wait for one.
+//! Executes a [`PollSchedule`]: makes the requests that are due, for all callers that wait for a resource.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -16,7 +16,7 @@ const EXPIRY: Duration = Duration::from_secs(20 * 60);
 pub(crate) trait Pacing: Debug + Default {
     /// A final status of a resource, after which it is not polled any more.
     type Status: Copy + Debug + PartialEq;
-    /// Additional state of an entry.
+    /// Additional state of an entry, for a [`Pacing`] that needs more than the times of polls.
     type Context: Debug + Default;
     /// The final status of a resource that a poll does not find.
     const MISSING: Self::Status;
@@ -52,7 +52,7 @@ pub(crate) trait Pacing: Debug + Default {
 /// least [`Pacing::MIN_INTERVAL`] and at most [`MAX_INTERVAL`]. All callers get the result of the last poll until the next poll is due.
 #[derive(Debug)]
 pub(crate) struct PollSchedule<K, P: Pacing> {
-    /// The parameters of the schedule.
+    /// The parameters that differ between ports and load balancers.
     pub(crate) pacing: P,
     entries: HashMap<K, PollEntry<P>>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct PollEntry<P: Pacing> {
 /// The status of a resource according to its last poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollState<S> {
-    /// The final status: the wait is over.
+    /// The resource has reached this final status, and the wait for it has ended.
     Final(S),
     /// The resource was pending at the last poll.
     Pending {
@@ -91,7 +91,8 @@ impl<K, P: Pacing> Default for PollSchedule<K, P> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
-    /// Starts the wait for a resource that was just created or changed. A previous entry of the resource is replaced.
+    /// Starts the wait for a resource that was just created or changed. An earlier entry of the resource is
+    /// replaced.
     pub(crate) fn start(&mut self, key: &K, context: P::Context, now: Instant) {
         let entry = PollEntry { first_due: now + P::MIN_INTERVAL, context, ..PollEntry::new(now) };
         self.entries.insert(key.clone(), entry);
@@ -108,7 +109,7 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         self.entries.get(key)
     }
 
-    /// Returns the additional state of a resource, or `None` if no caller waits for it.
+    /// Returns the additional state of a resource for changes, or `None` if no caller waits for the resource.
     pub(crate) fn context_mut(&mut self, key: &K) -> Option<&mut P::Context> {
         self.entries.get_mut(key).map(|entry| &mut entry.context)
     }
@@ -168,7 +169,7 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         batch.into_iter().cloned().collect()
     }
 
-    /// Records the results of a poll: final statuses, and `None` for pending resources.
+    /// Records the results of a poll, by resource: the final status, or `None` if the resource is pending.
     pub(crate) fn record(
         &mut self,
         results: impl IntoIterator<Item = (K, Option<P::Status>)>,

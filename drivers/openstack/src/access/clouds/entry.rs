@@ -15,6 +15,7 @@ use crate::text::or_default;
 /// The content of clouds.yaml, secure.yaml or clouds-public.yaml. Empty entries are `None`.
 #[derive(Deserialize)]
 pub(super) struct CloudsFile {
+    /// The entries of clouds.yaml or secure.yaml, by the name of the cloud.
     #[serde(default)]
     pub(super) clouds: BTreeMap<String, Option<Spanned<CloudEntry>>>,
     /// The vendor profiles of clouds-public.yaml (`public-clouds`).
@@ -42,6 +43,7 @@ pub(super) struct CloudEntry {
     cert: Text,
     key: Text,
     api_timeout: Option<Spanned<u64>>,
+    /// The vendor profile whose entry in clouds-public.yaml contains defaults.
     pub(super) profile: Text,
     network_endpoint_override: Text,
     network_interface: Text,
@@ -83,7 +85,9 @@ struct AuthEntry {
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Region {
+    /// The name alone: `RegionOne`.
     Name(String),
+    /// The name with other values of the region, which are ignored.
     Full { name: String },
 }
 

@@ -16,9 +16,12 @@ pub(super) type Rule = SecurityRule<SecurityGroupId>;
 /// A security group in a response.
 #[derive(Debug, Deserialize)]
 pub(super) struct SecurityGroupBody {
+    /// The id of the group.
     pub(super) id: SecurityGroupId,
+    /// The description, which contains the ownership mark.
     #[serde(default)]
     pub(super) description: String,
+    /// The rules of the group.
     #[serde(default)]
     pub(super) security_group_rules: Vec<RuleBody>,
 }
@@ -37,11 +40,12 @@ pub(super) struct RuleBody {
     remote_address_group_id: Option<String>,
 }
 
-/// The names of directions in Neutron's API.
+/// The names of directions in Neutron's API, for conversion both ways.
 const DIRECTIONS: [(&str, Direction); 2] = [("ingress", Direction::Ingress), ("egress", Direction::Egress)];
-/// The names of IP families in Neutron's API.
+/// The names of IP versions in Neutron's API (`ethertype`), for conversion both ways.
 const FAMILIES: [(&str, IpFamily); 2] = [("IPv4", IpFamily::V4), ("IPv6", IpFamily::V6)];
-/// The names and numbers of protocols that Neutron may return. Requests contain the first entry of each protocol.
+/// The names and numbers of protocols that Neutron may return. Requests contain the first name of each
+/// protocol.
 const PROTOCOLS: [(&str, Protocol); 6] = [
     ("tcp", Protocol::Tcp),
     ("udp", Protocol::Udp),
