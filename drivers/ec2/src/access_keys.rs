@@ -1,4 +1,4 @@
-//! The access keys of AWS.
+//! The access keys with which requests to AWS are signed.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -8,7 +8,9 @@ use secrecy::SecretString;
 /// The access keys of a user or a role. `Debug` shows no secret.
 #[derive(Clone)]
 pub(crate) struct AccessKeys {
+    /// The access key id, which is not secret.
     pub(crate) id: String,
+    /// The secret access key.
     pub(crate) secret: SecretString,
     /// The session token of temporary keys.
     pub(crate) token: Option<SecretString>,

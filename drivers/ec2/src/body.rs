@@ -1,11 +1,11 @@
-//! Reads the bodies of responses.
+//! Reads the bodies of responses, up to a maximum size.
 
 use reqwest::Response;
 
 /// The maximum size of a response body, in bytes.
 const MAX_BODY: usize = 16 << 20;
 
-/// Reads a response body of at most [`MAX_BODY`] bytes as text. The error is a description.
+/// Reads a response body of at most [`MAX_BODY`] bytes as text. The error says what is wrong with it.
 pub(crate) async fn read_body(mut response: Response) -> Result<String, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {

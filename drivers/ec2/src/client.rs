@@ -17,23 +17,23 @@ use crate::options::Ec2Access;
 use crate::rate::RateLimit;
 use crate::signature::{SignError, SigningScope, signature};
 
-/// The version of the API.
+/// The version of the EC2 Query API, which each request names.
 const VERSION: &str = "2016-11-15";
-/// The time limit of a request.
+/// The time limit of a request, including its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The user agent that requests carry, for the logs of AWS.
 const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
-/// An action of EC2.
+/// An action of the EC2 API that the driver calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ec2Action {
-    /// The name in the API.
+    /// The name of the action in the API, such as `DescribeInstances`.
     pub(crate) name: &'static str,
-    /// The operation that errors name, as an imperative.
+    /// The operation that errors name, as an imperative, such as `read the instances`.
     pub(crate) step: &'static str,
-    /// `true` if the action changes something.
+    /// `true` if the action changes something, so that its error is ambiguous if the response was lost.
     pub(crate) changes: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Ec2Client {
 }
 
 impl Ec2Client {
-    /// Creates a client. Sends nothing.
+    /// Creates a client. It sends nothing before the first call.
     pub(crate) fn new(
         access: Ec2Access,
         observer: Arc<dyn RequestObserver>,

@@ -14,11 +14,11 @@ pub(crate) type ReadInterfaces = BTreeMap<InstanceId, Result<PrimaryInterface, D
 /// The result of a read that several callers share.
 type SharedRead = Result<Arc<ReadInterfaces>, DriverError>;
 
-/// The reads that wait for the one in progress.
+/// Joins the reads of several callers: those that arrive during a read wait for it, and share the next one.
 #[derive(Default)]
 pub(crate) struct CombinedReads {
     waiting: Mutex<Vec<(Vec<InstanceId>, oneshot::Sender<SharedRead>)>>,
-    /// Held by the caller that reads.
+    /// Locked by the caller that reads, for all that wait.
     reading: tokio::sync::Mutex<()>,
 }
 

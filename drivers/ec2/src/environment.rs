@@ -14,13 +14,13 @@ impl fmt::Debug for AwsEnvironment {
     }
 }
 
-/// One of two variables that belong together is missing.
+/// The error that one of two environment variables which belong together is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("the variable {set} is set, and {missing} is not; set both or none")]
 pub struct HalfSet {
-    /// The variable that is set.
+    /// The name of the variable that is set.
     pub set: &'static str,
-    /// The variable that is missing.
+    /// The name of the variable that is missing.
     pub missing: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl AwsEnvironment {
         Self(variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
     }
 
-    /// Returns a variable that is set and not empty.
+    /// Returns the value of a variable; `None` if it is not set or empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

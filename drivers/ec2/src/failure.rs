@@ -9,6 +9,7 @@ use crate::responses::Ec2ErrorResponse;
 pub(crate) struct Ec2Failure {
     /// The code in the response; empty without one.
     pub(crate) code: String,
+    /// The error for the caller of the driver.
     pub(crate) error: DriverError,
 }
 
@@ -23,7 +24,7 @@ impl From<Ec2Failure> for DriverError {
 pub(crate) enum CodeClass {
     /// Too many requests.
     Throttled,
-    /// The credentials have expired, or are not known yet.
+    /// The credentials have expired, or EC2 does not know them yet.
     StaleCredentials,
     /// Any other failure.
     Other(Reason),

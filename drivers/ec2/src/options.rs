@@ -46,7 +46,7 @@ impl Default for Ec2Options {
     }
 }
 
-/// A contradiction or a gap in the options and the environment.
+/// The reason why the options and the environment give no access to EC2.
 #[derive(Debug, thiserror::Error)]
 pub enum Ec2OptionsError {
     /// No region is configured.
@@ -63,10 +63,15 @@ pub enum Ec2OptionsError {
 /// The resolved access to EC2: where it is, and where the credentials come from.
 #[derive(Clone, Debug)]
 pub struct Ec2Access {
+    /// The region, such as `eu-central-1`.
     pub(crate) region: String,
+    /// The URL of EC2.
     pub(crate) endpoint: String,
+    /// The source of the access keys.
     pub(crate) source: CredentialSource,
+    /// The maximum number of read requests per second.
     pub(crate) reads_per_second: u32,
+    /// The maximum number of changes per second.
     pub(crate) changes_per_second: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The driver: prefixes and addresses of the primary interfaces of instances.
+//! The driver `ec2`: assigns prefixes and addresses to the primary interfaces of instances.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ const UNASSIGN: Ec2Action = Ec2Action {
     changes: true,
 };
 
-/// The maximum number of values of a filter (EC2 API Reference, `DescribeInstances`).
+/// The maximum number of values of a filter in one request (EC2 API Reference, `DescribeInstances`).
 const FILTER_VALUES: usize = 200;
 /// The maximum number of pages of one response. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
 const PAGES: usize = 100;
@@ -95,7 +95,7 @@ impl Ec2Prefixes {
         Ok(instances)
     }
 
-    /// Reads the types and subnets of the instances that are not known yet.
+    /// Reads the types and subnets of the instances that were not read before, and keeps them.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
         let unknown: Vec<_> =
@@ -162,7 +162,7 @@ impl Ec2Prefixes {
         }))
     }
 
-    /// Returns those of `blocks` that the interface has.
+    /// Returns those of `blocks` that the interface has, to find out what an unanswered request did.
     async fn present(
         &self,
         interface: &InterfaceId,

@@ -1,4 +1,4 @@
-//! Limits the rate of requests, and pauses them when EC2 throttles.
+//! Limits the rate of requests to EC2, and pauses them when EC2 throttles.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use tokio::time::{Instant, sleep};
 
 /// The longest time for which a request waits for its permit. A longer wait is an error with that delay.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause after the first throttled request. It doubles with each further one.
+/// The pause of all requests after the first throttled one. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A token bucket that all requests of one sort share.
+/// A token bucket that all requests of one sort (reads, or changes) share.
 pub(crate) struct RateLimit(Mutex<RequestBucket>);
 
 impl RateLimit {
-    /// Creates a limit of `per_second` requests, and of twice as many at once.
+    /// Creates a limit of `per_second` requests, with bursts of twice as many.
     pub(crate) fn new(per_second: u32) -> Self {
         let interval = Duration::from_secs(1) / per_second.max(1);
         Self(Mutex::new(RequestBucket {
@@ -52,7 +52,7 @@ impl RateLimit {
 struct RequestBucket {
     /// The time in which one token is added.
     interval: Duration,
-    /// The number of tokens in a full bucket.
+    /// The number of tokens in a full bucket: the requests that may be sent at once after a pause.
     burst: u32,
     /// The time at which the token was due that was taken last; `None` if none was taken yet.
     last: Option<Instant>,

@@ -10,10 +10,11 @@ use serde::de::DeserializeOwned;
 /// The maximum length of a message of EC2 in an error.
 const MAX_MESSAGE: usize = 500;
 
-/// A list, whose elements are all called `item`.
+/// A list in an XML response, whose elements are all called `item`.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 pub(crate) struct ItemList<T> {
+    /// The elements of the list.
     #[serde(rename = "item", default = "Vec::new")]
     pub(crate) items: Vec<T>,
 }
@@ -28,33 +29,44 @@ impl<T> Default for ItemList<T> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeInstances {
+    /// The instances, in groups that were started together.
     #[serde(default)]
     pub(crate) reservation_set: ItemList<ReservationItem>,
+    /// The token of the next page; empty on the last one.
     #[serde(default)]
     pub(crate) next_token: String,
 }
 
+/// Instances that were started together.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReservationItem {
+    /// The instances of the group.
     #[serde(default)]
     pub(crate) instances_set: ItemList<InstanceItem>,
 }
 
+/// An instance, with the fields that the driver needs.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InstanceItem {
+    /// The id of the instance: `i-0123456789abcdef0`.
     #[serde(rename = "instanceId")]
     pub(crate) id: String,
+    /// The type of the instance: `m5.large`.
     pub(crate) instance_type: String,
+    /// The lifecycle state.
     #[serde(rename = "instanceState")]
     pub(crate) state: InstanceStateItem,
+    /// The network interfaces.
     #[serde(default)]
     pub(crate) network_interface_set: ItemList<InterfaceItem>,
 }
 
+/// The lifecycle state of an instance.
 #[derive(Debug, Deserialize)]
 pub(crate) struct InstanceStateItem {
+    /// The name of the state: `running`, `terminated` ...
     pub(crate) name: String,
 }
 
@@ -62,43 +74,56 @@ pub(crate) struct InstanceStateItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InterfaceItem {
+    /// The id of the interface: `eni-0123456789abcdef0`.
     #[serde(rename = "networkInterfaceId")]
     pub(crate) id: String,
+    /// The id of the subnet.
     #[serde(default)]
     pub(crate) subnet_id: String,
+    /// The attachment to an instance; absent on a detached interface.
     #[serde(default)]
     pub(crate) attachment: Option<AttachmentItem>,
+    /// The single addresses, the primary one included.
     #[serde(default)]
     pub(crate) private_ip_addresses_set: ItemList<AddressItem>,
+    /// The assigned prefixes.
     #[serde(default)]
     pub(crate) ipv4_prefix_set: ItemList<PrefixItem>,
 }
 
+/// The place of an interface on its instance.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AttachmentItem {
+    /// The number of the interface on its network card; 0 for the first.
     #[serde(default)]
     pub(crate) device_index: u32,
+    /// The number of the network card; 0 for the first.
     #[serde(default)]
     pub(crate) network_card_index: u32,
 }
 
+/// A single address of an interface.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AddressItem {
+    /// The address.
     pub(crate) private_ip_address: Ipv4Addr,
+    /// `true` for the primary address, which cannot be removed.
     #[serde(default)]
     pub(crate) primary: bool,
 }
 
+/// A prefix of an interface.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PrefixItem {
+    /// The prefix, of 28 bits.
     pub(crate) ipv4_prefix: Ipv4Net,
 }
 
 impl InterfaceItem {
-    /// Returns `true` for the primary interface of an instance.
+    /// Returns `true` for the primary interface of an instance: the first on its first network card.
     pub(crate) fn is_primary(&self) -> bool {
         self.attachment.as_ref().is_some_and(|at| (at.device_index, at.network_card_index) == (0, 0))
     }
@@ -115,6 +140,7 @@ impl InterfaceItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeNetworkInterfaces {
+    /// The interfaces that were found.
     #[serde(default)]
     pub(crate) network_interface_set: ItemList<InterfaceItem>,
 }
@@ -123,27 +149,36 @@ pub(crate) struct DescribeNetworkInterfaces {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeInstanceTypes {
+    /// The instance types that were found.
     #[serde(default)]
     pub(crate) instance_type_set: ItemList<InstanceTypeItem>,
+    /// The token of the next page; empty on the last one.
     #[serde(default)]
     pub(crate) next_token: String,
 }
 
+/// An instance type, with the fields that tell how many addresses it allows.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InstanceTypeItem {
+    /// The name of the type: `m5.large`.
     #[serde(rename = "instanceType")]
     pub(crate) name: String,
+    /// The hypervisor; only `nitro` supports prefixes.
     #[serde(default)]
     pub(crate) hypervisor: String,
+    /// `true` for a type without a hypervisor, which supports prefixes too.
     #[serde(default)]
     pub(crate) bare_metal: bool,
+    /// The limits of the network interfaces.
     pub(crate) network_info: NetworkInfoItem,
 }
 
+/// The limits of the network interfaces of an instance type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NetworkInfoItem {
+    /// The number of IPv4 addresses of one interface, the primary one included.
     #[serde(rename = "ipv4AddressesPerInterface")]
     pub(crate) ipv4_addresses_per_interface: usize,
 }
@@ -152,16 +187,21 @@ pub(crate) struct NetworkInfoItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DescribeSubnets {
+    /// The subnets that were found.
     #[serde(default)]
     pub(crate) subnet_set: ItemList<SubnetItem>,
+    /// The token of the next page; empty on the last one.
     #[serde(default)]
     pub(crate) next_token: String,
 }
 
+/// A subnet.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubnetItem {
+    /// The id of the subnet: `subnet-0123456789abcdef0`.
     pub(crate) subnet_id: String,
+    /// The range of addresses.
     pub(crate) cidr_block: Ipv4Net,
 }
 
@@ -169,15 +209,19 @@ pub(crate) struct SubnetItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AssignPrivateIpAddresses {
+    /// The single addresses that were assigned by this request.
     #[serde(default)]
     pub(crate) assigned_private_ip_addresses_set: ItemList<AssignedAddressItem>,
+    /// The prefixes that were assigned by this request.
     #[serde(default)]
     pub(crate) assigned_ipv4_prefix_set: ItemList<PrefixItem>,
 }
 
+/// A single address that was assigned.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AssignedAddressItem {
+    /// The address.
     pub(crate) private_ip_address: Ipv4Addr,
 }
 
@@ -185,11 +229,14 @@ pub(crate) struct AssignedAddressItem {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NoResult {}
 
-/// The error of EC2.
+/// The error in a response of EC2 or STS.
 #[derive(Debug, Default)]
 pub(crate) struct Ec2ErrorResponse {
+    /// The error code, such as `RequestLimitExceeded`.
     pub(crate) code: String,
+    /// The error message, for people.
     pub(crate) message: String,
+    /// The id under which AWS logged the request.
     pub(crate) request_id: String,
 }
 
@@ -226,13 +273,16 @@ impl Ec2ErrorResponse {
 /// The response of `AssumeRole` and `AssumeRoleWithWebIdentity` of STS.
 #[derive(Deserialize)]
 pub(crate) struct AssumeRole {
+    /// The result element of the response.
     #[serde(rename = "AssumeRoleResult", alias = "AssumeRoleWithWebIdentityResult")]
     pub(crate) result: AssumeRoleResult,
 }
 
+/// The result element of an STS response.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct AssumeRoleResult {
+    /// The temporary keys of the role.
     pub(crate) credentials: RoleCredentials,
 }
 
@@ -240,9 +290,13 @@ pub(crate) struct AssumeRoleResult {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct RoleCredentials {
+    /// The access key id.
     pub(crate) access_key_id: String,
+    /// The secret access key.
     pub(crate) secret_access_key: String,
+    /// The session token, which each request with these keys carries.
     pub(crate) session_token: String,
+    /// The time at which the keys expire, in the format of RFC 3339.
     pub(crate) expiration: String,
 }
 

@@ -12,7 +12,7 @@ use crate::access_keys::AccessKeys;
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
-/// The signature of a request cannot be calculated.
+/// The reason why a request cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[error("sign a request: {0}")]
 pub(crate) struct SignError(String);
@@ -20,11 +20,13 @@ pub(crate) struct SignError(String);
 /// The region and the service for which a signature is valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SigningScope<'a> {
+    /// The region of the service.
     pub(crate) region: &'a str,
+    /// The name of the service in signatures: `ec2` or `sts`.
     pub(crate) service: &'a str,
 }
 
-/// Returns the headers of a signed `POST` of a form.
+/// Returns the headers that sign a `POST` of a form (AWS General Reference, "Signature Version 4").
 pub(crate) fn signature(
     keys: &AccessKeys,
     scope: SigningScope<'_>,

@@ -1,4 +1,5 @@
-//! Combines the configuration and the operational data of a device into one entry per application.
+//! Combines the configuration and the operational data of a device, which are two different reads, into one
+//! entry per application.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ pub(crate) struct Observed {
     pub(crate) served: bool,
 }
 
-/// The observed state of an application on a device.
+/// The state of an application on a device, from its configuration and its operational data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedApp {
     /// The name of the application, which is its id.
@@ -65,7 +66,7 @@ impl Observed {
         mark.map_or_else(|| id.to_owned(), title)
     }
 
-    /// Combines the configuration and the operational data.
+    /// Combines the configuration and the operational data of a device by the name of the application.
     pub(crate) fn join(config: ConfigData, oper: OperData) -> Self {
         let (mut apps, mut addresses) = (BTreeMap::new(), Vec::new());
         let served = oper.is_served();
@@ -95,7 +96,8 @@ impl Observed {
 }
 
 impl ObservedApp {
-    /// Returns `true` if the application is on the device, as far as is known.
+    /// Returns `true` if the device has the application, as far as is known: it is configured, reported, or
+    /// vanished without a proof of its absence.
     pub(crate) fn is_there(&self) -> bool {
         self.state != AppState::Absent
     }

@@ -1,4 +1,4 @@
-//! Keeps the access keys until they expire.
+//! Keeps the access keys in memory, and replaces them before they expire.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ use super::CredentialSource;
 use super::fetch::CredentialFetch;
 use crate::access_keys::AccessKeys;
 
-/// The time before their expiry at which keys are replaced.
+/// The time before their expiry at which keys are replaced by new ones.
 const EARLY: Duration = Duration::from_secs(5 * 60);
 
-/// The access keys of the driver.
+/// The access keys of the driver, obtained from their [source](super::CredentialSource) at first use.
 pub(crate) struct CredentialCache {
     source: CredentialSource,
     fetch: CredentialFetch,
@@ -21,7 +21,8 @@ pub(crate) struct CredentialCache {
 }
 
 impl CredentialCache {
-    /// Creates an empty cache. `region` is the one whose STS is asked.
+    /// Creates an empty cache. Roles are assumed at the STS endpoint of `region`, unless the source names
+    /// another one.
     pub(crate) fn new(
         source: CredentialSource,
         region: &str,

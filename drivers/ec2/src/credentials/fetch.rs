@@ -21,19 +21,20 @@ use crate::signature::{SigningScope, signature};
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit of a request to STS.
 const STS_TIMEOUT: Duration = Duration::from_secs(20);
-/// The version of the API of STS.
+/// The version of the STS API, which each request names.
 const STS_VERSION: &str = "2011-06-15";
-/// The lifetime of a session of the metadata service, in seconds.
+/// The lifetime of a session of the metadata service, in seconds; one session reads the keys once.
 const METADATA_SESSION: HeaderValue = HeaderValue::from_static("300");
 const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
-/// Obtains access keys. It follows no redirects.
+/// Obtains access keys from a [`CredentialSource`]. It follows no redirects, because they would carry secrets
+/// elsewhere.
 pub(super) struct CredentialFetch {
     region: String,
-    /// The client for hosts of the Internet.
+    /// The HTTP client for hosts of the Internet.
     client: Client,
-    /// The client for this host, without a proxy.
+    /// The HTTP client for addresses on this host or its link, which uses no proxy.
     local: Client,
 }
 
@@ -48,11 +49,13 @@ struct AgentCredentials {
 }
 
 impl CredentialFetch {
+    /// Creates the fetcher, with the HTTP clients for the Internet and for this host. `region` is that of the
+    /// default STS endpoint.
     pub(super) fn new(region: &str, (client, local): (Client, Client)) -> Self {
         Self { region: region.to_owned(), client, local }
     }
 
-    /// Obtains the keys. Errors contain no secret.
+    /// Obtains the keys from `source`. Errors contain no secret.
     pub(super) async fn keys(&self, source: &CredentialSource) -> Result<AccessKeys, DriverError> {
         let files = match source {
             CredentialSource::Profile(files) => files,
@@ -138,7 +141,7 @@ impl CredentialFetch {
 }
 
 impl AssumedRole {
-    /// Returns the form of the request for keys.
+    /// Returns the form fields of the STS request that assumes a role.
     fn form(&self) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("Action", "AssumeRole").append_pair("Version", STS_VERSION);
@@ -201,7 +204,7 @@ fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
     })
 }
 
-/// Reads a token, which is replaced from time to time.
+/// Reads the token of a service account from its file. The kubelet replaces that token from time to time.
 fn read_token(path: &Path) -> Result<String, DriverError> {
     let token = std::fs::read_to_string(path).map_err(|error| {
         DriverError::new(Reason::Unavailable, STEP)

@@ -1,4 +1,4 @@
-//! The access keys of AWS, and where they come from.
+//! The access keys of AWS: the choice of their source, and the ways to obtain them.
 
 mod cache;
 mod fetch;
@@ -23,13 +23,14 @@ pub use profile::ProfileError;
 pub(crate) use profile::ProfileFiles;
 pub(crate) use resolve::resolve;
 
-/// The place of the metadata service of instances, link-local (EC2 User Guide, "Instance metadata service").
+/// The link-local address at which instances reach their metadata service (EC2 User Guide, "Instance metadata
+/// service").
 const METADATA: &str = "http://169.254.169.254";
 
-/// The credentials cannot be found.
+/// The reason why the environment and the options name no usable source of credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// One of two variables is missing.
+    /// One of two environment variables that belong together is missing.
     #[error(transparent)]
     HalfSet(#[from] HalfSet),
     /// The URL of the container credentials is neither HTTPS nor local.
@@ -40,19 +41,19 @@ pub enum CredentialError {
     Profile(#[from] ProfileError),
 }
 
-/// The place from which the access keys come.
+/// The source from which the access keys come.
 #[derive(Clone, Debug)]
 pub(crate) enum CredentialSource {
     /// A profile in the files of the AWS configuration, which may assume roles.
     Profile(ProfileFiles),
-    /// Anything else.
+    /// A source that has access keys itself, without a profile.
     Direct(DirectSource),
 }
 
-/// A place that has access keys itself.
+/// A source that has access keys itself, without assuming a role in between.
 #[derive(Clone, Debug)]
 pub(crate) enum DirectSource {
-    /// The environment, or a profile.
+    /// Keys that are written in the environment or in a profile.
     Fixed(AccessKeys),
     /// STS, which exchanges the token of a service account for the keys of a role.
     WebIdentity {
@@ -70,7 +71,7 @@ pub(crate) enum DirectSource {
     Process(String),
 }
 
-/// The operation that errors name, as an imperative.
+/// The operation that errors about credentials name, as an imperative.
 const STEP: &str = "obtain the AWS credentials";
 
 /// The name of a session of a role, unless it is configured.
@@ -110,7 +111,7 @@ impl CredentialSource {
     }
 }
 
-/// Returns the access keys in the environment.
+/// Returns the access keys in `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; `None` if neither is set.
 fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, HalfSet> {
     let both = environment.both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")?;
     Ok(both.map(|(id, secret)| {
@@ -119,7 +120,7 @@ fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, 
     }))
 }
 
-/// Returns the agent on the node that the environment names.
+/// Returns the credentials agent on the node that the environment names; `None` if it names none.
 fn container(environment: &AwsEnvironment) -> Result<Option<DirectSource>, CredentialError> {
     let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") else { return Ok(None) };
     if !is_local_or_https(url) {
@@ -129,18 +130,18 @@ fn container(environment: &AwsEnvironment) -> Result<Option<DirectSource>, Crede
     Ok(Some(DirectSource::Container { url: url.to_owned(), token_file }))
 }
 
-/// Returns the metadata service of the instance.
+/// Returns the metadata service of the instance, at the address in the environment or at the default one.
 fn instance(environment: &AwsEnvironment) -> DirectSource {
     let endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(METADATA);
     DirectSource::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() }
 }
 
-/// Returns the URL of STS in the environment.
+/// Returns the URL of STS that the environment sets; `None` for the public one.
 fn sts_endpoint(environment: &AwsEnvironment) -> Option<String> {
     environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned)
 }
 
-/// Parses the time at which keys expire.
+/// Parses the time at which keys expire, in the format of RFC 3339.
 fn time(text: &str) -> Result<SystemTime, DriverError> {
     text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| malformed())
 }

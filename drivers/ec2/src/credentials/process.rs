@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use super::{STEP, malformed, time};
 use crate::access_keys::AccessKeys;
 
-/// The time limit of the program.
+/// The time limit of the program that prints keys.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The maximum size of its output, in bytes.
+/// The maximum size of what the program prints, in bytes.
 const MAX_OUTPUT: usize = 64 << 10;
 
-/// The output of the program.
+/// The output of the program, in JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ProcessOutput {
@@ -28,7 +28,8 @@ struct ProcessOutput {
     expiration: Option<String>,
 }
 
-/// Runs `command`, without a shell: its parts are separated by spaces, unless they are between double quotes. Errors contain no output.
+/// Runs the program `command` and parses the keys that it prints. No shell is used: the parts of the command
+/// are separated by spaces, unless they are between double quotes. Errors contain no output.
 pub(super) async fn keys(command: &str) -> Result<AccessKeys, DriverError> {
     let failed = |detail: String| DriverError::new(Reason::Unavailable, STEP).detail(detail);
     let mut parts = split(command).into_iter();
@@ -57,7 +58,7 @@ pub(super) async fn keys(command: &str) -> Result<AccessKeys, DriverError> {
     })
 }
 
-/// Splits a command line into its parts.
+/// Splits a command line into its parts at spaces outside of double quotes.
 fn split(command: &str) -> Vec<String> {
     let (mut parts, mut part, mut is_quoted, mut is_part) = (Vec::new(), String::new(), false, false);
     for character in command.chars() {

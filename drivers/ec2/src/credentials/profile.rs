@@ -14,6 +14,7 @@ pub(super) type ProfileOptions = HashMap<String, String>;
 /// The name of a profile, and the files that may contain it and the profiles that it refers to.
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileFiles {
+    /// The name of the profile.
     pub(crate) name: String,
     /// The file in which a section is called `[name]`.
     credentials: Option<PathBuf>,
@@ -23,7 +24,7 @@ pub(crate) struct ProfileFiles {
     pub(super) environment: AwsEnvironment,
 }
 
-/// A profile that cannot be used.
+/// The reason why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// A file cannot be read.
@@ -38,7 +39,7 @@ pub enum ProfileError {
     /// No file has the profile.
     #[error("there is no AWS profile `{0}` in ~/.aws/credentials or ~/.aws/config")]
     Missing(String),
-    /// The profile obtains its keys in a way that the driver does not support.
+    /// The profile has an option that the driver does not support, such as a login in a browser.
     #[error(
         "the AWS profile `{name}` uses `{option}`, which is not supported; use a profile with `credential_process = aws configure export-credentials --profile {name}`, or a role of the instance or the service account"
     )]
@@ -51,12 +52,12 @@ pub enum ProfileError {
     /// The profile has no keys, or only one half of them.
     #[error("the AWS profile `{0}` lacks `aws_access_key_id` or `aws_secret_access_key`")]
     NoKeys(String),
-    /// The profile assumes a role, and does not say with which keys.
+    /// The profile assumes a role, but names no source of the keys to do it with.
     #[error(
         "the AWS profile `{0}` has a `role_arn`; it needs a `source_profile` or a `credential_source`, and not both"
     )]
     NoSource(String),
-    /// The value of `credential_source` is unknown, or there are no such credentials.
+    /// The value of `credential_source` is not one of those that AWS defines.
     #[error(
         "the AWS profile `{name}` has the `credential_source` `{value}`; it must be `Environment`, `Ec2InstanceMetadata` or `EcsContainer`, and there must be such credentials"
     )]
@@ -78,6 +79,8 @@ pub enum ProfileError {
 }
 
 impl ProfileFiles {
+    /// Names the profile `name` in the files that the environment names, or else in those below the home
+    /// directory.
     pub(crate) fn new(name: &str, environment: &AwsEnvironment) -> Self {
         Self {
             name: name.to_owned(),
@@ -101,7 +104,7 @@ impl ProfileFiles {
     }
 }
 
-/// Returns the options of a section of a file; `None` without the file or the section.
+/// Reads the options in the section `section` of a file; `None` without the file or the section.
 fn read(path: Option<&PathBuf>, section: &str) -> Result<Option<ProfileOptions>, ProfileError> {
     let Some(path) = path else { return Ok(None) };
     let text = match fs::read_to_string(path) {

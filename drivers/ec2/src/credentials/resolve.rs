@@ -14,9 +14,11 @@ const MFA: &str = "mfa_serial";
 /// A role that is assumed with the keys of a user or another role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AssumedRole {
+    /// The Amazon Resource Name of the role.
     pub(super) arn: String,
+    /// The name of the session, which AWS logs.
     pub(super) session: String,
-    /// The id that the owner of the role requires of others.
+    /// The id that the owner of the role demands from others who assume it.
     pub(super) external_id: Option<String>,
     /// The duration of the session in seconds; `None` for an hour.
     pub(super) duration: Option<u32>,
@@ -24,13 +26,14 @@ pub(super) struct AssumedRole {
     pub(super) endpoint: Option<String>,
 }
 
-/// The credentials of a profile.
+/// A profile, after following the profiles that it names as its sources.
 #[derive(Debug)]
 pub(crate) struct ResolvedProfile {
+    /// The region that the profile names.
     pub(crate) region: Option<String>,
     /// The source of the first keys; `None` if the profile has no credentials.
     pub(super) source: Option<DirectSource>,
-    /// The roles that are assumed one after the other.
+    /// The roles that are assumed one after the other, beginning with the keys of `source`.
     pub(super) roles: Vec<AssumedRole>,
 }
 
@@ -78,7 +81,8 @@ pub(crate) fn resolve(files: &ProfileFiles) -> Result<ResolvedProfile, ProfileEr
     Ok(ResolvedProfile { region, source, roles })
 }
 
-/// Returns the keys of a profile, or the program that prints them; `None` if it has neither.
+/// Returns the source of keys in the options of a profile: the keys themselves, or the program that prints
+/// them; `None` if it has neither.
 fn keys(name: &str, options: &mut ProfileOptions) -> Result<Option<DirectSource>, ProfileError> {
     match (options.remove("aws_access_key_id"), options.remove("aws_secret_access_key")) {
         (Some(id), Some(secret)) => {

@@ -1,4 +1,4 @@
-//! Short digests of texts.
+//! Short digests of texts, for names and labels with a limited length.
 
 use ring::digest::{SHA256, digest as hash};
 

@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 
-/// The maximum length of an image name, in characters.
+/// The maximum length of an image name, in characters. A longer one is refused.
 const MAX_LENGTH: usize = 1024;
 
 /// The file systems of devices. A number may follow the name: `usbflash1`.

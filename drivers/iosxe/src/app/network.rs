@@ -33,9 +33,13 @@ pub(crate) struct PodNetwork {
 
 #[derive(Clone, Debug, PartialEq)]
 enum NetworkAttachment {
+    /// A port of the virtual port group `group`, as the interface `guest` of the container.
     PortGroup { group: u8, guest: u8 },
+    /// An access port of the switch, as the interface `guest` of the container.
     Access { guest: u8, options: VlanInterface },
+    /// A VLAN of the switch, over an access or a trunk port, as the interface `guest` of the container.
     Vlan { mode: PortMode, guest: u8, options: VlanInterface },
+    /// The management port of the device, as the interface `guest` of the container.
     Management { guest: u8 },
 }
 
@@ -136,7 +140,8 @@ impl PodNetwork {
     }
 }
 
-/// Adds the members of `leaves` to `container`, except those that are `null`.
+/// Adds the leaves (JSON members) of `leaves` to the YANG container `container`, except those that are
+/// `null`.
 pub(super) fn put(container: &mut Value, leaves: Value) {
     if let Value::Object(leaves) = leaves {
         for (name, value) in leaves.into_iter().filter(|(_, value)| !value.is_null()) {

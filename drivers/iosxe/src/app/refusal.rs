@@ -2,7 +2,8 @@
 
 use staffetta_driver::{DriverError, Reason};
 
-/// The refusal of a pod or a device specification: a field that is invalid or unsupported.
+/// The refusal of a pod or a device specification: the field that is invalid or unsupported, and the reason.
+/// It becomes a [`DriverError`] with the reason `Refused` or `Unsupported`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     reason: Reason,

@@ -30,7 +30,7 @@ struct Measure {
     unit: &'static str,
 }
 
-/// CPU time. A unit of the device is a thousandth of a CPU.
+/// CPU time. The device counts in units of a thousandth of a CPU.
 const CPU: Measure = Measure {
     names: &["cpu"],
     factor: 1000,

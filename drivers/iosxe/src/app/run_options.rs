@@ -9,14 +9,14 @@ const LINES: usize = 30;
 /// The maximum length of a line, in characters.
 pub(super) const LINE: usize = 235;
 
-/// The lines of options that are collected for a container.
+/// The lines of run options that are collected for a container before its installation.
 #[derive(Default)]
 pub(super) struct Options(Vec<String>);
 
 /// The reason why a value cannot be written as a run option.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnsupportedValue {
-    /// The value contains a character that the device would interpret or reject.
+    /// The value contains a character that the device does not pass on unchanged.
     #[error(
         "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
     )]

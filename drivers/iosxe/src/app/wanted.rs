@@ -22,7 +22,7 @@ use crate::model::config::{RunOptions, body};
 /// The number of hexadecimal digits of the digest of a container's mutable fields.
 const FORM: usize = 12;
 
-/// Translates pods into applications of one device.
+/// Translates pods into applications of one device, by its limits, its network and the id of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
     /// The cluster, as ownership labels name it.
@@ -165,7 +165,8 @@ impl WantedApp {
     }
 }
 
-/// Returns a digest of the mutable fields of a container: image and resources.
+/// Returns a digest of the mutable fields of a container (image and resources), by which a later change of
+/// the pod is recognized.
 fn form(container: &Container) -> String {
     let resources = serde_json::to_string(&container.resources).unwrap_or_default();
     digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), FORM)

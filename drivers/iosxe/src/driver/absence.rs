@@ -91,7 +91,7 @@ impl Absence {
     }
 }
 
-/// Returns the progress of an application that vanished at `since`: no step is taken for it.
+/// Returns the progress of an application that vanished at `since`: it waits, and no step is taken for it.
 pub(super) fn waits(observed: &Observed, name: &str, since: Instant, patience: Duration) -> PodProgress {
     if observed.enabled == Some(false) || since.elapsed() >= patience {
         return not_listed(observed);

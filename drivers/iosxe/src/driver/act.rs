@@ -1,4 +1,5 @@
-//! Takes one step for one application: decides, then sends the request.
+//! Takes one step in the lifecycle of one application: decides which one, then sends its request to the
+//! device.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -26,16 +27,17 @@ use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::Fault;
 
-/// The delay before the next read after a step that continues on the device after its response.
+/// The delay before the device is read again after a step that it only begins when it responds, such as an
+/// install.
 const POLL_OF_STEP: Duration = Duration::from_millis(300);
 
-/// The delay before the next read after a step that is complete when the device responds.
+/// The delay before the device is read again after a step that is complete when it responds.
 const POLL_OF_DONE_STEP: Duration = Duration::from_millis(5);
 
 /// The time for which an IP address is not assigned again after its assignment or release.
 const COOL_DOWN: Duration = Duration::from_secs(30);
 
-/// An application, with its goal and its wanted configuration.
+/// One application of the device: its goal, its wanted configuration, and how these compare with the device.
 #[derive(Clone, Copy)]
 pub(super) struct AppCase<'a> {
     /// The name of the application on the device.
@@ -50,8 +52,8 @@ pub(super) struct AppCase<'a> {
     pub(super) configured: Configured,
 }
 
-/// The next step of an application, recorded as an attempt before its request is prepared, so that no other application is
-/// installed meanwhile.
+/// The decided next step of an application. It is recorded as an attempt before its request is prepared, so
+/// that no other application is installed meanwhile.
 struct Plan {
     act: AppStep,
     package: Package,
@@ -298,7 +300,7 @@ impl IosXeDriver {
         if fault.timed_out { Ok(false) } else { Err(*fault.error) }
     }
 
-    /// Changes the record of the steps for an application.
+    /// Changes the record of the steps that were tried for the application `id`.
     fn record<T>(&self, id: &str, change: impl FnOnce(&mut AppRecord) -> T) -> T {
         change(self.state().track(id))
     }

@@ -14,7 +14,7 @@ use crate::restconf::{Fault, NetworkClient};
 /// the copy.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// The application whose package is being copied.
+    /// The name of the application whose package is being copied.
     under_way: Option<String>,
     tasks: JoinSet<Result<(), Fault>>,
 }

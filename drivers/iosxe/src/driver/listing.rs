@@ -93,7 +93,8 @@ impl PodListing {
     }
 }
 
-/// Returns the applications with an ownership mark that names `cluster` or no cluster.
+/// Returns the applications of this cluster, and those that can be adopted: their ownership mark names
+/// `cluster` or no cluster.
 fn ours<'a>(observed: &'a Observed, cluster: &'a str) -> impl Iterator<Item = &'a ObservedApp> {
     observed.apps.values().filter(move |app| app.is_of(cluster))
 }

@@ -61,6 +61,7 @@ pub(crate) struct IosXeDriver {
 }
 
 impl IosXeDriver {
+    /// Creates the driver of the device behind `client`. Nothing is read yet.
     pub(crate) fn new(client: Arc<dyn NetworkClient>, translator: Translator, options: IosXeOptions) -> Self {
         Self {
             client,
@@ -189,8 +190,8 @@ impl IosXeDriver {
     }
 }
 
-/// The treatment of an application whose ownership mark has no configuration digest, because another controller wrote
-/// it.
+/// The treatment of an application without a configuration digest in its ownership mark, because another
+/// controller wrote the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LegacyMark {
     /// The configuration counts as that of the pod.

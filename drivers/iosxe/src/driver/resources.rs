@@ -103,7 +103,7 @@ fn usage(name: &str, app: &App) -> ContainerUsage {
     }
 }
 
-/// Returns the sum of two amounts, where `None` is unknown and not counted; `None` if both are unknown.
+/// Adds two amounts, of which `None` is unknown and not counted. Returns `None` if both are unknown.
 fn sum(all: Option<u64>, one: Option<u64>) -> Option<u64> {
     all.into_iter().chain(one).reduce(u64::saturating_add)
 }

@@ -15,10 +15,12 @@ use crate::observe::Observed;
 /// The time for which the record of the steps for an application is kept after the application has disappeared.
 const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
-/// The in-memory state that is kept between calls.
+/// The in-memory state of a driver between its calls, protected by one lock.
 #[derive(Default)]
 pub(super) struct State {
+    /// The record of the steps that were tried for each application, by its name.
     pub(super) tracks: HashMap<String, AppRecord>,
+    /// The copy of a package to the flash that is in progress, if there is one.
     pub(super) copies: Copies,
     /// The applications of all users that the device reports as being installed, with the time at which this was first
     /// read.

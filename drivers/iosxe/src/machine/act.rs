@@ -19,7 +19,7 @@ pub(crate) enum Package {
 /// A step in the lifecycle of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AppStep {
-    /// Writes the configuration.
+    /// Writes the configuration of the application, before its install.
     Configure,
     /// Changes the configuration so that the package is installed from a copy on the flash.
     Divert,
@@ -27,24 +27,25 @@ pub(crate) enum AppStep {
     Copy,
     /// Installs the package: from absent to `DEPLOYED`.
     Install,
-    /// From `DEPLOYED` to `ACTIVATED`: reserves the resources.
+    /// Reserves the resources: from `DEPLOYED` to `ACTIVATED`.
     Activate,
-    /// From `ACTIVATED` or `STOPPED` to `RUNNING`.
+    /// Starts the container: from `ACTIVATED` or `STOPPED` to `RUNNING`.
     Start,
-    /// From `RUNNING` to `STOPPED`.
+    /// Stops the container: from `RUNNING` to `STOPPED`.
     Stop,
-    /// From `ACTIVATED` or `STOPPED` to `DEPLOYED`.
+    /// Releases the resources: from `ACTIVATED` or `STOPPED` to `DEPLOYED`.
     Deactivate,
-    /// From `DEPLOYED` to absent. Also cancels an install.
+    /// Removes the package: from `DEPLOYED` to absent. Also cancels an install.
     Uninstall,
     /// Deletes the copy of the package on the flash.
     Discard,
-    /// Removes the configuration.
+    /// Removes the configuration of the application.
     Remove,
 }
 
 impl AppStep {
-    /// Returns the running step for messages (`installing`), and the reason of its failure, as a kubelet calls it.
+    /// Returns two texts about the step: the running step, for messages (`installing`), and the reason of its
+    /// failure, as a kubelet calls it (`ErrImagePull`).
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Configure => ("configuring", "CreateContainerError"),
@@ -100,11 +101,11 @@ pub(crate) struct StepLimits {
     pub(crate) slow: Duration,
     /// The limit from the request of an install until the device reports the application.
     pub(crate) appear: Duration,
-    /// The limit of an install.
+    /// The time limit of an install, from its request until `DEPLOYED`.
     pub(crate) install: Duration,
-    /// The limit of a copy to the flash.
+    /// The time limit of a copy to the flash.
     pub(crate) copy: Duration,
-    /// The limit of every other step.
+    /// The time limit of every other step.
     pub(crate) step: Duration,
 }
 

@@ -24,13 +24,13 @@ const BUSY_RETRIES: u32 = 5;
 /// The observed state of an application.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppView<'a> {
-    /// The comparison of its configuration with the wanted one.
+    /// The comparison of the application's configuration on the device with the wanted one.
     pub(crate) configured: Configured,
-    /// The state on the device.
+    /// The state of the application on the device.
     pub(crate) state: AppState,
-    /// The state as the device reports it.
+    /// The state in the words of the device, for messages.
     pub(crate) said: &'a str,
-    /// The source of its package.
+    /// The source of the application's package.
     pub(crate) package: Package,
     /// Another application that is being installed. The next install waits for it, because a device that installs two
     /// applications at the same time may lose one of them.
@@ -44,7 +44,9 @@ pub(crate) struct AppView<'a> {
 /// Another application that is being installed, and the time since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy<'a> {
+    /// The name of the other application.
     pub(crate) app: &'a str,
+    /// The time since which it is being installed.
     pub(crate) since: Instant,
 }
 
@@ -121,8 +123,11 @@ pub(crate) fn decide(
 
 /// The next step of an application, which may still be delayed because it was tried recently.
 enum Next {
+    /// The goal is reached, and no step is due.
     Done,
+    /// Take this step.
     AppStep(AppStep),
+    /// An operation runs on the device: wait for its end.
     Wait,
     /// The application has exited or failed, with this reason. The next attempt is made at this time.
     Pause(&'static str, Instant),
@@ -203,7 +208,7 @@ fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: I
     }
 }
 
-/// Returns `true` if an install has lasted for `limit`.
+/// Returns `true` if the current install has lasted for `limit` or longer.
 fn lasts(limit: Duration, track: &AppRecord, now: Instant) -> bool {
     now >= track.waiting_since(AppStep::Install) + limit
 }

@@ -6,10 +6,15 @@ pub(crate) enum AppState {
     /// The device has no such application.
     #[default]
     Absent,
+    /// The package is being downloaded or unpacked.
     Installing,
+    /// The package is installed (`DEPLOYED`).
     Deployed,
+    /// The resources are reserved (`ACTIVATED`).
     Activated,
+    /// The container runs (`RUNNING`).
     Running,
+    /// The container has stopped (`STOPPED`): it exited, or was stopped.
     Stopped,
     /// The device has given up (`ERROR` or `FAILED`).
     Failed,

@@ -58,7 +58,7 @@ pub(super) struct Fetch {
 /// The last attempt of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// The time of the request.
+    /// The time at which the request of the step was sent.
     pub(super) at: Instant,
     /// The time at which the effect of the step must be visible.
     pub(super) until: Instant,
@@ -75,8 +75,9 @@ pub(crate) struct Attempt {
 pub(super) struct StepRefusal {
     /// The time of the refusal.
     pub(super) at: Instant,
-    /// The message of the device.
+    /// The message with which the device refused the step.
     pub(super) said: String,
+    /// The kind of the refusal.
     pub(super) kind: RefusalKind,
 }
 
@@ -283,7 +284,7 @@ impl AppRecord {
         asked || (self.state == AppState::Installing && failures().any(|failure| is_new(&failure)))
     }
 
-    /// Replaces the attempt of a step by an earlier one, because it was not made.
+    /// Undoes the record of an attempt that was not made: replaces it by the attempt `before`.
     pub(crate) fn restore(&mut self, act: AppStep, before: Option<Attempt>) {
         self.attempts.remove(&act);
         self.attempts.extend(before.map(|before| (act, before)));

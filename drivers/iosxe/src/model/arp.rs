@@ -27,9 +27,9 @@ pub(crate) struct Vrf {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ArpEntry {
-    /// The IP address.
+    /// The IP address of the entry.
     pub(crate) address: String,
-    /// The MAC address.
+    /// The MAC address of the entry, in one of the notations of Cisco.
     pub(crate) hardware: String,
     /// The kind of the entry; `ios-arp-mode-incomplete` while the MAC address is not resolved.
     pub(crate) mode: String,

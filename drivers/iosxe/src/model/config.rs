@@ -13,11 +13,11 @@ pub(crate) struct ConfigData {
     pub(crate) apps: Apps,
 }
 
-/// The container `apps`.
+/// The list of configured applications, in its YANG container `apps`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Apps {
-    /// The configured applications.
+    /// The configured applications, of this cluster and of others.
     pub(crate) app: Vec<ConfiguredApp>,
 }
 
@@ -26,6 +26,7 @@ pub(crate) struct Apps {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Value")]
 pub(crate) struct ConfiguredApp {
+    /// The name of the application, which is the key of the list `app`.
     pub(crate) name: String,
     /// The options with which the container is started, including the ownership labels.
     pub(crate) run_options: RunOptions,
@@ -78,13 +79,13 @@ pub(crate) fn body(app: &Value) -> Value {
 pub(crate) struct ResourceProfile {
     /// The name of the profile: `custom` for explicit amounts.
     pub(crate) profile_name: String,
-    /// The CPU units, each a thousandth of a CPU.
+    /// The reserved CPU units, each a thousandth of a CPU.
     pub(crate) cpu_units: u16,
-    /// The memory, in MB.
+    /// The reserved memory, in MB of 2^20 bytes.
     pub(crate) memory_capacity_mb: u16,
-    /// The storage, in MB.
+    /// The reserved storage, in MB of 2^20 bytes.
     pub(crate) disk_size_mb: u16,
-    /// The number of virtual CPUs.
+    /// The number of virtual CPUs that the container sees.
     pub(crate) vcpu: u16,
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use staffetta_driver::app_hosting::DeviceInfo;
 
-/// The container `device-hardware-data`.
+/// The container `device-hardware-data`: the inventory of hardware parts, and the software version.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct HardwareData {

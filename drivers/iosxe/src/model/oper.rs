@@ -62,9 +62,11 @@ fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(list: D) -> Result<V
 /// The operational data of an application.
 #[derive(Debug, Default)]
 pub(crate) struct App {
+    /// The name of the application.
     pub(crate) name: String,
     /// The state as the device reports it (leaf `details/state`): `RUNNING`.
     pub(crate) state: String,
+    /// The network interfaces of the application.
     pub(crate) interfaces: Vec<AppInterface>,
     /// The reserved CPU units, each a thousandth of a CPU.
     pub(crate) cpu: Option<u64>,
@@ -151,13 +153,13 @@ impl AppInterface {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Notification {
-    /// The time, on the clock of the device.
+    /// The time of the operation, on the clock of the device.
     pub(crate) timestamp: String,
     /// The name of the application.
     pub(crate) app_id: String,
-    /// The result: `im-app-fail` for a failure.
+    /// The result of the operation: `im-app-fail` for a failure.
     pub(crate) status: String,
-    /// The explanation, in words.
+    /// The explanation of the result, in words.
     pub(crate) message: String,
 }
 

@@ -4,30 +4,23 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// An operation. The device responds to a lifecycle step when it has accepted the step, and to a file operation when
-/// the operation is complete.
+/// An operation of the device. It responds to a lifecycle step when it has accepted the step, and to a file
+/// operation when the operation is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
-    Install {
-        appid: String,
-        package: String,
-    },
-    Activate {
-        appid: String,
-    },
-    Start {
-        appid: String,
-    },
-    Stop {
-        appid: String,
-    },
-    Deactivate {
-        appid: String,
-    },
-    Uninstall {
-        appid: String,
-    },
+    /// Installs the package of an application, from a file of the device or from a URL.
+    Install { appid: String, package: String },
+    /// Reserves the resources of an installed application.
+    Activate { appid: String },
+    /// Starts an activated application.
+    Start { appid: String },
+    /// Stops a running application.
+    Stop { appid: String },
+    /// Releases the resources of a stopped application.
+    Deactivate { appid: String },
+    /// Removes the package of an application.
+    Uninstall { appid: String },
     /// Makes the device fetch the URL `from` and store the file as `to`.
     #[serde(untagged)]
     Copy {

@@ -3,7 +3,7 @@
 /// A RESTCONF resource, with the queries that select the required part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
-    /// The path below the RESTCONF root.
+    /// The path of the resource below the RESTCONF root.
     pub(crate) path: &'static str,
     /// The query for exactly the required part; `None` to read the whole resource.
     pub(crate) fine: Option<&'static str>,
@@ -43,7 +43,7 @@ pub(crate) const EVENTS: Resource = Resource {
 pub(crate) const USAGE: Resource =
     Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
-/// The total and free resources of the device for applications, and the reservation of each application.
+/// The amounts of CPU, memory and storage: in total and free on the device, and reserved by each application.
 pub(crate) const AMOUNTS: Resource = Resource {
     path: OPER,
     fine: Some("fields=app-resources;app-globals;app(name;details/resource-reservation)"),

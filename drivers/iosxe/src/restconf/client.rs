@@ -19,10 +19,13 @@ const MAX_ANSWER: usize = 16 << 20;
 
 /// The RESTCONF client of one device.
 pub(crate) struct Restconf {
+    /// The HTTP client with the TLS options of the device.
     pub(super) http: reqwest::Client,
     /// The URL of the device, without a path.
     pub(super) base: Url,
+    /// The name of the account on the device.
     pub(super) username: String,
+    /// The password of the account.
     pub(super) password: Password,
     /// The time limit of a request that only reads.
     pub(super) read_timeout: Duration,

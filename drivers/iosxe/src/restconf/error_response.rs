@@ -21,7 +21,7 @@ pub(super) struct ErrorResponse {
     message: String,
 }
 
-/// An entry of the list `error`. Some devices send a single object instead of a list.
+/// One entry of the list `error` in a response. Some devices send a single object instead of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {

@@ -12,9 +12,10 @@ use super::{NoAnswer, Restconf};
 
 const YANG_DATA: &str = "application/yang-data+json";
 
-/// A request to the device.
+/// A request to the device, except for its URL.
 #[derive(Clone)]
 pub(super) struct Call<'a> {
+    /// The HTTP method.
     pub(super) method: Method,
     /// The step, as an imperative, for error messages.
     pub(super) step: &'static str,
@@ -73,7 +74,7 @@ impl Restconf {
         })
     }
 
-    /// Sends a request while this process is the leader.
+    /// Sends a request if this process is the leader, and stops it when it no longer is.
     async fn attempt(
         &self,
         request: RequestBuilder,

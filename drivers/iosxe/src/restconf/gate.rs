@@ -6,10 +6,12 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-/// The delay after the device refused the log-in. Devices lock an account after a few attempts.
+/// The time for which the gate is closed after the device refused the log-in. Devices lock an account after a
+/// few attempts.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// The delay after the device could not be reached. Requests that waited for the failed one fail at once.
+/// The time for which the gate is closed after the device could not be reached. Requests that waited for the
+/// failed one fail at once.
 const OUTAGE: Duration = Duration::from_secs(1);
 
 /// A gate that all requests to a device pass. After a failure it is closed for a time: requests then fail at once with

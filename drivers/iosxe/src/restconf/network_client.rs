@@ -1,4 +1,4 @@
-//! The interface of the driver to a device.
+//! The interface between the driver and a device, which tests replace by a simulated device.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) trait NetworkClient: Send + Sync {
     fn last_answer(&self) -> Option<Instant>;
 }
 
-/// The failure of a request.
+/// The failure of a request to a device, with what the driver needs to choose the next step.
 #[derive(Debug)]
 pub(crate) struct Fault {
     /// The error with its reason, for the caller of the driver.

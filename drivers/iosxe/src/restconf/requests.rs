@@ -1,4 +1,4 @@
-//! Implements the requests of the driver in RESTCONF, and interprets the responses.
+//! Implements [`NetworkClient`](super::NetworkClient) by RESTCONF requests, and interprets the responses.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;

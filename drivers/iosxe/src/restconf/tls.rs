@@ -1,4 +1,5 @@
-//! Authenticates devices: by CA certificates, or by one pinned certificate.
+//! TLS connections to devices: verifies them by CA certificates or by one pinned certificate, and presents
+//! the client certificate.
 
 use std::fs::{self, File};
 use std::io::Read as _;
