@@ -19,7 +19,7 @@ use staffetta_driver::app_hosting::{
 use staffetta_driver::virtual_node::{ContainerUsage, PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{ClusterId, DriverError, Owner, Reason, Uid};
 
-/// The delay before the next call after a step that takes no time.
+/// The delay before the next call after a step that the device completes at once.
 const STEP: Duration = Duration::from_millis(100);
 
 const GIBIBYTE: u64 = 1 << 30;

@@ -30,12 +30,16 @@ pub(crate) struct Arguments {
 /// The error of command-line options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentsError {
+    /// The file with the options cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    /// The file with the options is not TOML.
     #[error("{} is not TOML: {source}", path.display())]
     File { path: PathBuf, source: toml::de::Error },
+    /// An option `--set` does not have the form `key=value`.
     #[error("--set {text}: it is not of the form NAME=VALUE, with a value as in TOML")]
     Set { text: String },
+    /// An option has an unknown name or an invalid value.
     #[error("the options of the network: {0}")]
     Options(toml::de::Error),
 }

@@ -25,7 +25,7 @@ pub(super) struct MemoryLoadBalancer {
 }
 
 impl MemoryLoadBalancer {
-    /// Returns the load balancer with its status at the time `now`.
+    /// Returns the load balancer as it appears at the time `now`: with its status, which depends on the time.
     pub(super) fn at(&self, now: Instant) -> LoadBalancer {
         let status = match self.progress(now) {
             LoadBalancerProgress::Active => ProvisioningStatus::Active,

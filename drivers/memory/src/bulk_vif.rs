@@ -20,7 +20,7 @@ pub struct MemoryBulkVifDriver {
     cluster: ClusterId,
     active_unbound: bool,
     max_per_call: usize,
-    /// The VIFs that lists show as incomplete.
+    /// The VIFs that lists show as incomplete, for tests of interrupted creations.
     incomplete: Mutex<BTreeSet<VifId>>,
     calls: Calls<BulkVifMethod, BulkVifCall>,
 }

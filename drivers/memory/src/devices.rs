@@ -77,7 +77,9 @@ pub enum AppHostingCall {
 
 /// A simulated device with its containers, its planned faults and its log of calls.
 pub struct MemoryDevice {
+    /// The time that the device needs to install an image.
     pub(super) install: Duration,
+    /// The planned faults and the log of calls.
     pub(super) calls: Calls<AppHostingMethod, AppHostingCall>,
     state: Mutex<DeviceState>,
 }
@@ -149,12 +151,13 @@ impl MemoryContainerState {
     }
 }
 
-/// The changeable state of a [`MemoryDevice`].
+/// The state of a [`MemoryDevice`] that calls and tests change.
 pub(super) struct DeviceState {
     /// `false` if all calls fail as with a device that is switched off.
     pub(super) reachable: bool,
     /// `true` if application hosting is enabled.
     pub(super) hosts: bool,
+    /// The pool of IP addresses of the containers.
     pub(super) addresses: AddressPool,
     /// The containers, by the UID of their pod and their name.
     pub(super) containers: BTreeMap<(Uid, String), MemoryContainer>,
@@ -214,6 +217,7 @@ impl MemoryDevice {
         }
     }
 
+    /// Locks the state of the device.
     pub(super) fn state(&self) -> MutexGuard<'_, DeviceState> {
         lock(&self.state)
     }

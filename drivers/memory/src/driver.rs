@@ -14,10 +14,11 @@ const MAX_CALLS: usize = 10_000;
 /// A driver of one cluster for the part `W` of the simulated cloud. `M` is the type of its methods, for planned faults, and `C` is the type
 /// of its logged calls.
 pub struct MemoryDriver<W, M, C> {
-    /// The part of the simulated cloud.
+    /// The part of the simulated cloud: its network, or its services.
     pub(crate) world: Arc<W>,
     /// The cluster in the ownership marks of created resources.
     pub(crate) cluster: ClusterId,
+    /// The planned faults and the log of calls.
     pub(crate) calls: Calls<M, C>,
 }
 
@@ -54,6 +55,7 @@ impl<M, C> MemoryDriver<MemoryServices, M, C> {
 
 /// The planned faults of a driver, and a log of its last calls.
 pub(crate) struct Calls<M, C> {
+    /// The faults that are planned for later calls.
     pub(crate) faults: Faults<M>,
     log: Mutex<VecDeque<C>>,
 }

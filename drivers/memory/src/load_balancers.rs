@@ -44,6 +44,7 @@ impl IdSequence {
 }
 
 impl LoadBalancers {
+    /// Creates the collection without load balancers, with the limits of `options`.
     pub(super) fn new(options: &MemoryOptions) -> Self {
         Self {
             quota: options.load_balancer_quota,
@@ -56,14 +57,17 @@ impl LoadBalancers {
         }
     }
 
+    /// Returns all load balancers, of all clusters.
     pub(super) fn all(&self) -> impl Iterator<Item = &MemoryLoadBalancer> {
         self.balancers.values()
     }
 
+    /// Returns the load balancer with this id, of any cluster.
     pub(super) fn get(&self, id: &LoadBalancerId) -> Option<&MemoryLoadBalancer> {
         self.balancers.get(id)
     }
 
+    /// Returns the load balancer with this id for changes.
     pub(super) fn get_mut(&mut self, id: &LoadBalancerId) -> Option<&mut MemoryLoadBalancer> {
         self.balancers.get_mut(id)
     }
@@ -86,6 +90,7 @@ impl LoadBalancers {
         self.balancers.insert(id, balancer);
     }
 
+    /// Removes a load balancer at once, whatever its state.
     pub(super) fn remove(&mut self, id: &LoadBalancerId) -> Option<LoadBalancer> {
         self.balancers.remove(id).map(|balancer| balancer.tree)
     }
@@ -172,6 +177,8 @@ impl LoadBalancers {
         Ok(made)
     }
 
+    /// Returns the progress of the last change of a load balancer, or [`Reason::NotFound`] if it does not
+    /// exist.
     pub(super) fn progress(
         &self,
         id: &LoadBalancerId,

@@ -7,13 +7,14 @@ use staffetta_driver::{ClusterId, NamespaceNetwork, Owner, Uid};
 pub struct MemoryNamespaceNetwork {
     /// The ids of the network and of its subnet.
     pub network: NamespaceNetwork,
-    /// The name.
+    /// The name of the network.
     pub name: String,
-    /// The cluster in the ownership mark; `None` for a network that another controller created.
+    /// The cluster in the ownership mark of the network; `None` for a network that another controller
+    /// created.
     pub cluster: Option<ClusterId>,
-    /// The namespace in the ownership mark.
+    /// The namespace in the ownership mark of the network.
     pub owner: Option<Owner>,
-    /// `true` if the network cannot be deleted.
+    /// `true` if the network is in use, so that it cannot be deleted.
     pub used: bool,
 }
 

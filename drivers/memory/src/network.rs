@@ -24,7 +24,7 @@ pub struct MemoryNetwork {
     state: Mutex<NetworkState>,
     groups: Mutex<SecurityGroups>,
     namespaces: Mutex<BTreeMap<NetworkId, MemoryNamespaceNetwork>>,
-    /// The VIFs that pods returned to a pool.
+    /// The VIFs that pods returned to a pool, which tests inspect.
     returned: Mutex<BTreeSet<VifId>>,
 }
 
@@ -33,7 +33,7 @@ struct NetworkState {
     subnets: HashMap<SubnetId, AddressPool>,
     ports: BTreeMap<VifId, MemoryPort>,
     port_quota: Option<u32>,
-    /// The number of ports that were ever created, including deleted ones.
+    /// The number of ports that were ever created, deleted ones included. It makes their ids unique.
     made: u32,
 }
 
@@ -147,6 +147,7 @@ impl MemoryNetwork {
         self.namespaces().insert(network.network.network.clone(), network);
     }
 
+    /// Locks the networks of namespaces.
     pub(super) fn namespaces(&self) -> MutexGuard<'_, BTreeMap<NetworkId, MemoryNamespaceNetwork>> {
         lock(&self.namespaces)
     }
@@ -174,7 +175,8 @@ impl MemoryNetwork {
         self.state().remove_port(id, |_| true, Instant::now())
     }
 
-    /// Records that a pod returned the VIF to a pool.
+    /// Records that a pod returned the VIF to a pool, so that a test can check it with
+    /// [`returned`](Self::returned).
     pub(super) fn record_return(&self, id: &VifId) {
         lock(&self.returned).insert(id.clone());
     }
@@ -258,6 +260,7 @@ impl MemoryNetwork {
         })
     }
 
+    /// Locks the security groups.
     pub(super) fn groups(&self) -> MutexGuard<'_, SecurityGroups> {
         lock(&self.groups)
     }

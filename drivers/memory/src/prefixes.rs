@@ -19,7 +19,7 @@ const UNASSIGN: &str = "remove addresses from a network interface";
 /// blocks").
 const RESERVED: u32 = 4;
 
-/// The failure of one future call.
+/// The way in which one future call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixFault {
     /// The cloud limits the rate of calls, and nothing changes.
@@ -43,13 +43,14 @@ struct PrefixCloud {
     subnets: BTreeMap<SubnetId, PrefixSubnet>,
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
     faults: VecDeque<PrefixFault>,
-    /// The interfaces that reads show, if they are late.
+    /// The interfaces that reads show while they are [late](MemoryPrefixes::read_late); `None` if they show
+    /// the current ones.
     shown: Option<BTreeMap<InstanceId, PrimaryInterface>>,
     calls: PrefixCalls,
     template: Option<MachineTemplate>,
 }
 
-/// A subnet, and its ranges of addresses that are in use: the first address and the last one of each.
+/// A subnet with the ranges of addresses that are in use, each by its first and its last address.
 struct PrefixSubnet {
     range: Ipv4Net,
     used: BTreeSet<(u32, u32)>,
@@ -61,7 +62,7 @@ struct MachineTemplate {
     addresses_per_interface: usize,
 }
 
-/// The number of calls so far.
+/// The number of calls so far, by kind, for tests that limit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCalls {
     /// The number of reads of interfaces.
@@ -137,7 +138,8 @@ impl MemoryPrefixes {
         self.cloud().faults.extend(faults);
     }
 
-    /// Makes reads show the present state until they are on time again, whatever changes.
+    /// Makes reads return the present state, whatever changes later (`true`), or the current state again
+    /// (`false`). EC2 reads are late in this way.
     pub fn read_late(&self, late: bool) {
         let mut cloud = self.cloud();
         cloud.shown = late.then(|| cloud.interfaces.clone());
@@ -153,7 +155,7 @@ impl MemoryPrefixes {
         self.cloud().interfaces.values().flat_map(|interface| interface.blocks.clone()).collect()
     }
 
-    /// Delays a slow call.
+    /// Waits, if the next planned fault is a slow call.
     async fn delay(&self) {
         let slow = {
             let mut cloud = self.cloud();
@@ -231,7 +233,7 @@ impl PrefixCloud {
         self.interfaces.insert(id.clone(), interface);
     }
 
-    /// Adds the machines that exist because they are read.
+    /// Adds those of the machines `instances` that do not exist yet, if the cloud has a [`MachineTemplate`].
     fn add_read(&mut self, instances: &[InstanceId]) {
         let Some(MachineTemplate { subnet, addresses_per_interface }) = &self.template else { return };
         let (subnet, addresses) = (subnet.clone(), *addresses_per_interface);

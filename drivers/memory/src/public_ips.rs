@@ -26,6 +26,7 @@ pub(super) struct MemoryPublicIp {
     pub(super) cluster: Option<ClusterId>,
     /// The owner in the ownership mark; `None` for an address that a user created.
     pub(super) owner: Option<Owner>,
+    /// The address with its association.
     pub(super) public_ip: PublicIp,
 }
 
@@ -38,15 +39,18 @@ impl MemoryPublicIp {
 }
 
 impl PublicIps {
+    /// Creates a pool of the addresses in `options`, all of them free.
     pub(super) fn new(options: &MemoryOptions) -> Self {
         let pool = AddressPool::new(options.public_ips, None, options.cool_down());
         Self { pool, held: BTreeMap::new(), made: 0 }
     }
 
+    /// Returns all addresses that are in use or belong to a user.
     pub(super) fn all(&self) -> impl Iterator<Item = &MemoryPublicIp> {
         self.held.values()
     }
 
+    /// Returns the address with this id; `None` if it is neither in use nor that of a user.
     pub(super) fn get(&self, id: &PublicIpId) -> Option<&MemoryPublicIp> {
         self.held.get(id)
     }
@@ -137,6 +141,7 @@ impl PublicIps {
         Ok(())
     }
 
+    /// Disassociates the address from the port. Does nothing if it is not associated with it.
     pub(super) fn disassociate(&mut self, id: &PublicIpId, port: &PortId) {
         if let Some(held) = self.held.get_mut(id)
             && held.public_ip.port.as_ref() == Some(port)

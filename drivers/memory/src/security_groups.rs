@@ -13,7 +13,7 @@ pub(super) struct SecurityGroups {
     groups: BTreeMap<SecurityGroupId, (Option<ClusterId>, SecurityGroup)>,
     /// The maximum number of groups, and the maximum total number of their rules.
     pub(super) quota: (Option<usize>, Option<usize>),
-    /// The number of ids that were used.
+    /// The number of ids of groups and rules that were used, which makes new ones unique.
     made: usize,
 }
 

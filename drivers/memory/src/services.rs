@@ -19,10 +19,12 @@ pub struct MemoryServices {
     state: Mutex<ServicesState>,
 }
 
-/// The changeable state of [`MemoryServices`].
+/// The state of [`MemoryServices`] that calls and tests change.
 #[derive(Debug)]
 pub(super) struct ServicesState {
+    /// The load balancers of all clusters.
     pub(super) load_balancers: LoadBalancers,
+    /// The public addresses of all clusters.
     pub(super) public_ips: PublicIps,
 }
 
@@ -119,6 +121,7 @@ impl MemoryServices {
         self.state().public_ips.insert_user_address(ip)
     }
 
+    /// Locks the state.
     pub(super) fn state(&self) -> MutexGuard<'_, ServicesState> {
         lock(&self.state)
     }

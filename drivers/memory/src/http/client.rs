@@ -25,6 +25,7 @@ pub struct Client {
     http: reqwest::Client,
     /// The URL of the server, without a slash at its end.
     pub(super) url: Arc<str>,
+    /// The time limit of a call.
     pub(super) timeout: Duration,
     /// The maximum size of a response, in bytes.
     pub(super) max_response: usize,

@@ -31,6 +31,7 @@ use crate::{
 pub(super) struct ServedCloud {
     network: Arc<MemoryNetwork>,
     services: Arc<MemoryServices>,
+    /// The faults that are planned for later calls.
     pub(super) faults: Faults<Method>,
     /// The effects. It is locked while a call changes something, so that effects are logged in the order in which they happen.
     log: Mutex<EffectLog>,
@@ -40,6 +41,7 @@ pub(super) struct ServedCloud {
 /// The method of a call, and the client that made it.
 #[derive(Clone, Debug)]
 pub(super) struct CallOrigin {
+    /// The called method.
     pub(super) method: Method,
     /// The cluster in the ownership marks of created resources.
     pub(super) cluster: ClusterId,
@@ -253,8 +255,11 @@ fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
 /// A resource without the parts of its state that change by themselves.
 #[derive(PartialEq)]
 enum Resource {
+    /// A port.
     Port(Vif),
+    /// A load balancer with its listeners, pools and members.
     LoadBalancer(LoadBalancer),
+    /// A public address.
     PublicIp(PublicIp),
 }
 
