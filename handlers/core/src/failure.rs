@@ -147,6 +147,7 @@ impl Failure for Panicked {
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {} s", limit.as_secs_f64())]
 pub struct TimedOut {
+    /// The time limit that was exceeded.
     pub(crate) limit: Duration,
 }
 

@@ -5,8 +5,7 @@ use serde::de::DeserializeOwned;
 /// The number of characters of a malformed annotation that its error quotes.
 const QUOTED: usize = 60;
 
-/// An annotation is not in the format that this program and Kuryr write. Such an annotation is
-/// never overwritten, because its content may still be needed.
+/// The error for an annotation that is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \

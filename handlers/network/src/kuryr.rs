@@ -8,7 +8,7 @@ use crate::os_vif::KURYR_VIF;
 /// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
 /// object, and removes it after that resource is deleted.
 const THEIRS: &str = "kuryr.openstack.org/";
-/// The prefix of the finalizers of this program.
+/// The prefix of staffetta's own finalizers.
 const OURS: &str = "staffetta.dev/";
 /// The annotations in which earlier releases of Kuryr, and this program, record a port or a load
 /// balancer.

@@ -1,11 +1,11 @@
-//! Kubernetes Events for conditions that are not failures, recorded once per object until the
-//! condition changes.
+//! Warning Events of the handlers for conditions that are not failures. Each is recorded once per object,
+//! until the condition changes.
 
 use dashmap::DashMap;
 use staffetta_handler::{EventNote, Identity, Recorder};
 
-/// Records the Kubernetes Events of one handler. An Event about a lasting condition of an object is
-/// recorded once, and again only when the text of the condition changes.
+/// Records the warning Events of one handler. An Event about a lasting condition of an object is recorded
+/// once, and again only when the text of the condition changes.
 pub(crate) struct Notices {
     handler: &'static str,
     recorder: Recorder,

@@ -19,6 +19,7 @@ use crate::event::Identity;
 ///
 /// [`Async`](crate::Async) creates a context for each message. A wrapper that is used without queues gets [`Context::detached`].
 pub struct Context<'q> {
+    /// The state that the queue of the message sees too.
     pub(super) current: Arc<Current>,
     /// The queues of the message; `None` if the message is in no queue.
     pub(super) queues: Option<&'q SharedQueueState>,
@@ -27,18 +28,19 @@ pub struct Context<'q> {
 /// The state of a message while a handler processes it, which its queue and its [`Context`] share.
 pub(super) struct Current {
     progress: Mutex<Progress>,
-    /// The time at which the message started to wait.
+    /// The time at which the message began to wait for its handler.
     queued_since: Instant,
     /// Set once the handler has been invoked.
     invoked: AtomicBool,
-    /// Notified when a queued message makes the retries of this one pointless.
+    /// Notified when a newer message makes the retries of this one pointless.
     pub(super) superseded: Notify,
-    /// `true` if another message of the object fails.
+    /// `true` if another message of the same object is in the queue after a failure.
     others_fail: bool,
 }
 
 /// The part of the state of a current message that changes.
 pub(super) struct Progress {
+    /// The phase for status pages: running, or waiting for the next attempt.
     pub(super) phase: Phase,
     /// The time at which the phase began.
     pub(super) since: Instant,
@@ -56,14 +58,15 @@ thread_local! {
 
 /// The state that all queues of one handler share, independent of the type of the messages.
 pub(super) struct SharedQueueState {
+    /// The receiver of the measurements.
     pub(super) metrics: Arc<dyn QueueMetrics>,
     /// The number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next attempt.
     pub(super) busy: AtomicUsize,
-    /// Notified when `busy` falls.
+    /// Notified when `busy` falls, for a drain that waits until the queues are idle.
     pub(super) less_busy: Notify,
     /// Ends the retries, and the delays of requeued messages.
     pub(super) shutdown: CancellationToken,
-    /// Ends the delays after transient failures early.
+    /// The messages that wait after a transient failure, to be woken when the outage is over.
     pub(super) outage: Outage,
 }
 
@@ -87,7 +90,7 @@ impl SharedQueueState {
         is_due
     }
 
-    /// Decrements the number of busy queues. Returns `true` if none is left.
+    /// Decrements the number of busy queues. Returns `true` if it is now zero.
     pub(super) fn remove_busy(&self) -> bool {
         let last = self.busy.fetch_sub(1, SeqCst) == 1;
         self.less_busy.notify_waiters();
@@ -102,6 +105,7 @@ impl Current {
         Self { progress, queued_since: since, invoked: false.into(), superseded: Notify::new(), others_fail }
     }
 
+    /// Locks the part of the state that changes.
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,7 +13,7 @@ pub struct Dispatcher<E, H> {
     routes: Vec<(TypeId, Predicate<E>, H)>,
 }
 
-/// Returns `true` if a handler wants the message.
+/// The type of a function that returns `true` if a handler wants the message.
 type Predicate<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
 
 impl<E, H> Default for Dispatcher<E, H> {

@@ -41,7 +41,8 @@ pub enum Superseded {
     BySameKey,
 }
 
-/// The messages of one ordering key, in all phases.
+/// The messages of one ordering key, in all phases: the one being handled, those that wait, and those that
+/// failed.
 pub(super) struct KeyQueue<E> {
     /// The message that is being handled.
     current: Option<CurrentMessage<E>>,
@@ -102,7 +103,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         self.current.insert((event, Arc::new(Current::new(since, None, false)))).clone()
     }
 
-    /// Adds a message. Returns the number of queued messages that it replaced because the queue is full; always 0 with coalescing.
+    /// Adds a message. Returns the number of queued messages that it replaced because the queue is full;
+    /// always 0 with coalescing. `since` is the time of its arrival.
     pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
         let phase = if self.started { Phase::Queued } else { Phase::Held };
         let mut message = Queued { event, phase, since, retry: None };

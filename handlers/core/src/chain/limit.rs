@@ -15,6 +15,7 @@ use crate::failure::HandlerError;
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
+    /// The wrapper or handler whose invocations are limited.
     pub(super) inner: H,
     permits: usize,
     /// The permits for messages without a group.
@@ -25,7 +26,7 @@ pub struct Limit<H, E> {
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
-/// Returns the group of a message; `None` if it belongs to no group.
+/// The type of a function that returns the group of a message; `None` if it belongs to no group.
 type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
@@ -67,7 +68,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     }
 }
 
-/// Waits for a permit.
+/// Waits for a permit of `semaphore`; without a semaphore, returns `None` at once.
 async fn acquire(semaphore: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
     Some(semaphore?.acquire().await.expect("the semaphore is never closed"))
 }

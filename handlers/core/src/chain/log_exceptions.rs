@@ -12,7 +12,9 @@ use crate::failure::{HandlerError, panic_as_error};
 /// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
 /// returns `Ok`.
 pub struct LogExceptions<H, E> {
+    /// The wrapper or handler whose failures are reported.
     pub(super) inner: H,
+    /// The receiver of failures and recoveries.
     pub(super) report: Arc<dyn Report<E>>,
 }
 

@@ -13,7 +13,7 @@ use crate::event::{Change, Message, ObjectRef};
 pub struct QueueEntry {
     /// The kind of the object, as in the field `kind`.
     pub kind: Cow<'static, str>,
-    /// The namespace; `None` for a cluster-scoped object.
+    /// The namespace of the object; `None` for a cluster-scoped object.
     pub namespace: Option<String>,
     /// The name of the object.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct QueueEntry {
     pub change: Change,
     /// The state of the message.
     pub phase: Phase,
-    /// The time at which the current phase began.
+    /// The time at which the current phase of the message began.
     pub since: Instant,
     /// The last error since the object was last handled successfully; `None` if there was none.
     pub last_error: Option<LastError>,
@@ -54,7 +54,9 @@ pub enum Phase {
 /// A message in a queue, with its phase.
 #[derive(Clone)]
 pub(super) struct Queued<E> {
+    /// The message itself.
     pub(super) event: E,
+    /// The phase of the message.
     pub(super) phase: Phase,
     /// The time at which the phase began.
     pub(super) since: Instant,
@@ -103,7 +105,7 @@ impl QueueCounts {
         self.held + self.queued + self.running + self.retrying + self.failed
     }
 
-    /// Counts one message.
+    /// Counts one message in the field of its phase.
     pub(super) fn add<E>(&mut self, message: &Queued<E>, now: Instant) {
         let since = message.since;
         match message.phase {

@@ -16,8 +16,11 @@ use crate::failure::HandlerError;
 /// retries end early when a queued message supersedes this one; the newer message continues with the same back-off. After the time
 /// limit, the last error of the handler is returned.
 pub struct Retry<H, E> {
+    /// The wrapper or handler whose invocations are repeated.
     pub(super) inner: H,
+    /// The delays between the attempts, and their time limit.
     pub(super) policy: BackoffPolicy,
+    /// The receiver of failures that are followed by another attempt, if any.
     pub(super) report: Option<Arc<dyn Report<E>>>,
 }
 

@@ -18,7 +18,9 @@ use crate::failure::{HandlerError, TimedOut};
 ///
 /// Put this wrapper inside [`Limit`](crate::Limit), so that the time until a permit is free does not count.
 pub struct Timeout<H> {
+    /// The wrapper or handler whose invocations are timed.
     pub(super) inner: H,
+    /// The maximum time of an invocation.
     pub(super) limit: Duration,
 }
 

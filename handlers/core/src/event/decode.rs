@@ -125,6 +125,7 @@ fn names(text: &str) -> Option<ObjectMeta> {
 /// An object of which only some fields of the metadata are decoded.
 #[derive(Deserialize)]
 pub(crate) struct WithMetadata<M> {
+    /// The decoded fields of the metadata.
     pub(crate) metadata: M,
 }
 

@@ -54,7 +54,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// All changes.
+    /// All three changes, for loops over them.
     pub const ALL: [Self; 3] = [Self::Added, Self::Modified, Self::Deleted];
 
     /// Returns the change as a lower-case word: `added`, `modified` or `deleted`.
@@ -70,13 +70,13 @@ impl Change {
 /// The kind, names and UID of an object, for log lines. It is displayed as `Pod default/web (uid)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRef<'a> {
-    /// The kind, as in the field `kind`.
+    /// The kind of the object, as in its field `kind`.
     pub kind: Cow<'static, str>,
-    /// The namespace; `None` for a cluster-scoped object.
+    /// The namespace of the object; `None` for a cluster-scoped object.
     pub namespace: Option<&'a str>,
-    /// The name.
+    /// The name of the object.
     pub name: &'a str,
-    /// The UID.
+    /// The UID of the object.
     pub uid: &'a str,
 }
 

@@ -17,7 +17,7 @@ pub trait Object: Any + Send + Sync {
     fn kind(&self) -> Cow<'static, str>;
     /// Returns the group and version, as in the field `apiVersion`: `v1`, `apps/v1`.
     fn api_version(&self) -> Cow<'static, str>;
-    /// Returns the metadata.
+    /// Returns the metadata of the object: names, UID, labels, annotations.
     fn meta(&self) -> &ObjectMeta;
 }
 
@@ -56,15 +56,15 @@ impl<'a> ObjectRef<'a> {
 pub struct Identity {
     /// The Rust type of the object.
     pub type_id: TypeId,
-    /// The kind, as in the field `kind`.
+    /// The kind of the object, as in its field `kind`.
     pub kind: Cow<'static, str>,
-    /// The group and version, as in the field `apiVersion`.
+    /// The group and version of the object, as in its field `apiVersion`.
     pub api_version: Cow<'static, str>,
-    /// The namespace; `None` for a cluster-scoped object.
+    /// The namespace of the object; `None` for a cluster-scoped object.
     pub namespace: Option<String>,
-    /// The name.
+    /// The name of the object.
     pub name: String,
-    /// The UID.
+    /// The UID of the object.
     pub uid: String,
     /// The last known resourceVersion; `None` if no state of the object is known.
     pub resource_version: Option<String>,

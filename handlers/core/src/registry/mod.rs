@@ -63,7 +63,7 @@ pub struct RegistryEntry<T> {
     build: Factory<T>,
 }
 
-/// Builds a handler or a driver.
+/// The type of a function that builds a handler or a driver from the [`Setup`].
 type Factory<T> = Box<dyn Fn(&Setup) -> Result<T, SetupError> + Send + Sync>;
 
 /// A handler that the configuration can enable.
@@ -74,11 +74,12 @@ pub type DriverEntry = RegistryEntry<AnyDriver>;
 
 /// A driver trait, and the drivers that implement the trait.
 pub struct DriverTrait {
-    /// The name in the configuration: the driver of `pod_vif` is chosen by the option `pod_vif_driver`.
+    /// The name of the trait in the configuration: the driver of `pod_vif` is chosen by the option
+    /// `pod_vif_driver`.
     pub alias: String,
     /// The name of the driver that is used when the configuration names none.
     pub default: String,
-    /// A description in one sentence.
+    /// A description of the trait in one sentence, for the command line.
     pub about: String,
     /// `true` if an option chooses one of the drivers; `false` if all of them are in use, each for what its name says.
     pub has_option: bool,

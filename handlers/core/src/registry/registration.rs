@@ -49,7 +49,7 @@ pub struct KindIndex {
     pub apply: ApplyIndex,
 }
 
-/// A function that updates an index with an event.
+/// The type of a function that updates an index with an event.
 pub type ApplyIndex = Box<dyn Fn(&AnyEvent) -> Result<(), Panicked> + Send + Sync>;
 
 impl<H: Send + Sync + 'static> Registration<H> {

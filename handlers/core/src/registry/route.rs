@@ -18,6 +18,7 @@ pub(super) struct Route {
     pub(super) type_id: TypeId,
     /// The kind to watch; `None` for triggers.
     pub(super) kind: Option<Kind>,
+    /// The handler, whose type is erased.
     pub(super) handler: Box<dyn RouteHandler>,
 }
 

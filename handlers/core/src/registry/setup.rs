@@ -66,7 +66,7 @@ pub enum SetupError {
     /// The registry has no driver trait of this type. The field is the name of the Rust trait.
     #[error("the driver trait {0} is not registered")]
     UnknownDriverTrait(&'static str),
-    /// A dry run is impossible, because the drivers of this trait cannot record their changes.
+    /// A dry run needs a driver trait that cannot record its changes.
     #[error(
         "a dry run is not possible: the drivers of {driver_trait} (`{option}`) have no recorder; disable \
          the handler, or register the trait with `recorded` or `reads_only`"

@@ -35,7 +35,7 @@ pub struct Writer<K> {
     kind: PhantomData<fn(K)>,
 }
 
-/// A write whose watch event has not arrived yet.
+/// A write of this process whose watch event (its echo) has not arrived yet.
 #[derive(Clone, Copy)]
 struct Echo {
     /// The resourceVersion that the write produced.
@@ -50,15 +50,16 @@ const ECHOES: usize = 1024;
 /// the server's history; another write is still protected by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
-/// The `Accept` header of a write. It requests only the metadata in the response; a server without that representation returns the
-/// whole object (Kubernetes API concepts, "Alternate representations of resources").
+/// The `Accept` header of a write. It requests only the metadata in the response; a server without that
+/// representation returns the whole object (Kubernetes API concepts, "Alternate representations of
+/// resources"). Decoding the whole object would be a large part of the cost of a write.
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
-/// The result of a write that did not fail.
+/// The outcome of a write that did not fail.
 ///
-/// A conflict (409) is not such a result but a transient failure: the event of the conflicting change usually supersedes the write
-/// within milliseconds.
+/// A conflict (409) is not among them but is a transient failure: the event of the conflicting change usually
+/// supersedes the write within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The object has the requested metadata or status.
@@ -96,8 +97,8 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Returns `true` if the API server rejected the request (4xx), so that certainly nothing was written. A 408 (request timeout) does
-    /// not count as rejected.
+    /// Returns `true` if the API server rejected the request (4xx), so that certainly nothing was written. A
+    /// 408 (request timeout) does not count as rejected, because the server may have begun to write.
     pub fn refused(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
     }

@@ -54,7 +54,8 @@ impl MetadataPatch {
         self
     }
 
-    /// Returns `true` if `object` already has the annotations and finalizers that the patch requests.
+    /// Returns `true` if `object` already has the annotations and finalizers that the patch requests, so that
+    /// no request is needed.
     pub fn changes_nothing_of(&self, object: &impl Resource) -> bool {
         let meta = object.meta();
         let annotation =

@@ -27,7 +27,7 @@ pub(super) const LOAD_BALANCER_STEP: &str = "update the load balancer";
 /// The name of the step of a driver call for the public address, for error messages.
 const PUBLIC_IP_STEP: &str = "update the public address";
 
-/// The drivers of the handler `lb`.
+/// The drivers that the handler `lb` calls.
 #[derive(Clone)]
 pub struct LbDrivers {
     /// The driver that creates, changes, lists and releases load balancers.
@@ -60,7 +60,9 @@ impl LbDrivers {
 /// response, it is set to the new state. If the reconciliation is interrupted, the next one
 /// continues from the recorded state or reads the ownership marks.
 pub(super) struct Reconciliation<'a> {
+    /// The drivers that are called.
     pub(super) drivers: &'a LbDrivers,
+    /// The in-memory records of all services.
     pub(super) records: &'a LbRecords,
     /// The service that owns the load balancer.
     pub(super) owner: &'a Owner,
@@ -80,7 +82,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) is_replaced: bool,
 }
 
-/// The reason that a plan was interrupted.
+/// The reason that a plan was interrupted before its last step.
 enum Interruption {
     /// The load balancer is processing a change. The values are the delay before the next attempt,
     /// and the error of the driver if it refused a call for that reason.
@@ -92,7 +94,7 @@ enum Interruption {
 }
 
 impl Reconciliation<'_> {
-    /// Sets the observed state from which the reconciliation starts.
+    /// Sets the observed state from which the reconciliation starts, without storing it.
     pub(super) fn start_from(&mut self, state: LbaasState) {
         self.was_active = state.status() == Some(ProvisioningStatus::Active);
         self.state = state;

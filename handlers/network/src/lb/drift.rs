@@ -38,9 +38,13 @@ impl Trigger for LbDrift {
 
 /// Compares the load balancers with the annotations of all services at an interval.
 pub(super) struct DriftDetector {
+    /// The drivers that list the load balancers and public addresses.
     pub(super) drivers: LbDrivers,
+    /// The index of all services, with their annotations.
     pub(super) services: Arc<ServiceIndex>,
+    /// The in-memory records; services that have one are skipped.
     pub(super) records: Arc<LbRecords>,
+    /// The time between two comparisons.
     pub(super) interval: Duration,
 }
 

@@ -15,11 +15,14 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The namespace and name of a service, by which its slices and its `Endpoints` refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServiceKey {
+    /// The namespace of the service.
     pub(super) namespace: String,
+    /// The name of the service.
     pub(super) name: String,
 }
 
 impl ServiceKey {
+    /// Creates the key of the service `name`; a missing namespace is empty.
     pub(super) fn new(namespace: Option<&str>, name: &str) -> Self {
         Self { namespace: namespace.unwrap_or_default().to_owned(), name: name.to_owned() }
     }
@@ -46,19 +49,21 @@ pub(super) struct EndpointSet {
     pub(super) terminating: Vec<EndpointAddress>,
 }
 
-/// A port of an endpoint. It has the name of the service's port, which is empty if the service's
-/// port has no name.
+/// A port of an endpoint. It has the same name as the port of the service that it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointPort {
     /// The name of the service's port; empty if that port has no name.
     pub(super) name: String,
+    /// The transport protocol.
     pub(super) protocol: Protocol,
+    /// The number of the port at the pod.
     pub(super) port: u16,
 }
 
-/// The IP address of an endpoint.
+/// The IP address of an endpoint, with the name of its pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointAddress {
+    /// The IP address.
     pub(super) ip: IpAddr,
     /// The pod in the form `namespace/pod`, or `namespace/address` if the endpoint has no target
     /// reference.

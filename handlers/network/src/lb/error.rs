@@ -9,7 +9,7 @@ use super::annotation::STATE_ANNOTATION;
 use crate::lbaasspec::{LbaasSpecError, SPEC_ANNOTATION};
 use crate::step_error::StepError;
 
-/// The delay before an outdated annotation with the spec is reported.
+/// The time after which an annotation with the spec that stays outdated is reported.
 const SPEC_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The interval at which a load balancer is reported that is queued in the external system.
@@ -18,8 +18,7 @@ const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// An error of the handler `lb`: the load balancer of a service could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum LbError {
-    /// The annotation with the spec contradicts the service, so it is ignored. Either the service
-    /// has changed and the annotation is not updated yet, or another program wrote the annotation.
+    /// The annotation with the spec does not fit the service yet; the handler `lbaasspec` updates it.
     #[error(
         "the annotation {SPEC_ANNOTATION} differs from the service in address, ports or type; \
          the handler `lbaasspec` updates it"
@@ -28,8 +27,7 @@ pub enum LbError {
     /// The spec of the load balancer could not be computed.
     #[error(transparent)]
     Spec(#[from] LbaasSpecError),
-    /// The annotation with the state names a load balancer or a public address without the ownership
-    /// mark of this service.
+    /// The annotation names resources without an ownership mark, and adoption is not enabled.
     #[error(
         "the annotation {STATE_ANNOTATION} of the service or of its Endpoints names a load balancer or a public \
          address that was not created for this service by this cluster; nothing is changed: remove the annotation, \
@@ -60,7 +58,7 @@ pub enum LbError {
         #[source]
         source: Option<Box<DriverError>>,
     },
-    /// The load balancer entered the state ERROR, was replaced, and entered the state ERROR again.
+    /// The load balancer is in the state ERROR again after it was replaced.
     #[error(
         "the load balancer is in the state ERROR after {times} consecutive creations; it is created again later"
     )]
@@ -72,8 +70,7 @@ pub enum LbError {
     /// complete.
     #[error(transparent)]
     PublicIp(StepError),
-    /// The driver is inconsistent: even after the maximum number of plans, its results differ from
-    /// the requests.
+    /// Plans were executed the maximum number of times, and the observed state is still not the desired one.
     #[error(
         "the driver was called {rounds} times and its results still differ from the requests; the last step was {step}"
     )]
@@ -83,8 +80,7 @@ pub enum LbError {
         /// The next step of the plan.
         step: String,
     },
-    /// The external system does not support the protocol of these ports. The load balancer serves
-    /// the other ports.
+    /// The driver does not support the protocol of some listeners; all others are complete.
     #[error(
         "the external system does not support {}; the service works without these ports",
         list(listeners)

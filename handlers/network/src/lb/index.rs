@@ -15,7 +15,8 @@ use super::endpoints::{EndpointSet, EndpointsKind, ServiceKey};
 /// The annotation in which `kubectl apply` keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Index of all services, without large fields that neither this handler nor its drivers read.
+/// The index of all services, updated by their watch, without large fields that neither this handler nor its
+/// drivers read.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
@@ -65,7 +66,7 @@ fn reduced(service: &Service) -> Service {
     }
 }
 
-/// Index of the endpoints of all services.
+/// The index of the endpoints of all services, updated by the watch of `EndpointSlice` or `Endpoints`.
 #[derive(Default)]
 pub(super) struct EndpointIndex {
     /// The service of each slice or `Endpoints` object, by UID. An entry stays until the deletion
@@ -76,7 +77,7 @@ pub(super) struct EndpointIndex {
     /// The services that lost an endpoints object to another service, until [`moved`](Self::moved)
     /// returns them.
     moved: Mutex<Vec<ServiceKey>>,
-    /// Wakes [`moved`](Self::moved).
+    /// Wakes [`moved`](Self::moved) when `moved` gets an entry.
     has_moved: Notify,
 }
 

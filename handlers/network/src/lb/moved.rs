@@ -22,9 +22,11 @@ impl Trigger for EndpointsMoved {
     }
 }
 
-/// Sends a trigger for each service that lost endpoints to another service.
+/// The source of a trigger for each service that lost endpoints to another service.
 pub(super) struct MovedEndpoints {
+    /// The index that notices the moves.
     pub(super) endpoints: Arc<EndpointIndex>,
+    /// The index that knows the identities of the services.
     pub(super) services: Arc<ServiceIndex>,
 }
 

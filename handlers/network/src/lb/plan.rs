@@ -149,8 +149,8 @@ fn adoption(state: &LbaasState) -> Vec<LbStep> {
     steps
 }
 
-/// Returns `true` if the load balancer can be changed into the desired one. It must not be in the
-/// state ERROR; its address, subnet, project and provider are immutable.
+/// Returns `true` if the load balancer can be changed into the desired one. It must not be in the state
+/// ERROR; its address, subnet, project and provider cannot be changed.
 fn can_become(found: &LoadBalancer, desired: &DesiredState) -> bool {
     let same_provider = match (&found.provider, &desired.load_balancer.provider) {
         (Some(found), Some(desired)) => found == desired,

@@ -29,7 +29,9 @@ pub(super) enum LbRecord {
 /// The load balancers and public addresses with an ownership mark (tag or label), of one service or
 /// of all. Public addresses without an ownership mark may be included.
 pub(super) struct Marks {
+    /// The load balancers with an ownership mark.
     pub(super) load_balancers: Vec<Owned<LoadBalancer>>,
+    /// The public addresses, with or without an ownership mark.
     pub(super) public_ips: Vec<Owned<PublicIp>>,
 }
 

@@ -1,4 +1,4 @@
-//! Executes one step of a plan: calls the driver and updates the observed state.
+//! Executes one step of a plan: calls a driver, and updates the observed state by the result.
 
 use staffetta_driver::{
     Allocation, DriverError, LoadBalancerId, LoadBalancerSpec, ProvisioningStatus, PublicIpId,

@@ -23,7 +23,7 @@ pub enum LbaasSpecError {
     /// A driver or a write failed, or the current annotation is malformed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The driver `service_subnets` returned no subnet.
+    /// The driver of service subnets returned no subnet.
     #[error(
         "no subnet is configured for the service; see the options of the driver named by `service_subnets_driver`"
     )]

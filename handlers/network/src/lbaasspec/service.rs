@@ -22,6 +22,7 @@ pub(super) struct ServiceFields {
     pub(super) lb_ip: Option<IpAddr>,
     /// The ports, sorted: their order in the service means nothing.
     pub(super) ports: Vec<LbaasPortSpec>,
+    /// The type of the service.
     pub(super) service_type: ServiceType,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum NetworkRecord {
 /// The next action for a namespace.
 #[derive(Debug, PartialEq)]
 pub(super) enum NamespaceAction {
-    /// Do nothing.
+    /// The desired state is reached.
     Nothing,
     /// Delete the in-memory record: it is no longer needed, because the annotation names the
     /// network.
@@ -35,7 +35,7 @@ pub(super) enum NamespaceAction {
     Publish(NamespaceNetwork),
     /// Release the network, and then remove the finalizer.
     Release,
-    /// Remove the finalizer.
+    /// Remove the finalizer of this handler, because no network is left.
     RemoveFinalizer,
 }
 

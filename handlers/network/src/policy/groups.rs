@@ -50,33 +50,34 @@ pub(super) struct GroupStore {
 /// The observed state of a group.
 #[derive(Default)]
 struct GroupState {
-    /// The id; `None` if the group does not exist.
+    /// The id of the group; `None` if the group does not exist.
     id: Option<SecurityGroupId>,
-    /// The policy that the group was created for.
+    /// The policy that the group was created for; `None` for a group that exists regardless of policies.
     owner: Option<Owner>,
     rules: Vec<ExistingRule>,
     /// `true` while the outcome of a driver call is unknown, so that the group must be listed
     /// again.
     is_dirty: bool,
-    /// The logical time of the observation, from `PolicyIndex::next_tick`.
+    /// The logical time of the last observation of the group, from `PolicyIndex::next_tick`.
     tick: u64,
 }
 
-/// A list of all groups by name. Groups with the same name are sorted by id.
+/// A list of all groups of the cluster, by name. Groups with the same name are sorted by id.
 #[derive(Clone, Default)]
 struct GroupListing {
-    /// The logical time at which the list was requested.
+    /// The logical time at which the list was requested, from `PolicyIndex::next_tick`.
     tick: u64,
     groups: Arc<BTreeMap<GroupName, Vec<SecurityGroup>>>,
 }
 
 impl GroupStore {
+    /// Creates an empty store of the groups that `index` requires and `driver` manages.
     pub(super) fn new(driver: Arc<dyn NetworkPolicyDriver>, index: Arc<PolicyIndex>) -> Self {
         let (groups, ids, listing) = (DashMap::new(), DashMap::new(), Mutex::default());
         Self { driver, index, groups, ids, listing }
     }
 
-    /// Returns the quota of rules; `None` if it is not known or has no limit.
+    /// Returns the maximum number of security group rules; `None` if it is not known or has no limit.
     pub(super) async fn rule_quota(&self) -> Result<Option<usize>, PolicyError> {
         Ok(self.driver.rule_quota().await.step("read the quota of security group rules")?)
     }

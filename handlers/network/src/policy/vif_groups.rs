@@ -32,6 +32,7 @@ struct AssignedGroups {
 }
 
 impl VifGroups {
+    /// Creates the store of the assignments, at first empty.
     pub(super) fn new(drivers: PolicyDrivers, claims: Arc<VifClaims>, index: Arc<PolicyIndex>) -> Self {
         Self { drivers, index, claims, assigned: DashMap::new() }
     }

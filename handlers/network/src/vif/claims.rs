@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use super::networks::requests_networks;
 use super::{VifError, VifHandler};
 
-/// A function that is called with the UID of a pod.
+/// The type of the function that is called with the UID of a pod whose verified VIFs change.
 type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
 
 /// The minimum time between two lists of all VIFs because a pod publishes an unknown one.
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The VIFs that belong to pods. The handlers `vif` and `policy` share them.
+/// The VIFs that belong to pods. The handlers `vif` and `policy` share them. A claim is the fact that a VIF
+/// belongs to a pod.
 ///
 /// Each VIF is stored as a hash, which has a random key so that other users cannot predict it.
 #[derive(Default)]
@@ -35,18 +36,19 @@ pub struct VifClaims {
     /// The VIFs whose ownership mark named no pod when the marks were read, each with the pod that
     /// uses it. A pool that existed before has handed them out.
     pooled: DashMap<u64, Option<Uid>>,
-    /// The pods that publish an unknown VIF, each with the time at which that was noticed.
+    /// The pods whose annotation names a VIF that is not known to be theirs, each with the time at which that
+    /// was noticed.
     unknown: DashMap<Uid, Instant>,
     /// The start of the last list because of an unknown VIF.
     listed: Mutex<Option<Instant>>,
     hasher: RandomState,
 }
 
-/// The VIFs that a pod publishes.
+/// The VIFs that a pod publishes: those in its annotation, as of its last event.
 #[derive(Clone, PartialEq)]
 struct Published {
     vifs: Vec<VifId>,
-    /// `true` if all of them belong to the pod.
+    /// `true` if all of the published VIFs belong to the pod.
     is_verified: bool,
     /// The address of a running pod whose annotation names the VIF of another owner. The pod may be using the VIF that has this address.
     address_in_use: Option<IpAddr>,

@@ -48,7 +48,7 @@ impl VifRecord {
 /// The next action for a pod.
 #[derive(Debug, PartialEq)]
 pub(super) enum VifAction {
-    /// Do nothing.
+    /// The desired state is reached.
     Nothing,
     /// List the VIFs with the pod's ownership mark, store them in the in-memory record, and decide
     /// again.

@@ -33,19 +33,19 @@ pub enum VifError {
     /// Another driver call or a write to the Kubernetes API failed, or the annotation is malformed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The published VIF belongs to a pool, which did not hand it out to this pod.
+    /// The VIF in the annotation is in use by another pod too.
     #[error(
         "the VIF in the annotation is one of the pool, and was not given to this pod: another pod uses it, or the \
          annotation was changed; delete this pod"
     )]
     Shared,
-    /// The published VIF does not belong to this pod.
+    /// The VIF in the annotation belongs to another owner.
     #[error(
         "the VIF {0} in the annotation does not belong to this pod; it is left alone: remove the annotation, or \
          delete this pod"
     )]
     Foreign(VifId),
-    /// The published VIF is unknown, and all VIFs are listed again soon.
+    /// It is not known yet if the VIF in the annotation belongs to the pod. All VIFs are listed again soon.
     #[error("the VIF {vif} in the annotation is not known yet; all VIFs are listed again")]
     Unknown {
         /// The id of the VIF.

@@ -43,7 +43,7 @@ pub(super) struct LeakDetector {
     found: Notify,
 }
 
-/// The result of the last scan.
+/// The result of the last scan for leaked VIFs.
 #[derive(Default)]
 struct LeakScan {
     /// The leaked VIFs according to the last scan.

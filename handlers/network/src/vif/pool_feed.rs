@@ -72,7 +72,8 @@ impl Index<Node> for PoolFeed {
     }
 }
 
-/// Returns the addresses of a node, and the name of the VIF driver of its pods.
+/// Returns the fields of a node that a VIF pool needs: its addresses, and the name of the VIF driver of its
+/// pods.
 fn facts(node: &Node) -> NodeInfo {
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
     NodeInfo {

@@ -86,7 +86,7 @@ struct IndexState {
     /// The groups that the new VIFs of each pod are created with, and the logical time at which
     /// they were determined.
     assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
-    /// The logical time, a counter.
+    /// The logical time, a counter. Its values order the observations of this process, without a clock.
     tick: u64,
 }
 
@@ -127,13 +127,14 @@ impl PolicyIndex {
         self.max_rules.is_none()
     }
 
-    /// Records the quota of rules; `None` if it is not known or has no limit.
+    /// Records the maximum number of security group rules in the cloud; `None` if it is not known or has no
+    /// limit.
     pub(crate) fn set_rule_quota(&self, quota: Option<usize>) {
         let half = quota.map(|quota| quota / 2);
         self.change(|state| state.model.set_max_rules(self.max_rules.or(half)));
     }
 
-    /// Returns the number of recomputations of pods so far.
+    /// Returns the number of recomputations of pods so far, for benchmarks and tests.
     #[cfg(test)]
     pub(crate) fn recomputed(&self) -> usize {
         self.lock().model.recomputed
@@ -152,12 +153,12 @@ impl PolicyIndex {
         self.lock().model.advance(SLICE)
     }
 
-    /// Adds or updates a pod.
+    /// Adds or updates a pod of the index.
     pub(crate) fn set_pod(&self, pod: &Pod) {
         self.change(|state| state.model.set_pod(PodFields::of(pod)));
     }
 
-    /// Removes a pod.
+    /// Removes a pod from the index.
     pub(crate) fn remove_pod(&self, uid: &Uid) {
         self.change(|state| {
             state.model.remove_pod(uid);

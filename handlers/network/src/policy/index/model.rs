@@ -90,7 +90,7 @@ struct NamespaceScope {
 }
 
 impl PolicyModel {
-    /// Adds or updates a namespace.
+    /// Adds a namespace, or updates its labels.
     pub(super) fn set_namespace(&mut self, name: &str, uid: Uid, labels: Labels) {
         let identity = (uid, labels);
         if self.namespaces.get(name) != Some(&identity) {
@@ -107,7 +107,7 @@ impl PolicyModel {
         }
     }
 
-    /// Adds or updates a pod.
+    /// Adds or updates a pod, whose groups are recomputed later.
     pub(super) fn set_pod(&mut self, facts: PodFields) {
         let uid = facts.owner.uid.clone();
         match self.pods.get_mut(&uid) {
@@ -118,7 +118,7 @@ impl PolicyModel {
         self.dirty.insert(uid);
     }
 
-    /// Removes a pod, and its port numbers from the counts.
+    /// Removes a pod, and subtracts its port numbers from the counts.
     pub(super) fn remove_pod(&mut self, uid: &Uid) {
         self.dirty.remove(uid);
         self.changed_pods.remove(uid);
@@ -127,7 +127,7 @@ impl PolicyModel {
         }
     }
 
-    /// Adds or updates a policy.
+    /// Adds or updates a policy, and records the change for the pods that it may concern.
     pub(super) fn set_policy(&mut self, terms: PolicyTerms) {
         let uid = terms.owner.uid.clone();
         if self.policies.get(&uid).is_none_or(|present| **present != terms) {
@@ -138,7 +138,7 @@ impl PolicyModel {
         }
     }
 
-    /// Removes a policy.
+    /// Removes a policy, and records the change for the pods that it may concern.
     pub(super) fn remove_policy(&mut self, uid: &Uid) {
         if let Some(terms) = self.policies.remove(uid) {
             self.changed_policies.remove(uid);
@@ -167,7 +167,7 @@ impl PolicyModel {
         self.pods.get(uid).map(|(facts, _)| &facts.owner)
     }
 
-    /// Returns the parsed policy with this UID, or `None` if there is none.
+    /// Returns the parsed policy with this UID; `None` if there is none.
     pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<PolicyTerms>> {
         self.policies.get(uid)
     }
@@ -266,7 +266,7 @@ impl PolicyModel {
         resolved.flat_map(|numbers| numbers.values().copied()).collect()
     }
 
-    /// Computes the groups of a pod.
+    /// Computes the groups that a pod must have from the policies and peer selectors of its namespace.
     fn compute(&mut self, facts: &PodFields) -> PodGroups {
         let mut groups = PodGroups::default();
         if !facts.is_restricted {
@@ -371,7 +371,7 @@ impl PolicyModel {
         !(self.dirty.is_empty() && self.applying.is_empty() && self.pending.is_empty())
     }
 
-    /// Recomputes the groups of a pod.
+    /// Recomputes the groups of a pod, and records it as changed if they differ.
     fn recompute(&mut self, uid: Uid) {
         let Some((facts, before)) = self.pods.remove(&uid) else { return };
         #[cfg(test)]

@@ -18,6 +18,7 @@ pub(super) type PortNumbers = BTreeMap<PortName, u16>;
 pub(super) struct PodFields {
     /// The namespace, name and UID of the pod.
     pub(super) owner: Owner,
+    /// The labels of the pod.
     pub(super) labels: Labels,
     /// The numbers of the pod's named ports. If two ports have the same name and protocol, the
     /// first one counts.
@@ -27,7 +28,7 @@ pub(super) struct PodFields {
 }
 
 impl PodFields {
-    /// Extracts the fields of a pod.
+    /// Extracts the fields from a pod.
     pub(super) fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         let mut ports = PortNumbers::new();

@@ -10,7 +10,7 @@ use super::terms::PolicyTerms;
 /// The maximum number of rules that the policies of one namespace may have together, and the policies that exceed it.
 #[derive(Default)]
 pub(super) struct RuleLimit {
-    /// The maximum; `None` for any number.
+    /// The maximum number of rules; `None` for any number.
     max: Option<usize>,
     /// The number of rules of each policy, if it has been counted since its last change.
     counts: HashMap<Uid, usize>,

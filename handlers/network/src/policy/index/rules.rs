@@ -47,7 +47,7 @@ pub(super) fn of(
     rules.collect()
 }
 
-/// Returns the range of a single port.
+/// Returns the range that consists of a single port.
 fn port(protocol: Protocol, number: u16) -> ProtocolPorts {
     ProtocolPorts { protocol, range: Some((number, number)) }
 }

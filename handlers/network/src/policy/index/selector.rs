@@ -1,4 +1,4 @@
-//! Label selectors.
+//! Label selectors of network policies: of pods and of namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! The parsed content of one policy.
+//! The content of one `NetworkPolicy`, parsed: the pods that it selects, the traffic that it allows, and its
+//! problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const MAX_PAIRS: usize = 10_000;
 /// The maximum number of peer selectors in a policy. Each pod is matched against every selector.
 const MAX_SELECTORS: usize = 500;
 
-/// The parsed content of one policy.
+/// The parsed content of one `NetworkPolicy`.
 #[derive(Debug, PartialEq)]
 pub(super) struct PolicyTerms {
     /// The namespace, name and UID of the policy.
@@ -273,7 +274,7 @@ impl RulePairs {
     }
 }
 
-/// A port of a rule.
+/// A parsed port of a policy's rule.
 enum RulePort {
     /// A range of port numbers; `None` for all ports of all protocols.
     Numbers(Option<ProtocolPorts>),

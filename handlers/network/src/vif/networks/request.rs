@@ -11,7 +11,7 @@ const MAX_INTERFACE_NAME: usize = 15;
 /// The reason why the additional networks that a pod requests are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// The pod's annotation is malformed. The value describes the problem.
+    /// The annotation is neither a JSON list nor a list of names.
     #[error(
         "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
     )]
@@ -19,7 +19,7 @@ pub enum NetworksError {
     /// The network does not exist. The value is its namespace and name.
     #[error("there is no NetworkAttachmentDefinition {0}")]
     Unknown(String),
-    /// The network belongs to another namespace, whose networks the pod may not use.
+    /// The network belongs to a namespace whose networks the pod may not use.
     #[error(
         "the pod may not use the NetworkAttachmentDefinition {0} of another namespace (`additional_networks.namespace_isolation`)"
     )]
@@ -32,7 +32,7 @@ pub enum NetworksError {
         /// The description of the problem.
         problem: String,
     },
-    /// The network requires another VIF driver than that of the pod's node.
+    /// The network requires another VIF driver than the one of the pod's node.
     #[error(
         "the network of interface {interface} requires the VIF driver `{driver}`, but the node uses another one"
     )]
@@ -48,8 +48,11 @@ pub enum NetworksError {
 /// pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkRequest {
+    /// The namespace of the network.
     pub(super) namespace: String,
+    /// The name of the network.
     pub(super) name: String,
+    /// The name of the interface in the pod.
     pub(super) interface: String,
 }
 
