@@ -1,4 +1,4 @@
-//! The commands of the plugin.
+//! The daemon: executes the commands of the CNI plugin for the pods of one node.
 
 mod bind;
 
@@ -32,7 +32,8 @@ pub const HANDLER: &str = "cni";
 /// The drivers by the class of the VIFs that they bind.
 pub type Bindings = BTreeMap<String, Arc<dyn VifBindingDriver>>;
 
-/// Observes a command: its name, the code of its error (`none` for success), and its duration.
+/// The type of a function that is called after each command: with its name, the code of its error (`none` for
+/// success), and its duration.
 pub type OnRequest = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + Sync>;
 
 /// The number of pods whose interfaces are changed at the same time. The kernel serializes such changes, so more would only wait.
@@ -43,6 +44,7 @@ const REPLACEMENTS: usize = 3;
 
 /// Executes the commands of the plugin for the pods of one node.
 pub struct CniDaemon {
+    /// The pods of the node, as the API server shows them.
     pub(crate) pods: PodTable,
     records: Records,
     bindings: Bindings,
@@ -50,7 +52,7 @@ pub struct CniDaemon {
     permits: Semaphore,
     /// The time limit of each of the two waits of `ADD`.
     limit: Duration,
-    /// `true` once all pods of the node are known.
+    /// `true` once the table contains all pods of the node.
     ready: AtomicBool,
     recorder: OnceLock<Recorder>,
     on_request: OnceLock<OnRequest>,
@@ -213,7 +215,7 @@ impl CniDaemon {
         self.check_attachments(record.attachments).await
     }
 
-    /// Returns an error if `ADD` cannot succeed at present.
+    /// Returns an error if `ADD` cannot succeed at present, because the pods of the node are not known yet.
     pub fn status(&self) -> Result<(), CniError> {
         if self.is_ready() {
             return Ok(());
@@ -241,7 +243,7 @@ impl CniDaemon {
         Ok(())
     }
 
-    /// Reports the duration and the result of a command.
+    /// Reports the duration and the result of a command to the observer of commands.
     pub(crate) fn observed(&self, command: &'static str, error: Option<&CniError>, duration: Duration) {
         if let Some(on_request) = self.on_request.get() {
             let code = match error.map(|error| error.code) {

@@ -28,7 +28,7 @@ impl ResourceEventHandler<Pod> for CniHandler {
         Ok(())
     }
 
-    /// A pod keeps its VIFs until it is deleted: its containers still run.
+    /// Keeps a pod that is being deleted: its containers still run, and keep their VIFs until the end.
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
         self.0.pods.put(pod);
         Ok(())

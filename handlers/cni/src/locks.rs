@@ -1,4 +1,4 @@
-//! A lock for each pod that a command works on.
+//! Locks by name, one for each pod that a command works on.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

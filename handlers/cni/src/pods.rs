@@ -1,4 +1,4 @@
-//! The pods of the node, with their VIFs.
+//! The table of the node's pods with their VIFs, in which commands wait for a VIF.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,37 +15,37 @@ use crate::target::PodTarget;
 const FINALIZER: &str = "staffetta.dev/vif";
 /// The annotation of a static pod with the UID that the container runtime knows.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The number of deleted pods that are remembered.
+/// The number of deleted pods whose UIDs are remembered, so that a late command for one fails at once.
 const REMEMBERED: usize = 1000;
 
 /// A pod of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodEntry {
-    /// The UID.
+    /// The UID of the pod.
     pub(crate) uid: String,
     namespace: String,
     name: String,
     /// The UID in the container runtime, if it is a static pod.
     mirror: Option<String>,
-    /// The VIFs, or the reason why there are none.
+    /// The VIFs in the annotation, or the reason why there are none.
     pub(crate) vifs: Result<PodState, String>,
 }
 
 /// The result of waiting for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
-    /// The pod is as requested.
+    /// The pod is as the command requires.
     Ready(Box<PodEntry>),
     /// The pod was deleted.
     Gone,
-    /// The time is up. The pod as it is, if it exists.
+    /// The time limit has passed. Contains the pod as it is now, if it exists.
     NotYet(Option<Box<PodEntry>>),
 }
 
 /// The pods of the node by UID.
 pub(crate) struct PodTable {
     table: Mutex<Table>,
-    /// Counts the changes.
+    /// The number of changes so far, which wakes those who wait.
     changes: watch::Sender<u64>,
 }
 
@@ -141,7 +141,7 @@ impl PodTable {
 }
 
 impl PodEntry {
-    /// Reads a pod; `None` if it has no network of its own.
+    /// Reads the fields of a pod; `None` if it has no network of its own.
     fn of(pod: &Pod) -> Option<Self> {
         if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
             return None;

@@ -56,7 +56,7 @@ pub struct Records {
     by_uid: Mutex<HashMap<String, Record>>,
 }
 
-/// The records cannot be read or written.
+/// The error of a record that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the record {} (`cni_daemon.state_folder`)", path.display())]
 pub struct RecordError {
@@ -70,7 +70,7 @@ pub struct RecordError {
 pub(crate) enum ClaimError {
     /// Another pod has the same port or address: that pod's record, and the property.
     Taken(Box<Record>, String),
-    /// The file cannot be written.
+    /// The record cannot be written to its file.
     Unwritten(RecordError),
 }
 
@@ -106,12 +106,12 @@ impl Records {
         &self.boot_id
     }
 
-    /// Returns the record of the pod with that UID.
+    /// Returns the record of the pod with this UID.
     pub(crate) fn get(&self, uid: &str) -> Option<Record> {
         self.records().get(uid).cloned()
     }
 
-    /// Returns the record of the pod with that sandbox.
+    /// Returns the record of the pod whose sandbox has this id.
     pub(crate) fn of_container(&self, container_id: &str) -> Option<Record> {
         self.records().values().find(|record| record.container_id == container_id).cloned()
     }

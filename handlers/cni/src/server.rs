@@ -30,14 +30,16 @@ pub struct ServeError {
     source: io::Error,
 }
 
-/// A server that listens already.
+/// A server whose socket listens already, before it answers requests.
 pub struct CniServer {
     listener: SocketListener,
     address: String,
 }
 
 enum SocketListener {
+    /// A Unix socket, which only root may use.
     Unix(UnixListener),
+    /// A TCP socket on the loopback interface.
     Tcp(TcpListener),
 }
 
@@ -153,7 +155,7 @@ fn empty(result: Result<(), CniError>) -> Response {
     }
 }
 
-/// Returns the answer of Kuryr's daemon for an error.
+/// Returns the HTTP response for an error, with the status that Kuryr's daemon uses.
 fn failure(error: CniError) -> Response {
     let status = match error.code {
         3 => StatusCode::GONE,

@@ -1,4 +1,4 @@
-//! The arguments of a command for one interface of one pod.
+//! The pod and the interface that a command is about, from the arguments of the command.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ impl PodTarget {
         })
     }
 
-    /// Returns the pod for messages: `default/web`.
+    /// Returns the pod in the form `default/web`, for messages.
     pub(crate) fn pod(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

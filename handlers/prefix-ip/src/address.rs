@@ -1,4 +1,4 @@
-//! The addresses of a pool, and the annotation of a pod that contains its address.
+//! The addresses of a node's pool, and the annotation of a pod that contains its address.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use staffetta_driver::pool::{Candidate, Kind};
 /// The key of the annotation of a pod that contains its address, and the name of the resource that such a pod requests.
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
-/// An address, and the assigned block that contains it.
+/// An address together with the assigned block that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockAddress {
     /// The block on the interface of the node: a prefix, or a single address with 32 bits.
@@ -48,7 +48,7 @@ impl Kind for Addresses {
     }
 }
 
-/// An annotation that contains no address in dotted decimal form.
+/// The error of an annotation that contains no IPv4 address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the annotation {PRIVATE_IPV4_ADDRESS} is not an IPv4 address with an optional prefix length, such as 10.0.0.5/32"

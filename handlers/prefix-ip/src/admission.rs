@@ -15,7 +15,7 @@ const OS: (&str, &str) = ("kubernetes.io/os", "beta.kubernetes.io/os");
 /// The path of the resources of the first container (RFC 6901).
 const RESOURCES: &str = "/spec/containers/0/resources";
 
-/// A label of nodes that is not of the form `key=value`.
+/// The error of a label of nodes that is not of the form `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`prefix_ip.node_label` has no `=`; write `key=value`, as in `kubernetes.io/os=windows`")]
 pub struct NodeLabelError;
@@ -26,7 +26,7 @@ pub fn node_label(text: &str) -> Result<(String, String), NodeLabelError> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Decides about pods when they are created.
+/// Decides, when a pod is created, if it needs an address of its node.
 #[derive(Clone, Debug)]
 pub struct PodAdmission {
     key: String,

@@ -37,7 +37,7 @@ pub struct WatchedCluster {
 struct WatchedState {
     /// The labelled nodes with a machine, by name.
     nodes: BTreeMap<String, Arc<Node>>,
-    /// The pods with an address, by node.
+    /// The pods that use or claim an address, by the name of their node.
     pods: HashMap<String, HashMap<String, KnownPod>>,
     settings: Option<Settings>,
 }

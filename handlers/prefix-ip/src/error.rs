@@ -1,4 +1,4 @@
-//! The errors of the handler.
+//! The errors of the handler `prefix_ip`, and the reasons of its Events.
 
 use std::time::Duration;
 
@@ -7,22 +7,34 @@ use staffetta_driver::pool::Wait;
 use staffetta_handler::{Failure, Pending, Stale, WriteError};
 
 // The reasons of Events that are no errors of the handler.
+/// The reason of the Event on a node whose interface another program has changed.
 pub(crate) const ADDRESS_DRIFT: &str = "AddressDrift";
+/// The reason of the Event on a node about a pod whose address is in no block of the node.
 pub(crate) const ADDRESS_FOREIGN: &str = "AddressForeign";
+/// The reason of the Event on a node about addresses of pods that another program removed.
 pub(crate) const ADDRESS_LOST: &str = "AddressLost";
+/// The reason of the Event for a pod that needs an address and does not request it.
 pub(crate) const ADDRESS_NOT_REQUESTED: &str = "AddressNotRequested";
+/// The reason of the Event on a node about a pod whose address belongs to another pod.
 pub(crate) const ADDRESS_SHARED: &str = "AddressShared";
+/// The reason of the Event on a node whose blocks could not be changed; the call is repeated.
 pub(crate) const ADDRESSES_UNCHANGED: &str = "AddressesUnchanged";
+/// The reason of the Event on a node whose interface has no free slot.
 pub(crate) const INTERFACE_FULL: &str = "InterfaceFull";
+/// The reason of the Event for a node whose machine does not exist.
 pub(crate) const MACHINE_NOT_FOUND: &str = "MachineNotFound";
+/// The reason of the Event for a pod that waits for an address.
 pub(crate) const NO_ADDRESS: &str = "NoAddress";
+/// The reason of the Event for an option in the `ConfigMap` that is not used.
 pub(crate) const OPTION_NOT_USED: &str = "OptionNotUsed";
+/// The reason of the Event on a node whose subnet has no free block.
 pub(crate) const SUBNET_EXHAUSTED: &str = "SubnetExhausted";
 
 /// The delay before a machine is searched for again that does not exist.
 const LATER: Duration = Duration::from_secs(20);
 
-/// An error of the handler of prefixes.
+/// An error of the handler `prefix_ip`: the capacity of a node or the address of a pod could not be
+/// reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum PrefixIpError {
     /// The event is older than the last write of this process.
@@ -31,7 +43,7 @@ pub enum PrefixIpError {
     /// The network interface of a node cannot be read.
     #[error("read the network interface of the node")]
     ReadInterface(#[source] DriverError),
-    /// The machine of a node does not exist.
+    /// The machine of the node does not exist.
     #[error(
         "the provider has no machine {0}; check `spec.providerID` of the node, and its region and account"
     )]
@@ -39,7 +51,7 @@ pub enum PrefixIpError {
     /// A pod waits for its address. Only a dry run fails with this error.
     #[error(transparent)]
     Wait(#[from] NoAddress),
-    /// The annotation of a started pod contains an address that the pod was not given.
+    /// The address in the annotation of the pod is not one of its node.
     #[error(
         "the pod runs with the annotation of an address that it was not given; delete the pod, so that its successor gets one"
     )]
@@ -55,7 +67,7 @@ pub enum PrefixIpError {
 pub struct NoAddress {
     /// The name of the node.
     pub node: String,
-    /// The reason; `None` if the network interface of the node was not read yet.
+    /// The reason for the wait; `None` if the network interface of the node was not read yet.
     pub wait: Option<Wait>,
 }
 

@@ -1,4 +1,14 @@
-//! The handler of nodes and pods: a node gets its capacity, and a pod that requests an address gets one in its annotation.
+//! The handler of nodes and pods: a node gets its capacity, and a pod that requests an address gets one in
+//! its annotation.
+//!
+//! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a
+//! restart. Later, only the table of nodes counts, and an annotation that says something else is replaced.
+//!
+//! A pod that needs an address and does not request it, because the webhook did not change it, gets one all
+//! the same, and an Event.
+//!
+//! An invocation for a pod without a free address succeeds: the pool of its node wakes the pod later, by an
+//! [`AddressReady`].
 //!
 //! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
 //! table of nodes counts, and an annotation that says something else is replaced.
@@ -37,7 +47,7 @@ use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
 
-/// The handler of nodes and pods.
+/// The handler `prefix_ip`, which gives nodes their capacity and pods their addresses.
 pub struct PrefixIpHandler {
     provider: Arc<dyn PrefixProvider>,
     cluster: Arc<WatchedCluster>,
@@ -45,7 +55,7 @@ pub struct PrefixIpHandler {
     nodes: Writer<Node>,
     pods: Writer<Pod>,
     recorder: Recorder,
-    /// `true` in a dry run, in which nothing wakes a pod.
+    /// `true` in a dry run, which ends before a waiting pod could be woken.
     dry_run: bool,
 }
 
@@ -198,7 +208,8 @@ impl PrefixIpHandler {
         Ok(())
     }
 
-    /// Leaves a pod to the pool of its node, which wakes it. An Event reports a wait that may be long, once for each reason.
+    /// Leaves a pod waiting until the pool of its node wakes it. An Event reports a wait that may be long,
+    /// once for each reason.
     fn wait(&self, pod: &Pod, uid: &Uid, node: &str, wait: Option<Wait>) -> Result<(), PrefixIpError> {
         let wait = NoAddress { node: node.to_owned(), wait };
         if self.dry_run {

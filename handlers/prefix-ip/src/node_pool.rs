@@ -39,16 +39,16 @@ pub enum NodeAction {
     },
 }
 
-/// The address of a pod.
+/// The address that a pod has, as its annotation shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodAddress {
-    /// The address.
+    /// The address itself.
     pub address: Ipv4Addr,
     /// The prefix length in the annotation: 32 for an address from a prefix, that of the subnet for a single address.
     pub length: u8,
 }
 
-/// The differences between the interface and what was known of it.
+/// The differences between the interface of a node and what this process knew of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceDrift {
     /// Blocks of the interface that were unknown. Their addresses are handed out after the cool-down.
@@ -86,7 +86,7 @@ pub struct NodePool {
 /// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
 const SURPLUS_COOL_DOWNS: u32 = 4;
 
-/// The two kinds, in the order of [`NodeEpoch`].
+/// The two kinds of blocks, in the order of [`NodeEpoch`].
 const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
 
 impl NodePool {
@@ -138,7 +138,7 @@ impl NodePool {
         self.slots.saturating_sub(taken) * self.active().size()
     }
 
-    /// Uses other options. Pods keep their addresses.
+    /// Applies other options. Pods keep their addresses.
     pub fn configure(&mut self, settings: Settings, now: Duration) {
         self.settings = settings;
         for kind in KINDS {
@@ -186,7 +186,7 @@ impl NodePool {
         adopted
     }
 
-    /// Returns the pods whose address is in no known block.
+    /// Returns the pods whose address is in no block that is known.
     pub(crate) fn unplaced(&self) -> impl Iterator<Item = &Uid> {
         self.unplaced.iter().map(|(pod, _)| pod)
     }
@@ -299,7 +299,7 @@ impl NodePool {
         pools.chain(surplus.filter(|due| *due > now)).min()
     }
 
-    /// Returns the counts of one kind.
+    /// Returns the counts of one kind of block, for metrics.
     pub fn counts(&self, kind: BlockKind, now: Duration) -> Counts {
         self.pool_ref(kind).counts(now)
     }
@@ -347,7 +347,7 @@ impl NodePool {
     }
 }
 
-/// Returns the item of a pool of this kind with the address `address`.
+/// Returns `address` as an item of the pool of this kind, with the block that contains it.
 fn item(kind: BlockKind, address: Ipv4Addr) -> BlockAddress {
     let length = if kind == BlockKind::Prefix { PREFIX_LENGTH } else { 32 };
     let block = Ipv4Net::new(address, length).expect("the length is at most 32").trunc();

@@ -1,4 +1,4 @@
-//! The states of all nodes.
+//! The table of all nodes: their pools, their reads that are due, and the subnets that they share.
 
 mod metrics;
 
@@ -27,13 +27,13 @@ const VISIBILITY: Duration = Duration::from_secs(15);
 /// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPod {
-    /// The UID.
+    /// The UID of the pod.
     pub uid: Uid,
     /// The address in `status.podIP`, or else in the annotation.
     pub address: Ipv4Addr,
     /// `true` if the address is that in `status.podIP`.
     pub uses_it: bool,
-    /// The creation time, in a form that sorts by time.
+    /// The creation time of the pod, in a form that sorts by time.
     pub created: String,
 }
 
@@ -51,9 +51,9 @@ pub struct Recovery {
 pub struct DueRead {
     /// The name of the node.
     pub node: String,
-    /// The machine.
+    /// The machine whose interface is read.
     pub instance: InstanceId,
-    /// The state before the read.
+    /// The state of the node's pools before the read.
     pub since: NodeEpoch,
 }
 
@@ -72,7 +72,8 @@ struct TableState {
     nodes: BTreeMap<String, KnownNode>,
     /// The nodes to plan next.
     changed: BTreeSet<String>,
-    /// The subnets without a free block, each with the time of the next attempt. One node makes it for all.
+    /// The subnets without a free block, each with the time of the next attempt, which one node makes for
+    /// all.
     exhausted: BTreeMap<SubnetId, Duration>,
     /// The pods whose wait may be over, or that wait for another reason than before.
     woken: BTreeSet<Uid>,
@@ -246,7 +247,7 @@ impl NodeTable {
         self.reads_changed.notified().await;
     }
 
-    /// Waits until the table has changed since the last call.
+    /// Waits until a node has to be planned again.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -364,7 +365,7 @@ impl NodeTable {
         drift
     }
 
-    /// Plans a node at the next call of [`plan`](Self::plan), which comes at once.
+    /// Plans a node at the next call of [`plan`](Self::plan), and wakes the task that calls it.
     fn plan_soon(&self, state: &mut TableState, node: &str) {
         if !state.changed.contains(node) {
             state.changed.insert(node.to_owned());
@@ -372,7 +373,7 @@ impl NodeTable {
         self.changed.notify_one();
     }
 
-    /// Plans all nodes at the next call of [`plan`](Self::plan), which comes at once.
+    /// Plans all nodes at the next call of [`plan`](Self::plan), and wakes the task that calls it.
     fn plan_all(&self, state: &mut TableState) {
         state.changed = state.nodes.keys().cloned().collect();
         self.changed.notify_one();

@@ -5,19 +5,20 @@ use std::str::FromStr;
 
 use crate::targets::Targets;
 
-/// The switch of the whole function.
+/// The option that switches the handler on.
 const IPAM: &str = "enable-windows-ipam";
-/// The switch between prefixes and single addresses.
+/// The option that chooses prefixes instead of single addresses.
 const PREFIX_DELEGATION: &str = "enable-windows-prefix-delegation";
 const WARM_IP: &str = "warm-ip-target";
 const MINIMUM_IP: &str = "minimum-ip-target";
 const WARM_PREFIX: &str = "warm-prefix-target";
 
-/// The minimum number of free addresses, and the minimum number of addresses, without an option.
+/// The defaults without an option: the minimum number of free addresses, and the minimum number of all
+/// addresses.
 const SINGLE: (usize, usize) = (3, 3);
 const PREFIXES: (usize, usize) = (1, 3);
 
-/// The options of the cluster.
+/// The options in the `ConfigMap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `true` if nodes get addresses for their pods.
@@ -30,7 +31,7 @@ pub struct Settings {
     pub addresses: Targets,
 }
 
-/// An option whose value is not used.
+/// A mistake in an option, whose value is then not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsMistake {
     /// The value of a switch is neither true nor false.
@@ -87,7 +88,7 @@ fn some(target: Option<usize>) -> Option<usize> {
     target.filter(|target| *target > 0)
 }
 
-/// Reads single options and collects the mistakes.
+/// Reads options one by one, and collects the mistakes.
 struct Reader<'d> {
     data: &'d BTreeMap<String, String>,
     mistakes: Vec<SettingsMistake>,

@@ -1,4 +1,5 @@
-//! The background work of the handler: the worker, its Events, and the nodes whose capacity changes with the options.
+//! The source of triggers of the handler `prefix_ip`. It also runs the [`Worker`], and records the worker's
+//! reports as Events.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::error::{
 };
 use crate::worker::{NodeReport, OnNodeReport, Worker};
 
-/// A request to compare a node with the options of the cluster.
+/// A trigger for a node whose capacity may have changed with the options of the cluster.
 #[derive(Clone)]
 pub struct NodeRefresh(Identity);
 
@@ -26,12 +27,12 @@ impl Trigger for NodeRefresh {
     }
 }
 
-/// A wake-up of a pod that waits for an address.
+/// A trigger for a pod that waits for an address: there may be one for it now.
 #[derive(Clone)]
 pub struct AddressReady(Identity);
 
 impl AddressReady {
-    /// Creates the wake-up of a pod.
+    /// Creates the trigger for a pod.
     pub fn of(pod: &Pod) -> Self {
         Self(Identity::of_object(pod))
     }
@@ -46,9 +47,9 @@ impl Trigger for AddressReady {
 /// Runs the worker, sends a [`NodeRefresh`] for every labelled node when the options change, and an [`AddressReady`] for every pod whose
 /// wait may be over.
 pub struct PrefixSource {
-    /// The worker.
+    /// The worker that calls the provider.
     pub worker: Worker,
-    /// The cluster.
+    /// The nodes, pods and options of the cluster.
     pub cluster: Arc<WatchedCluster>,
 }
 

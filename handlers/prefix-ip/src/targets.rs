@@ -1,4 +1,4 @@
-//! The size of a node's pool.
+//! The targets for the size of a node's pool, and the pool policy that follows from them.
 
 use staffetta_driver::pool::{Counts, Plan, Policy};
 

@@ -1,4 +1,4 @@
-//! The pods that wait for an address.
+//! The pods that wait for an address of their node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use staffetta_driver::Uid;
 pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
 
 struct WaitingPod {
-    /// The name of the node.
+    /// The name of the node of the pod.
     node: String,
     pod: Arc<Pod>,
     /// The reason of the wait that was last reported.

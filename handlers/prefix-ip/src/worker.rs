@@ -1,4 +1,5 @@
-//! Calls the provider for all nodes: assigns blocks, removes them, and compares what exists with what is known.
+//! The task that calls the provider for all nodes: assigns blocks, removes blocks, and reads the interfaces
+//! to find differences.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,42 +18,45 @@ use crate::nodes::NodeTable;
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
-/// The time until planning is repeated although nothing changed.
+/// The time after which planning is repeated even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Something that a person should know of a node.
+/// An occurrence that is reported as an Event on a node.
 #[derive(Clone, Debug)]
 pub enum NodeReport {
     /// A call of the provider failed.
     Failed(DriverError),
-    /// The blocks of the interface were changed by somebody else.
+    /// Another program changed the blocks of the interface.
     Drift(InterfaceDrift),
-    /// The machine does not exist.
+    /// The machine of the node does not exist.
     Gone,
 }
 
-/// A function that is called with the name of a node.
+/// The type of a function that receives the reports, each with the name of its node.
 pub type OnNodeReport = Box<dyn Fn(&str, NodeReport) + Send + Sync>;
 
-/// Calls the provider for the nodes of a table.
+/// Calls the provider for the nodes of a table: assigns and removes blocks as their pools plan, and reads
+/// their interfaces.
 pub struct Worker {
-    /// The provider.
+    /// The provider that assigns blocks.
     pub provider: Arc<dyn PrefixProvider>,
-    /// The nodes.
+    /// The table of the nodes.
     pub nodes: Arc<NodeTable>,
-    /// The interval between two comparisons with what exists.
+    /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
-    /// Is told what a person should know, with the name of the node. It must not block.
+    /// Receives the reports for people. It must not block.
     pub report: OnNodeReport,
 }
 
-/// The result of a call.
+/// The result of a call that changes an interface.
 enum CallOutcome {
+    /// The result of an assignment.
     Assigned(Assigned),
+    /// The result of a removal.
     Unassigned(Result<(), DriverError>),
 }
 
-/// The calls in progress, each with its node and action.
+/// The calls in progress, each with its node and action, by the id of its task.
 #[derive(Default)]
 struct ProviderCalls {
     tasks: JoinSet<CallOutcome>,
@@ -60,8 +64,8 @@ struct ProviderCalls {
 }
 
 impl Worker {
-    /// Works until the future is dropped. Calls for different nodes run concurrently; calls in progress are then interrupted, and the
-    /// next process finds their effect by a read.
+    /// Runs until the future is dropped. Calls for different nodes run concurrently. Calls in progress are
+    /// interrupted at the end; the next process finds their effect by a read.
     pub async fn run(&self) -> Infallible {
         tokio::select! {
             never = self.change() => never,
@@ -69,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Executes what the pools plan.
+    /// Executes the actions that the pools plan, for ever.
     async fn change(&self) -> Infallible {
         let mut calls = ProviderCalls::default();
         loop {
@@ -85,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Reads the interfaces when they are due.
+    /// Reads the interfaces when they are due, for ever.
     async fn compare(&self) -> Infallible {
         loop {
             let next = self.nodes.next_read(self.resync_interval);
@@ -96,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Records the result of a call.
+    /// Records the result of a call that has ended in the table of nodes.
     fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some((node, action)) = calls.actions.remove(&id) else { return };
@@ -125,7 +129,7 @@ impl Worker {
         (self.report)(&node, NodeReport::Failed(error));
     }
 
-    /// Reads the interfaces that are due, and repairs what differs.
+    /// Reads the interfaces that are due, and records the differences in the table of nodes.
     async fn read(&self) {
         let due = self.nodes.due_reads(self.resync_interval);
         for batch in due.chunks(BATCH) {
@@ -178,7 +182,7 @@ impl ProviderCalls {
     }
 }
 
-/// Returns the fault of the pool for an error of the provider.
+/// Converts an error of the provider to the [`Fault`] by which a pool backs off.
 fn fault(error: &DriverError) -> Fault {
     match (error.reason(), error.retry_after()) {
         (Reason::NoAddress, _) => Fault::Exhausted,

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that sends one request.
+//! A minimal HTTP/1.1 client that sends one request to the daemon.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::message::MAX_MESSAGE;
 
-/// The answer of the daemon.
+/// The HTTP response of the daemon.
 pub(crate) struct DaemonAnswer {
-    /// The status.
+    /// The HTTP status.
     pub(crate) status: u16,
-    /// The body.
+    /// The body of the response.
     pub(crate) body: Vec<u8>,
 }
 

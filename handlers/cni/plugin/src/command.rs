@@ -1,4 +1,4 @@
-//! The commands of the plugin.
+//! The commands of the plugin: `ADD`, `DEL`, `CHECK`, `STATUS`, `GC` and `VERSION`.
 
 use std::io::Read;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Resul
     }
 }
 
-/// Reads the configuration of the plugin.
+/// Reads the configuration of the plugin from standard input.
 fn read(input: impl Read) -> Result<Value, CniError> {
     let mut text = Vec::new();
     input.take(MAX_MESSAGE as u64 + 1).read_to_end(&mut text).map_err(|error| {
@@ -64,7 +64,7 @@ fn read(input: impl Read) -> Result<Value, CniError> {
     }
 }
 
-/// A call of the plugin with its configuration.
+/// One invocation of the plugin: its environment and its configuration.
 struct PluginCall<'a, V> {
     version: Version,
     configuration: Value,
@@ -148,7 +148,7 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         self.post(path, &body)
     }
 
-    /// Sends a request to the daemon, and turns each answer but success into its error.
+    /// Sends a request to the daemon. Every response other than a success is an error.
     fn post(&self, path: &str, body: &[u8]) -> Result<DaemonAnswer, CniError> {
         let daemon = match &self.configuration["daemon"] {
             Value::Null => DEFAULT_SOCKET,

@@ -1,4 +1,4 @@
-//! Errors of the CNI specification.
+//! Errors in the format of the CNI specification.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,11 +30,11 @@ pub enum Code {
 /// An error as the plugin prints it, and as the daemon answers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniError {
-    /// The code: below 100 one of the specification.
+    /// The code of the error; codes below 100 are those of the CNI specification.
     pub code: u32,
     /// The message, a short sentence.
     pub msg: String,
-    /// The details.
+    /// The details, which a runtime may show after the message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub details: String,
 }

@@ -20,7 +20,7 @@ pub const MAX_MESSAGE: usize = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE", default)]
 pub struct CniRequest {
-    /// The command.
+    /// The name of the command: `ADD`, `DEL` or `CHECK`.
     pub cni_command: String,
     /// The id of the container (in Kubernetes, of the pod's sandbox).
     pub cni_containerid: String,
@@ -28,7 +28,8 @@ pub struct CniRequest {
     pub cni_netns: String,
     /// The name of the interface in the container.
     pub cni_ifname: String,
-    /// Arguments, such as `IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_UID=...`.
+    /// Further arguments, such as
+    /// `IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_UID=...`.
     pub cni_args: String,
     /// The folders with plugins.
     pub cni_path: String,
@@ -48,12 +49,12 @@ impl CniRequest {
 /// The interfaces that still exist according to the container runtime (`GC` of the specification).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidAttachments {
-    /// The interfaces.
+    /// The interfaces that still exist.
     #[serde(rename = "cni.dev/valid-attachments")]
     pub valid: Vec<ValidAttachment>,
 }
 
-/// An interface of a container.
+/// An interface of a container that still exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidAttachment {
     /// The id of the container.

@@ -1,4 +1,4 @@
-//! Results of a chain of plugins.
+//! The result of a command, merged with those of the plugins before this one in a chain.
 
 use serde_json::{Value, json};
 

@@ -10,13 +10,13 @@ pub const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 /// A supported version of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 0.3.1.
+    /// Version 0.3.1.
     V0_3_1,
-    /// 0.4.0, the first one with `CHECK`.
+    /// Version 0.4.0, the first one with `CHECK`.
     V0_4_0,
-    /// 1.0.0, whose addresses have no version.
+    /// Version 1.0.0, whose addresses do not state their IP version.
     V1_0_0,
-    /// 1.1.0, the first one with `STATUS` and `GC`.
+    /// Version 1.1.0, the first one with `STATUS` and `GC`.
     V1_1_0,
 }
 

@@ -115,10 +115,12 @@ impl CniDaemon {
         self.records.remove(&record.uid).map_err(|error| unrecorded(&error))
     }
 
+    /// Removes the interfaces of these VIFs, by the driver of each.
     pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<VifAttachment>) -> Result<(), CniError> {
         self.each(attachments, |driver, attachment| driver.unplug(attachment)).await
     }
 
+    /// Checks the interfaces of these VIFs, by the driver of each.
     pub(super) async fn check_attachments(
         self: &Arc<Self>,
         attachments: Vec<VifAttachment>,
@@ -126,6 +128,7 @@ impl CniDaemon {
         self.each(attachments, |driver, attachment| driver.check(attachment)).await
     }
 
+    /// Announces the addresses of these VIFs to their networks, by the driver of each.
     pub(super) async fn announce_attachments(
         self: &Arc<Self>,
         attachments: Vec<VifAttachment>,
@@ -151,7 +154,7 @@ impl CniDaemon {
         task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
-    /// Returns the driver of each VIF.
+    /// Returns the driver of each VIF, which is that of its class. Fails if a class has no driver.
     fn drivers(&self, attachments: &[VifAttachment]) -> Result<Vec<Arc<dyn VifBindingDriver>>, CniError> {
         let driver = |attachment: &VifAttachment| {
             let class = attachment.vif.class.name();
@@ -180,7 +183,7 @@ fn check_interfaces(attachments: &[VifAttachment]) -> Result<(), CniError> {
     Ok(())
 }
 
-/// Returns `true` if both are the same VIFs at the same places.
+/// Returns `true` if both lists contain the same VIFs, bound to the same interfaces.
 fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
     let place = |attachment: &VifAttachment| (attachment.netns.clone(), attachment.interface.clone());
     one.len() == other.len()
@@ -212,7 +215,7 @@ fn unrecorded(error: &RecordError) -> CniError {
         .details(staffetta_handler::causes(error))
 }
 
-/// Returns the start of a text that a tenant may have written.
+/// Returns the start of a text for an error message; a tenant may have written the text.
 fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }

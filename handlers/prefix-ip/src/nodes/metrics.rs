@@ -1,23 +1,23 @@
-//! The numbers of all nodes together.
+//! The metrics of all nodes together.
 
 use staffetta_driver::prefix::BlockKind;
 
 use super::NodeTable;
 
-/// The numbers of all nodes together.
+/// The metrics of all nodes together, all of them gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTableMetrics {
-    /// The nodes that get addresses.
+    /// The number of nodes whose pods get addresses.
     pub nodes: usize,
-    /// The prefixes and single addresses on the interfaces of nodes.
+    /// The numbers of prefixes and of single addresses on the interfaces of nodes.
     pub blocks: [usize; 2],
-    /// The addresses that pods have.
+    /// The number of addresses that pods have.
     pub used: usize,
-    /// The addresses that pods can get at once.
+    /// The number of addresses that pods can get at once.
     pub free: usize,
-    /// The addresses of ended pods in their cool-down.
+    /// The number of addresses of ended pods that are in their cool-down.
     pub cooling: usize,
-    /// The subnets that had no free block when one was requested last.
+    /// The number of subnets that had no free block at the last request.
     pub exhausted_subnets: usize,
 }
 
