@@ -35,7 +35,7 @@ pub struct Leftover {
     pub handler: String,
     /// The object.
     pub owner: Identity,
-    /// `None` if the resources were only listed, otherwise the error if they could not be released.
+    /// The result of the release; `None` if the resources were only listed.
     pub released: Option<Result<(), HandlerError>>,
 }
 
@@ -156,12 +156,12 @@ async fn drain_pool(setup: &Setup, apply: bool) -> Result<(), CleanupError> {
 }
 
 impl Leftover {
-    /// Returns `true` unless the resources could not be released.
+    /// Returns `true` unless the release of the resources failed.
     pub fn is_ok(&self) -> bool {
         !matches!(self.released, Some(Err(_)))
     }
 
-    /// Returns the outcome in a few words.
+    /// Returns the outcome in a few words, for the table that the command prints.
     pub(crate) fn outcome(&self) -> String {
         match &self.released {
             None => "found".to_owned(),

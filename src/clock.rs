@@ -1,4 +1,5 @@
-//! The boot clock, which measures leases and leadership terms.
+//! The boot clock, by which leases and leadership terms are measured. It cannot be set, and goes on while the
+//! computer sleeps.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;

@@ -41,7 +41,7 @@ pub enum ConnectError {
     /// The URL of the API server is malformed.
     #[error("`kubernetes.api_root` is `{0}`, which is not a URL such as https://192.0.2.1:6443")]
     ApiRoot(String),
-    /// No kubeconfig is named, and there is neither a service account nor a usable default kubeconfig.
+    /// Neither a kubeconfig nor the service account of a pod was found.
     #[error(
         "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
     )]

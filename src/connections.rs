@@ -1,4 +1,4 @@
-//! Accepts the connections of a server within a bound, so that no client can block others.
+//! Accepts the connections of a server up to a maximum number, so that no client can block others.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Readiness of the process.
+//! Readiness of the process: named conditions that must all be met.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The identity of this process among its replicas.
+//! The identity of this process among the replicas of the controller.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -1,4 +1,5 @@
-//! Mutexes that ignore poisoning: every critical section is a single write.
+//! A function that locks a mutex and ignores poisoning: every critical section of this crate is a single
+//! write.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

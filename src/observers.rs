@@ -1,4 +1,4 @@
-//! Reporting of failures and measurements of the handlers.
+//! The receivers of the failures and measurements of handlers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Repeats an operation outside of the handler chains until it succeeds.
+//! Repeats an operation outside of the handler chains, such as the first read of the cluster, until it
+//! succeeds.
 
 use std::time::Duration;
 

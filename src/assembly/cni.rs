@@ -15,14 +15,15 @@ use tokio::task::spawn_blocking;
 use super::unreachable::Unreachable;
 use crate::metrics::CniRequestMetrics;
 
-/// The section of the daemon.
+/// The name of the section with the options of the daemon.
 pub(crate) const SECTION: &str = "cni_daemon";
-/// The section of the drivers.
+/// The name of the section with the options of the drivers that bind VIFs.
 const BINDING: &str = "binding";
-/// The section of the port of the node.
+/// The name of the section with the options of the node's own port.
 const NODE_PORT: &str = "node_port";
 
-/// Registers the sections, and a driver for each class of VIFs. The name of a driver is that of its class.
+/// Registers the sections of the daemon, and a driver for each class of VIFs. The name of a driver is that of
+/// its class.
 pub(super) fn register(registry: &mut Registry) {
     registry.section::<CniDaemonOptions>(SECTION);
     registry.section::<BindingOptions>(BINDING);
@@ -47,7 +48,7 @@ pub(super) fn register(registry: &mut Registry) {
     }
 }
 
-/// Returns the socket of OVSDB.
+/// Returns the path of the socket of OVSDB, the database of Open vSwitch.
 fn ovsdb(setup: &Setup) -> Result<PathBuf, SetupError> {
     Ok(setup.section::<BindingOptions>(BINDING)?.ovsdb)
 }

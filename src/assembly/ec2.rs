@@ -14,7 +14,7 @@ use crate::metrics::Ec2RequestMetrics;
 /// The error message when EC2 does not respond, or rejects the credentials.
 const UNUSABLE: &str = "EC2 cannot be used with the options of the section [ec2]";
 
-/// Registers the driver and its section.
+/// Registers the driver `ec2` and the section `[ec2]`.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<Ec2Options>("ec2");
     registry.driver::<dyn PrefixProvider>(

@@ -11,10 +11,10 @@ use staffetta_virtual_node::{app_hosting, vnode};
 
 use super::is_enabled;
 
-/// The configuration section of the handler `lb`.
+/// The name of the section with the options of the handler `lb`.
 const LOAD_BALANCERS: &str = "load_balancers";
 
-/// Registers the handlers.
+/// Registers the handlers `vif`, `lbaasspec`, `lb` and `namespace`.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<LoadBalancerOptions>(LOAD_BALANCERS);
     registry.handler("vif", "Gives pods VIFs.", vif);

@@ -33,7 +33,7 @@ const NAMESPACE: &str =
     "OpenStack: a network with a subnet from the subnet pool of [namespace_subnet], connected to its router.";
 const GROUPS: &str = "OpenStack: the pod_security_groups of [neutron_defaults].";
 
-/// Registers the drivers and their sections.
+/// Registers all drivers of OpenStack, and their sections.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<NeutronOptions>("neutron");
     registry.section::<NeutronDefaults>("neutron_defaults");

@@ -45,7 +45,7 @@ impl Default for PrefixIpOptions {
     }
 }
 
-/// Registers the handler, its section, and the driver `memory`.
+/// Registers the handler `prefix_ip`, its section, and the driver `memory` of prefixes.
 pub(super) fn register(registry: &mut Registry) {
     registry.section::<PrefixIpOptions>(HANDLER);
     registry.handler(HANDLER, "Gives pods addresses from prefixes on their node's interface.", prefix_ip);

@@ -1,11 +1,11 @@
-//! The error of the check that a driver makes before the program is ready.
+//! The error of a readiness check that a driver makes at the start.
 
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
 use staffetta_handler::Failure;
 
-/// The external system of a driver does not respond, or rejects the credentials.
+/// The error of a driver whose external system does not respond, or rejects the credentials.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct Unreachable {

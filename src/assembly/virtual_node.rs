@@ -11,7 +11,8 @@ use staffetta_virtual_node::app_hosting::{
 };
 use tracing::info;
 
-/// Registers the handler and the driver `FAKE`. Each device chooses its driver in its own specification.
+/// Registers the handler `app_hosting` and the driver `FAKE`. Each device chooses its driver in its own
+/// specification.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<AppHostingOptions>(HANDLER);
     registry.handler(

@@ -1,4 +1,4 @@
-//! Registers the handlers `vnode` and `peer_deployment`.
+//! Registers the handlers `vnode` and `peer_deployment`, which run Koupleless modules on Java bases.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tracing::info;
 use crate::identity::{ReplicaIdentity, identity};
 use crate::metrics::OperationMetrics;
 
-/// Registers the handlers.
+/// Registers the handlers `vnode` and `peer_deployment`, and the section `[vnode]`.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<VnodeOptions>(HANDLER);
     registry.handler_in_every_replica(
@@ -81,7 +81,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(handler.registration().erase())
 }
 
-/// The error of a tunnel that is not ready.
+/// The error of the readiness check of a tunnel that cannot receive reports yet.
 #[derive(Debug, thiserror::Error)]
 #[error("the tunnel is not ready; the log says why")]
 struct NotReady;

@@ -11,6 +11,7 @@ use super::schema::{FileSchema, SectionSchema};
 pub(super) struct Finding {
     /// The path of the wrong key or value.
     pub(super) path: OptionPath,
+    /// The kind of the mistake, which determines its position: that of a key, or that of a value.
     pub(super) kind: FindingKind,
     /// The description of the mistake, without its location.
     pub(super) message: String,
@@ -40,7 +41,7 @@ pub(super) fn check(schema: &FileSchema, values: &Value) -> Vec<Finding> {
     checker.findings
 }
 
-/// The mistakes that were found so far.
+/// Collects the mistakes while it walks through the options.
 struct Checker<'a> {
     schema: &'a FileSchema,
     findings: Vec<Finding>,

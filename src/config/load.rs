@@ -97,7 +97,8 @@ impl Configuration {
     /// Returns the options that are valid separately but not together. One option of each such pair has a location, because the
     /// defaults are valid together.
     fn contradictions(&self) -> Vec<Mistake> {
-        /// The section, the option with the lower value, the option with the higher value, and `true` if both values may be equal.
+        /// The pairs of options of which one must not exceed the other: the section, the option with the
+        /// lower value, the option with the higher value, and `true` if both values may be equal.
         const PAIRS: [(&str, &str, &str, bool); 4] = [
             ("relay", "retry_interval", "retry_max_interval", true),
             ("relay", "failed_resync", "failed_resync_max", true),

@@ -1,4 +1,4 @@
-//! The errors of a configuration.
+//! The errors of a configuration, with their locations.
 
 use std::path::PathBuf;
 use std::{fmt, io};

@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names.
+//! Suggestions for misspelt names in the configuration.
 
 use strsim::{damerau_levenshtein, jaro_winkler};
 

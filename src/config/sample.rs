@@ -137,7 +137,7 @@ fn capitalized(text: &str) -> String {
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// Writes each line as a comment, wrapped at [`WIDTH`].
+/// Adds each line of `text` to `sample` as a comment, wrapped at [`WIDTH`].
 fn comment(sample: &mut String, text: &str) {
     for line in text.lines() {
         sample.push('#');

@@ -14,6 +14,7 @@ const REQUIRED: [&str; 7] = [KUBERNETES, "relay", "leader_election", "events", "
 /// The sections and options that the configuration file may contain.
 #[derive(Debug)]
 pub struct FileSchema {
+    /// The sections, in the order in which they were registered.
     pub(super) sections: Vec<SectionSchema>,
     /// The JSON Schema of the file.
     pub(super) document: Value,
@@ -22,9 +23,11 @@ pub struct FileSchema {
 /// One section of the configuration file, with its options.
 #[derive(Debug)]
 pub(super) struct SectionSchema {
+    /// The name of the section, without brackets.
     pub(super) name: String,
     /// The description of the section.
     pub(super) about: String,
+    /// The options of the section, in the order of the struct's fields.
     pub(super) options: Vec<OptionSchema>,
     check: fn(Value) -> Result<(), SectionError>,
 }
@@ -32,12 +35,13 @@ pub(super) struct SectionSchema {
 /// One option of a section.
 #[derive(Debug)]
 pub(super) struct OptionSchema {
+    /// The name of the option.
     pub(super) name: String,
     /// The normalized JSON Schema of the option, with its description and default.
     pub(super) schema: Value,
     /// The default; `null` for an option that is not set by default.
     pub(super) default: Value,
-    /// `true` if the value of the option is never shown.
+    /// `true` if the option is a secret, whose value is never shown.
     pub(super) secret: bool,
 }
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 use kube::config::AuthInfo;
 use tracing::warn;
 
-/// The interval at which the files are checked for changes.
+/// The interval at which the files of the client certificate are checked for changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The paths of the client certificate and its key, with a hash of the content of each file at the time of the connection.

@@ -1,4 +1,4 @@
-//! The watches, chains and background tasks of handlers that run.
+//! The watches, chains and background tasks of the handlers that run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct HandlerTasks<'r> {
 }
 
 impl<'r> HandlerTasks<'r> {
-    /// Creates the parts. Nothing is watched yet.
+    /// Creates the pipeline and the watcher of these handlers. Nothing is watched yet.
     pub(super) fn new(
         context: &'r ControllerContext,
         scope: HandlerScope,

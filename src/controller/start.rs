@@ -1,4 +1,4 @@
-//! Creates the enabled handlers of one scope, and starts them.
+//! Creates the enabled handlers that run in the same replicas (of one [`HandlerScope`]), and starts them.
 
 use std::sync::Arc;
 

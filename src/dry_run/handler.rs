@@ -21,7 +21,9 @@ type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEven
 
 /// One handler in a dry run, with its indexes, sources and garbage collector.
 pub(super) struct DryRunHandler {
+    /// The name of the handler.
     pub(super) name: Arc<str>,
+    /// The indexes that the handler reads.
     pub(super) indexes: Vec<KindIndex>,
     /// The garbage collector, which reads the ownership marks (owners in the tags of external resources).
     pub(super) garbage_collector: Option<Arc<dyn GarbageCollector>>,

@@ -84,7 +84,7 @@ struct Planner<'a> {
     not_planned: Mutex<Vec<String>>,
 }
 
-/// All objects of one kind, as `Added` events and as UIDs.
+/// All objects of one kind that the server listed: as `Added` events, and as UIDs.
 struct Listed {
     events: Vec<AnyEvent>,
     uids: HashSet<String>,

@@ -43,6 +43,7 @@ pub struct Summary {
 }
 
 impl DryRun {
+    /// Counts the steps and failures in `objects`.
     pub(super) fn new(objects: BTreeMap<PlannedObject, ObjectPlan>, not_planned: Vec<String>) -> Self {
         let plans = objects.into_iter().map(|(object, plan)| ObjectPlan { object, ..plan });
         let objects: Vec<_> = plans.collect();

@@ -19,14 +19,14 @@ pub(super) struct PlanLog(Arc<Mutex<BTreeMap<PlannedObject, ObjectPlan>>>);
 /// The object to which a step belongs. All fields are empty for a step that belongs to no single object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PlannedObject {
-    /// The kind, as in the field `kind`.
+    /// The kind of the object, as in its field `kind`.
     pub kind: String,
-    /// The namespace; `None` for a cluster-scoped object.
+    /// The namespace of the object; `None` for a cluster-scoped object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name.
+    /// The name of the object.
     pub name: String,
-    /// The UID; empty for an object that does not exist yet.
+    /// The UID of the object; empty if it does not exist yet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
@@ -34,10 +34,10 @@ pub struct PlannedObject {
 /// The planned steps and the failures of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ObjectPlan {
-    /// The object.
+    /// The object that the steps concern.
     #[serde(flatten)]
     pub object: PlannedObject,
-    /// The steps, in order.
+    /// The steps in the order in which a real run would make them.
     pub steps: Vec<PlannedStep>,
     /// The last error of each handler that failed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -47,7 +47,7 @@ pub struct ObjectPlan {
 /// One driver call, or one write to the Kubernetes API, that a real run would make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedStep {
-    /// The handler; `None` for a step that no handler makes.
+    /// The name of the handler that makes the step; `None` for a step that no handler makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<Arc<str>>,
     /// The name of the driver trait in the configuration, or `kubernetes` for a write to the API server.

@@ -70,7 +70,7 @@ pub(super) enum EventOutcome {
     Done,
     /// The Event to update does not exist any more, because the server keeps Events only for an hour by default.
     NotFound,
-    /// The Event to create exists already, because an earlier response was lost.
+    /// The Event to create exists already, because the response to an earlier request was lost.
     AlreadyExists,
     /// The server will never accept the Event.
     Rejected,

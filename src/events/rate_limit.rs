@@ -1,4 +1,4 @@
-//! A token bucket. Its state is only the time at which it is full again.
+//! A token bucket for the writes of Events. Its state is only the time at which it is full again.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl TokenBucket {
         at.unwrap_or_else(Instant::now)
     }
 
-    /// Takes a token.
+    /// Takes a token. The caller has checked [`available_at`](Self::available_at).
     pub(super) fn take(&mut self, now: Instant) {
         self.full_at = self.full_at.max(now) + self.interval;
     }

@@ -1,4 +1,4 @@
-//! The task that writes Events.
+//! The task that writes the Events which the [`Aggregator`](super::aggregation::Aggregator) finds due.
 
 use std::error::Error;
 use std::time::Duration;
@@ -32,10 +32,13 @@ const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Writes Events one after the other, and accepts occurrences meanwhile.
 pub(super) struct EventWriter {
+    /// The client of the Kubernetes API.
     pub(super) client: Client,
     /// The `reportingInstance` of all Events: the identity of this process.
     pub(super) instance: String,
+    /// The occurrences that are not written yet, and the Events that exist.
     pub(super) aggregator: Aggregator,
+    /// The counts of written, discarded and failed Events.
     pub(super) metrics: EventMetrics,
 }
 

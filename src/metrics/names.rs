@@ -5,11 +5,11 @@
 /// The name, kind, labels and help text of one metric.
 #[derive(Debug)]
 pub(crate) struct MetricDescription {
-    /// The name in queries. The name of a histogram excludes `_bucket`, `_count` and `_sum`.
+    /// The name of the metric in queries. For a histogram, it excludes `_bucket`, `_count` and `_sum`.
     pub(super) name: &'static str,
-    /// The kind.
+    /// The kind of the metric.
     pub(super) kind: MetricKind,
-    /// The names of the labels.
+    /// The names of the metric's labels.
     pub(super) labels: &'static [&'static str],
     /// The help text: one sentence without its full stop.
     pub(super) help: &'static str,
@@ -48,7 +48,7 @@ macro_rules! descriptions {
         $(pub(crate) static $constant: MetricDescription =
             MetricDescription { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)*
 
-        /// All descriptions.
+        /// All descriptions of this file, for the check against `docs/metrics.md`.
         #[cfg(test)]
         static ALL: &[&MetricDescription] = &[$(&$constant),*];
     };

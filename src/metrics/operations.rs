@@ -13,7 +13,7 @@ use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the operations of the handler `vnode`. Clones share them.
+/// The metrics of starts and stops of modules by the handler `vnode`. Clones share them.
 #[derive(Clone)]
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
@@ -36,7 +36,7 @@ impl Default for OperationMetrics {
 const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::Stop];
 
 impl OperationMetrics {
-    /// Creates the series of these tunnels, and reads the operations under way from `tracker`.
+    /// Creates the series of these tunnels, and reads from `tracker` which operations are in progress.
     pub(crate) fn read(&self, tunnels: &[String], tracker: &OperationTracker) {
         for (tunnel, action) in tunnels.iter().flat_map(|tunnel| ACTIONS.map(|action| (tunnel, action))) {
             for outcome in OperationOutcome::ALL {
@@ -55,7 +55,7 @@ impl OperationMetrics {
         self.durations.with(&[tunnel, action]).observe(ended.took.as_secs_f64());
     }
 
-    /// Adds the metrics to `page`.
+    /// Adds the metrics of operations to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.ended);
         page.family(&self.durations);

@@ -1,4 +1,4 @@
-//! Metrics of the VIF pools.
+//! Metrics of the VIF pools, which are read from the pools when `/metrics` is requested.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::lock::lock;
 #[derive(Clone, Default)]
 pub(crate) struct PoolMetrics(Arc<Mutex<Vec<PoolSource>>>);
 
-/// The metrics of one pool.
+/// The metrics of one VIF pool.
 struct PoolSource {
     name: &'static str,
     /// The counts of earlier pools of the same name, from former leadership terms of this process.
@@ -27,8 +27,8 @@ impl PoolSource {
 }
 
 impl PoolMetrics {
-    /// Adds a pool. `read_metrics` reads its metrics. The pool replaces an earlier pool of the same name and continues its
-    /// counts.
+    /// Adds a pool, whose current metrics `read_metrics` returns. It replaces an earlier pool of the same
+    /// name and continues its counts.
     pub(crate) fn add(
         &self,
         name: &'static str,

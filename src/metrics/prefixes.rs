@@ -14,12 +14,12 @@ use crate::lock::lock;
 pub(crate) struct PrefixMetrics(Arc<Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>>);
 
 impl PrefixMetrics {
-    /// Reads the metrics from these nodes and pods, as long as they exist.
+    /// Reads the metrics from this table of nodes and this cluster from now on, as long as they exist.
     pub(crate) fn read(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
         *lock(&self.0) = (Arc::downgrade(table), Arc::downgrade(cluster));
     }
 
-    /// Adds the metrics to `page`.
+    /// Adds the metrics of addresses to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let (table, cluster) = lock(&self.0).clone();
         let waiting = cluster.upgrade().map_or(0, |cluster| cluster.waiting.count());

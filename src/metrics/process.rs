@@ -24,7 +24,7 @@ struct Reading {
 }
 
 impl ProcessMetrics {
-    /// Adds the metrics to `page`, unless `/proc` could never be read.
+    /// Adds the metrics of the process to `page`, unless `/proc` could never be read.
     #[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far below 2^52")]
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let mut last = lock(&self.0);

@@ -66,7 +66,7 @@ impl ApiRequestMetrics {
         self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }
 
-    /// Adds the metrics to `page`.
+    /// Adds the counts of requests to the API server to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.requests);
         page.family(&self.durations);
@@ -121,7 +121,7 @@ impl Default for Ec2RequestMetrics {
 }
 
 impl Ec2RequestMetrics {
-    /// Adds the metrics to `page`.
+    /// Adds the counts of requests to EC2 to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.0);
     }
@@ -134,7 +134,7 @@ impl RequestObserver for Ec2RequestMetrics {
 }
 
 impl CloudRequestMetrics {
-    /// Adds the metrics to `page`.
+    /// Adds the counts of requests to OpenStack to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.requests);
         page.family(&self.durations);
@@ -178,12 +178,12 @@ impl CniRequestMetrics {
         }
     }
 
-    /// Counts a command.
+    /// Counts a command with its result and its duration.
     pub(crate) fn ended(&self, command: &'static str, error: &'static str, time: Duration) {
         self.durations.with(&[command, error]).observe(time.as_secs_f64());
     }
 
-    /// Adds the metrics to `page`.
+    /// Adds the counts of commands to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.durations);
     }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 
-/// The outcome of a request.
+/// The outcome of a request to the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WebhookOutcome {
     /// The pod was changed.
@@ -23,7 +23,7 @@ pub(crate) enum WebhookOutcome {
 impl WebhookOutcome {
     const ALL: [Self; 3] = [Self::Patched, Self::Unchanged, Self::Rejected];
 
-    /// Returns the value of the label `outcome`.
+    /// Returns the value of the label `outcome` of the metric of requests.
     fn name(self) -> &'static str {
         match self {
             Self::Patched => "patched",
@@ -36,7 +36,7 @@ impl WebhookOutcome {
 /// The requests to the webhook, and the expiry of its certificate.
 pub(crate) struct WebhookMetrics {
     durations: MetricFamily<Histogram>,
-    /// In seconds since 1970; 0 without a certificate.
+    /// The time at which the certificate expires, in seconds since 1970; 0 without a certificate.
     expires: AtomicI64,
 }
 
@@ -51,7 +51,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Counts a request.
+    /// Counts a request with its outcome and its duration.
     pub(crate) fn ended(&self, outcome: WebhookOutcome, time: Duration) {
         self.durations.with(&[outcome.name()]).observe(time.as_secs_f64());
     }
@@ -61,7 +61,7 @@ impl WebhookMetrics {
         self.expires.store(time.as_second(), Ordering::Relaxed);
     }
 
-    /// Adds the metrics to `page`.
+    /// Adds the metrics of the webhook to `page`.
     #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^52")]
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.durations);

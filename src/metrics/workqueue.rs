@@ -1,4 +1,5 @@
-//! Metrics of the queues and attempts of one handler.
+//! Metrics of the queues of one handler, under the names that other Kubernetes controllers use
+//! (`workqueue_*`).
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use super::family::histogram;
 /// The metrics of the queues of one handler.
 #[derive(Debug)]
 pub struct WorkqueueMetrics {
-    /// The number of messages that were added.
+    /// The number of messages that were added to the queues.
     pub(super) adds: Counter,
-    /// The number of transient failures that are retried.
+    /// The number of transient failures that were followed by another attempt.
     pub(super) retries: Counter,
-    /// The times for which messages were queued, in seconds.
+    /// The times for which messages were queued before their handler was invoked, in seconds.
     pub(super) queue_duration: Histogram,
-    /// The durations of invocations, in seconds.
+    /// The durations of invocations of the handler, in seconds.
     pub(super) work_duration: Histogram,
 }
 

@@ -1,4 +1,4 @@
-//! Executes the plan of a migration.
+//! Executes the plan of a migration: the steps of several objects at a time.
 
 use std::time::Duration;
 

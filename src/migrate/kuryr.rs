@@ -19,29 +19,34 @@ pub(super) type ObjectKey = (String, String);
 /// The custom resources of one kind, by namespace and name.
 pub(super) type KuryrResources = BTreeMap<ObjectKey, DynamicObject>;
 
-/// The custom resources of Kuryr.
+/// All custom resources of Kuryr in the cluster, by kind.
 #[derive(Clone, Default)]
 pub(super) struct KuryrObjects {
-    /// A `KuryrPort` has the name of its pod.
+    /// The `KuryrPort`s. Each has the name of its pod.
     pub(super) ports: KuryrResources,
-    /// A `KuryrLoadBalancer` has the name of its service.
+    /// The `KuryrLoadBalancer`s. Each has the name of its service.
     pub(super) load_balancers: KuryrResources,
-    /// A `KuryrNetwork` has the name of its namespace, in which it is.
+    /// The `KuryrNetwork`s. Each has the name of its namespace, in which it is.
     pub(super) networks: KuryrResources,
-    /// A `KuryrNetworkPolicy` has the name of its policy.
+    /// The `KuryrNetworkPolicy`s. Each has the name of its policy.
     pub(super) policies: KuryrResources,
 }
 
 /// A kind of Kuryr's custom resources.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KuryrKind {
+    /// `KuryrPort`: the ports of a pod.
     Port,
+    /// `KuryrLoadBalancer`: the load balancer of a service.
     LoadBalancer,
+    /// `KuryrNetwork`: the network of a namespace.
     Network,
+    /// `KuryrNetworkPolicy`: the security group of a network policy.
     NetworkPolicy,
 }
 
 impl KuryrKind {
+    /// Returns the kind as in the field `kind`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Port => "KuryrPort",
@@ -51,6 +56,7 @@ impl KuryrKind {
         }
     }
 
+    /// Returns the names under which the API server serves the kind.
     pub(super) fn resource(self) -> ApiResource {
         let plural = match self {
             Self::NetworkPolicy => "kuryrnetworkpolicies".to_owned(),
@@ -71,7 +77,7 @@ impl KuryrKind {
 }
 
 impl KuryrObjects {
-    /// Lists all of them.
+    /// Lists the custom resources of all kinds.
     pub(super) async fn read(client: &Client) -> Result<Self, Error> {
         Ok(Self {
             ports: KuryrKind::Port.read(client).await?,
@@ -92,7 +98,7 @@ pub(super) fn finalizers_of(object: &impl ResourceExt) -> Vec<String> {
     object.finalizers().iter().filter(|finalizer| kuryr::is_finalizer(finalizer)).cloned().collect()
 }
 
-/// Returns the UID of the object that a custom resource names as its owner.
+/// Returns the UID of the owner that a custom resource names: that of its pod, service, namespace or policy.
 pub(super) fn owner_uid(object: &DynamicObject) -> Option<&str> {
     object.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).next()
 }

@@ -45,13 +45,13 @@ pub struct Migration {
 /// An object of the cluster, or a port that no object uses, in the result of a migration.
 #[derive(Debug)]
 pub struct MigratedObject {
-    /// The kind.
+    /// The kind of the object, or `Port`.
     pub kind: &'static str,
-    /// The namespace; empty without one.
+    /// The namespace of the object; empty without one.
     pub namespace: String,
-    /// The name, or the id of a port.
+    /// The name of the object, or the id of the port.
     pub name: String,
-    /// The planned steps, the outcome, or the reason of a refusal.
+    /// The planned steps, the outcome, or the reason of a refusal, in words.
     pub result: String,
     /// `false` if the object cannot be taken over, or a step failed.
     pub is_ok: bool,
@@ -121,7 +121,7 @@ async fn read(
     Ok((cloud, state))
 }
 
-/// Converts a planned object to the result that shows its plan.
+/// Converts a planned object to the result that describes its plan.
 fn show(planned: PlannedTakeover) -> MigratedObject {
     let result = match &planned.steps {
         Ok(steps) => steps.iter().map(plan::MigrationStep::describe).collect::<Vec<_>>().join(", "),

@@ -1,4 +1,4 @@
-//! Reads everything that a plan depends on.
+//! Reads what a plan depends on: the objects of Kubernetes and of Kuryr, and the resources of the cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -29,35 +29,46 @@ const PAGE: u32 = 500;
 /// The name of Kuryr's Deployment, and the value of the label `name` or `app` of its pods, in all of its manifests.
 const CONTROLLER: &str = "kuryr-controller";
 
-/// Everything that a plan depends on: the objects of Kubernetes, those of the cloud, and the configuration.
+/// All that a plan depends on: the objects of Kubernetes, those of the cloud, and the configuration.
 #[derive(Clone, Default)]
 pub(super) struct ClusterState {
+    /// The pods of the cluster.
     pub(super) pods: Vec<Pod>,
+    /// The services of the cluster.
     pub(super) services: Vec<Service>,
     /// The specs of the services that Kuryr manages, as the drivers of the configuration choose them, or the error. `None` if the service
     /// gets no load balancer.
     pub(super) specs: BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>,
     /// The states of load balancers on `Endpoints`, where the first releases of Kuryr wrote them.
     pub(super) states_on_endpoints: BTreeMap<ObjectKey, String>,
+    /// The namespaces of the cluster.
     pub(super) namespaces: Vec<Namespace>,
+    /// The network policies of the cluster.
     pub(super) policies: Vec<NetworkPolicy>,
     /// The names and addresses of the nodes.
     pub(super) nodes: BTreeSet<String>,
+    /// The IP addresses of the nodes.
     pub(super) node_ips: BTreeSet<IpAddr>,
+    /// The custom resources of Kuryr.
     pub(super) kuryr: KuryrObjects,
+    /// The ports of pods in the projects of the configuration.
     pub(super) ports: Vec<ExistingPort>,
+    /// The load balancers in the projects of the configuration.
     pub(super) load_balancers: Vec<ExistingLoadBalancer>,
+    /// The public addresses in the projects of the configuration.
     pub(super) public_ips: Vec<ExistingPublicIp>,
+    /// The networks in the projects of the configuration.
     pub(super) networks: Vec<ExistingNetwork>,
-    /// The handlers and the VIF drivers of the configuration.
+    /// The names of the enabled handlers.
     pub(super) handlers: BTreeSet<String>,
+    /// The names of the VIF drivers that the configuration uses.
     pub(super) vif_drivers: BTreeSet<String>,
     /// The Deployments and pods of Kuryr's controller that run, or will.
     pub(super) running_kuryr: Vec<String>,
 }
 
 impl ClusterState {
-    /// Reads the state of the cluster of `setup` and of the projects of its drivers.
+    /// Reads all parts of the state: from the cluster of `setup`, and from the projects of its drivers.
     pub(super) async fn read(
         setup: &Setup,
         configuration: &Configuration,

@@ -12,13 +12,14 @@ use super::kuryr::KuryrKind;
 /// The number of attempts while others change the object too.
 const ATTEMPTS: usize = 5;
 
-/// A change of the metadata of one object.
+/// A change of the annotations and finalizers of one object, which applies only while these are as they were
+/// planned.
 #[derive(Clone, Debug)]
 pub(crate) struct MetadataWrite {
     resource: ApiResource,
     /// The metadata of the object when the change was planned.
     planned: ObjectMeta,
-    /// Annotations to set, and finalizers to add and to remove.
+    /// The annotations to set, and the finalizers to add and to remove.
     patch: MetadataPatch,
     /// Texts for people: what the write sets and removes.
     sets: Vec<String>,
@@ -77,7 +78,7 @@ impl MetadataWrite {
         self.sets.is_empty() && self.removes.is_empty()
     }
 
-    /// Returns the change in a few words.
+    /// Returns the change in a few words, for the plan that the command prints.
     pub(super) fn describe(&self) -> String {
         let of = |verb: &str, names: &[String]| {
             (!names.is_empty()).then(|| format!("{verb} {}", names.join(" and ")))

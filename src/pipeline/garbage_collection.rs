@@ -71,7 +71,8 @@ pub(crate) async fn collect_periodically(
     }
 }
 
-/// Most owners of external resources do not exist, so none of their resources is released.
+/// A garbage collection would release most of what exists, which `relay.allow_mass_release` forbids by
+/// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{missing} of {owners} owners of external resources do not exist, so nothing is released: is this the right cluster, with all its \

@@ -30,7 +30,7 @@ type Links = Retry<Limit<Timeout<Fenced<Arc<ErasedHandler>>>, AnyEvent>, AnyEven
 
 /// One enabled handler with its chain of wrappers, its sources and its garbage collector.
 pub struct HandlerChain {
-    /// The name of the handler.
+    /// The name of the handler in the configuration.
     pub name: String,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,

@@ -1,4 +1,4 @@
-//! The replicas in which a handler runs.
+//! The scope of a handler: the replicas in which it runs.
 
 use staffetta_handler::Registry;
 
@@ -12,7 +12,7 @@ pub(crate) enum HandlerScope {
 }
 
 impl HandlerScope {
-    /// All scopes.
+    /// Both scopes, for loops over them.
     pub(crate) const ALL: [Self; 2] = [Self::Leader, Self::EveryReplica];
 
     /// Returns those of the handlers `enabled` that run in this scope, in the same order.

@@ -1,6 +1,6 @@
-//! Durations for people.
+//! Durations as text for people.
 
-/// Formats a number of seconds in its two largest units: `12s`, `3m05s`, `2h10m`, `4d03h`.
+/// Formats a duration with its two largest units, for the status page and `staffetta status`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

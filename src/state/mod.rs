@@ -33,9 +33,9 @@ pub(crate) struct ControllerState {
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
     /// The pipelines and the watches that run.
     running: Mutex<[Running; HandlerScope::ALL.len()]>,
-    /// The conditions of readiness.
+    /// The conditions that must be met before the process is ready.
     pub(crate) health: Arc<Health>,
-    /// The metrics.
+    /// All metrics that are updated where something happens.
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -78,7 +78,7 @@ impl ControllerState {
         &self.handlers
     }
 
-    /// Sets the pipeline and the watches of the handlers of `scope`.
+    /// Records the pipeline and the watches of the handlers of `scope`, which run from now on.
     pub(crate) fn set_running(
         &self,
         scope: HandlerScope,

@@ -21,15 +21,19 @@ pub(crate) struct StateSnapshot {
     pub(crate) version: String,
     /// The identity of this process among its replicas.
     pub(crate) identity: String,
+    /// The state of the leader election.
     pub(crate) leadership: LeadershipSummary,
     /// The time at which the process started.
     pub(crate) started: String,
+    /// The seconds since the process started.
     pub(crate) uptime_seconds: f64,
     /// `true` if all conditions of readiness are met.
     pub(crate) ready: bool,
     /// The conditions of readiness that are not met.
     pub(crate) waits: Vec<Condition>,
+    /// The watch of each kind, ordered by the name of the kind.
     pub(crate) watches: Vec<WatchSummary>,
+    /// The enabled handlers, in the order of the configuration.
     pub(crate) handlers: Vec<HandlerSummary>,
     /// The selected objects that were not handled successfully yet: failed objects first, and in each group the oldest first.
     pub(crate) objects: Vec<ObjectSummary>,
@@ -95,6 +99,7 @@ pub(crate) struct LeadershipSummary {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WatchSummary {
+    /// The watched kind.
     pub(crate) kind: String,
     /// `true` once all objects of the kind were delivered.
     pub(crate) listed: bool,
@@ -121,6 +126,7 @@ pub(crate) struct WatchSummary {
 }
 
 impl WatchSummary {
+    /// Converts the status of a watch, with its times relative to `now`.
     pub(super) fn new(watch: WatchStatus, now: Now) -> Self {
         let WatchCounts { events: [added, modified, deleted], lists, errors, last_error } = watch.counts;
         Self {
@@ -144,6 +150,7 @@ impl WatchSummary {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HandlerSummary {
+    /// The name of the handler.
     pub(crate) name: String,
     /// `true` once the handler receives events.
     pub(crate) open: bool,
@@ -165,11 +172,15 @@ impl From<QueueState> for HandlerSummary {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ObjectSummary {
+    /// The name of the handler.
     pub(crate) handler: String,
+    /// The kind of the object.
     pub(crate) kind: String,
-    /// Absent for a cluster-scoped object.
+    /// The namespace of the object; absent for a cluster-scoped object.
     pub(crate) namespace: Option<String>,
+    /// The name of the object.
     pub(crate) name: String,
+    /// The UID of the object.
     pub(crate) uid: String,
     /// `added`, `modified` or `deleted`.
     pub(crate) change: String,
@@ -177,9 +188,11 @@ pub(crate) struct ObjectSummary {
     pub(crate) phase: String,
     /// The time at which the phase began.
     pub(crate) since: String,
+    /// The seconds since that time.
     pub(crate) since_seconds: f64,
     /// The time of the next attempt; absent if the object does not wait for one.
     pub(crate) next: Option<String>,
+    /// The seconds until that time.
     pub(crate) next_seconds: Option<f64>,
     /// The last error since the object was last handled successfully.
     pub(crate) last_error: Option<ErrorSummary>,
@@ -237,6 +250,7 @@ pub(crate) struct ErrorSummary {
     pub(crate) attempts: u32,
     /// The time of the first failed attempt since the object was last handled successfully.
     pub(crate) since: String,
+    /// The seconds since that time.
     pub(crate) since_seconds: f64,
 }
 
@@ -244,10 +258,13 @@ pub(crate) struct ErrorSummary {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UndecodableSummary {
+    /// The kind of the object.
     pub(crate) kind: String,
-    /// Absent for a cluster-scoped object.
+    /// The namespace of the object; absent for a cluster-scoped object.
     pub(crate) namespace: Option<String>,
+    /// The name of the object.
     pub(crate) name: String,
+    /// The UID of the object.
     pub(crate) uid: String,
     /// The error of the decoder.
     pub(crate) error: String,

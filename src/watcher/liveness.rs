@@ -29,7 +29,7 @@ const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 /// back-off delay (0.9 s). So if another request follows earlier, the watch before it ended at once.
 const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The activity of one watch, which its client and its task record.
+/// The activity of one watch, recorded by its HTTP client and by its task.
 pub(super) struct Liveness(Mutex<Activity>);
 
 /// The times of the last activities of a watch.

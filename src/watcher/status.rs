@@ -12,9 +12,13 @@ use crate::lock::lock;
 
 /// The state of one watch. Its task writes the state, and other tasks read it.
 pub(super) struct WatchState {
+    /// The watched kind.
     pub(super) kind: Kind,
+    /// The objects that exist, which turn watch items into events.
     pub(super) store: Mutex<ObjectStore>,
+    /// The times of the last activity of the server and of the task.
     pub(super) liveness: Arc<Liveness>,
+    /// The counts for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
 }
 

@@ -171,7 +171,7 @@ impl<S: EventSink> WatchTask<S> {
         lock(&self.state.counts).last_error = None;
     }
 
-    /// Processes one item of the stream.
+    /// Processes one item of the stream: applies it to the store, and delivers the resulting events.
     async fn process(&mut self, event: Event<WatchItem>) {
         let is_change = matches!(event, Event::Apply(_) | Event::Delete(_));
         if is_change && self.backoff.attempts() > 0 {

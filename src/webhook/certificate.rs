@@ -12,13 +12,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// The time before its generation from which on a certificate is valid, for API servers whose clock is late.
+/// The time by which the validity of a generated certificate begins earlier than its generation, for API
+/// servers whose clock is late.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
 /// A certificate chain and its private key, in PEM. It has no `Debug`, which would show the key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct PemIdentity {
+    /// The certificate chain in PEM, the certificate of the server first.
     pub(super) chain: String,
+    /// The private key in PEM.
     pub(super) key: String,
 }
 
@@ -31,7 +34,7 @@ pub(super) struct CertificateFacts {
     pub(super) expires: Timestamp,
 }
 
-/// A certificate that cannot be used or generated.
+/// The reason why a certificate cannot be used or generated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
     /// There is no certificate in PEM.

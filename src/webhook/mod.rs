@@ -60,12 +60,12 @@ const OPTIONS: &str = "webhook options";
 /// The reason why the webhook cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// The handler that serves the pods is not enabled.
+    /// The webhook is configured, but its handler `prefix_ip` is not enabled.
     #[error(
         "`webhook.listen` is set, but the handler `{HANDLER}` is not enabled: pods would request what no node has"
     )]
     NoHandler,
-    /// One of two options is missing.
+    /// One of two options that belong together is missing.
     #[error("`webhook.{set}` is set, and `webhook.{missing}` is not; set both or none")]
     HalfSet {
         /// The option that is set.
@@ -101,7 +101,7 @@ pub(crate) struct Webhook {
     /// The namespace of the Secret.
     namespace: String,
     admission: PodAdmission,
-    /// `None` if the certificate is in the Secret.
+    /// The files of the certificate; `None` if the certificate is in the Secret.
     files: Option<CertificateFiles>,
 }
 

@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// A request that is no review of this version, or whose pod cannot be decoded. Its text quotes nothing of the request.
+/// The error of a request that is no review of this version, or whose pod cannot be decoded. Its text quotes
+/// nothing of the request.
 #[derive(Debug, thiserror::Error)]
 #[error("the request is no AdmissionReview of admission.k8s.io/v1 with a pod that can be decoded")]
 pub(super) struct MalformedReview;
@@ -54,14 +55,14 @@ struct AdmissionResponse {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
-    /// Base64 in JSON.
+    /// The JSON patch, which is in Base64 in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<ByteString>,
 }
 
-/// A response, which always admits the object.
+/// The response to a review, which always admits the object.
 pub(super) struct ReviewAnswer {
-    /// The body.
+    /// The JSON body of the response.
     pub(super) body: Vec<u8>,
     /// `true` if the object is changed.
     pub(super) patched: bool,

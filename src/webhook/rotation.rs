@@ -1,5 +1,10 @@
 //! Decides when the leader replaces the certificate of the webhook.
 //!
+//! A new certificate is first written beside the served one, then trusted by the API servers, and served only
+//! then. So the certificate that a replica serves is trusted at all times, although replicas and API servers
+//! notice a change with a delay. Every step follows from what the Secret and the configuration of the webhook
+//! contain, so that another leader continues where one has ended.
+//!
 //! A certificate is first kept for later, then trusted by the API servers, and served only then. So the certificate that a replica serves
 //! is trusted at all times, although replicas and API servers notice a change with a delay. Every step follows from what the Secret and the
 //! configuration of the webhook contain, so that another leader continues where one has ended.
@@ -14,7 +19,8 @@ use super::stored::{StoredCertificates, StoredIdentity};
 /// The maximum time within which API servers notice that they shall trust another certificate.
 const PROPAGATION: Duration = Duration::from_secs(30);
 
-/// The state of the configuration of the webhook.
+/// The part of the `MutatingWebhookConfiguration` that concerns the certificate: the names for which it must
+/// be valid, and the certificates that API servers trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WebhookTrust {
     /// The host names by which API servers call the webhook.
@@ -28,15 +34,15 @@ pub(super) struct WebhookTrust {
 /// The next step of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RotationStep {
-    /// Do nothing before this time, unless the Secret or the configuration changes.
+    /// Nothing is due before this time, unless the Secret or the configuration changes.
     Wait(Timestamp),
     /// Write a new certificate that is served at once, because there is none that can be served.
     Replace,
-    /// Write a new certificate that is served next.
+    /// Write a new certificate that is served later, when API servers trust it.
     Prepare,
-    /// Make the API servers trust these certificates.
+    /// Make the API servers trust these certificates, in PEM.
     Trust(String),
-    /// Serve the next certificate.
+    /// Serve the certificate that was prepared.
     Promote,
 }
 

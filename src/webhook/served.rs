@@ -26,11 +26,11 @@ use crate::health::Health;
 use crate::lock::lock;
 use crate::metrics::WebhookMetrics;
 
-/// The readiness condition that there is a certificate.
+/// The name of the readiness condition that there is a certificate.
 pub(super) const CERTIFICATE: &str = "webhook certificate";
-/// The interval at which the files are read again.
+/// The interval at which the certificate files are read again.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// The maximum size of a file, in bytes.
+/// The maximum size of a certificate or key file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The certificate that new connections get. It can be replaced at any time.
@@ -43,14 +43,16 @@ pub(super) struct ServedCertificate {
 /// The paths of the files with the certificate chain and its key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateFiles {
+    /// The path of the certificate chain.
     pub(super) certificate: PathBuf,
+    /// The path of the private key.
     pub(super) key: PathBuf,
 }
 
-/// A file of the certificate that cannot be used.
+/// The reason why a file of the certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateFileError {
-    /// A file cannot be read, or is larger than 1 MiB.
+    /// The file cannot be read, or is larger than 1 MiB.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
@@ -59,7 +61,7 @@ pub(super) enum CertificateFileError {
         #[source]
         source: io::Error,
     },
-    /// The content cannot be used.
+    /// The content of the file cannot be used.
     #[error("the certificate in {} cannot be used", path.display())]
     Content {
         /// The file with the certificate.

@@ -1,4 +1,4 @@
-//! Serves the requests of API servers over TLS, with limits of its own.
+//! The HTTPS server of the webhook, with limits on connections, requests and time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ const MAX_HEAD: usize = 16 * 1024;
 /// (`timeoutSeconds`).
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The state of the webhook that requests need.
+/// The state that the handling of each request needs.
 pub(super) struct ReviewState {
-    /// Decides about pods.
+    /// Decides which pods are changed.
     pub(super) admission: PodAdmission,
     /// `true` while the function is switched on in the ConfigMap.
     pub(super) enabled: AtomicBool,

@@ -11,19 +11,21 @@ use super::certificate::{CertificateFacts, PemIdentity};
 
 /// The keys in the Secret: the certificate that replicas serve.
 const SERVING: [&str; 2] = ["tls.crt", "tls.key"];
-/// The certificate that replicas will serve next.
+/// The keys in the Secret: the certificate that replicas will serve next.
 const NEXT: [&str; 2] = ["next.crt", "next.key"];
-/// The certificate that replicas served before.
+/// The key in the Secret: the certificate that replicas served before.
 const PREVIOUS: &str = "previous.crt";
 
 /// A usable certificate with its key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct StoredIdentity {
+    /// The certificate and its key.
     pub(super) identity: PemIdentity,
+    /// The names and the expiry of the certificate.
     pub(super) facts: CertificateFacts,
 }
 
-/// The certificates in the Secret. What cannot be used counts as missing.
+/// The certificates in the Secret. A certificate that cannot be used counts as missing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCertificates {
     /// The certificate that replicas serve.
@@ -35,7 +37,7 @@ pub(super) struct StoredCertificates {
 }
 
 impl StoredCertificates {
-    /// Reads the Secret.
+    /// Reads the certificates from the Secret.
     pub(super) fn read(secret: &Secret) -> Self {
         let none = BTreeMap::new();
         let data = secret.data.as_ref().unwrap_or(&none);
@@ -70,17 +72,17 @@ impl StoredCertificates {
         chains.chain(self.previous.as_deref()).collect()
     }
 
-    /// Serves `new` at once, and nothing before or after it.
+    /// Returns the state in which `new` is served at once, without a predecessor or a successor.
     pub(super) fn only(new: StoredIdentity) -> Self {
         Self { serving: Some(new), next: None, previous: None }
     }
 
-    /// Keeps `new` for later.
+    /// Returns the state in which `new` is the next certificate, which is not served yet.
     pub(super) fn prepared(&self, new: StoredIdentity) -> Self {
         Self { next: Some(new), ..self.clone() }
     }
 
-    /// Serves the next certificate instead of the present one.
+    /// Returns the state in which the next certificate is served, and the present one is the previous one.
     pub(super) fn promoted(&self, now: Timestamp) -> Self {
         let present = self.serving.as_ref().filter(|stored| now < stored.facts.expires);
         let previous = present.map(|stored| stored.identity.chain.clone());

@@ -1,4 +1,5 @@
-//! The configuration of the webhook in the cluster: the hosts that API servers call, and the certificates that they trust.
+//! The `MutatingWebhookConfiguration` in the cluster: the hosts that API servers call, and the certificates
+//! that they trust.
 
 use std::collections::BTreeSet;
 

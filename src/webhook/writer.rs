@@ -1,4 +1,5 @@
-//! The work of the leader: writes the Secret with the certificate, and what API servers trust.
+//! The work of the leader for the webhook: writes the Secret with the certificate, and the certificates that
+//! API servers trust.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -26,7 +27,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), 
 const STEPS: usize = 5;
 /// The pause after that many steps.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The longest sleep. A clock that was changed is noticed by then.
+/// The longest time without a check, so that a change of the clock is noticed.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Writes the certificate of the webhook before it expires, and makes the API servers trust it.
@@ -38,7 +39,8 @@ pub(super) struct CertificateWriter {
     lifetime: Duration,
 }
 
-/// The last known state of both objects; `None` if an object was not read yet, or does not exist.
+/// The last known state of the Secret and of the configuration; `None` if one was not read yet, or does not
+/// exist.
 #[derive(Default)]
 struct ObservedObjects {
     secret: Option<Secret>,
@@ -47,13 +49,16 @@ struct ObservedObjects {
     trusted: (Option<String>, Timestamp),
 }
 
-/// A step of the leader that failed.
+/// The reason why a step of the leader failed.
 #[derive(Debug, thiserror::Error)]
 enum CertificateWriteError {
+    /// A new certificate cannot be generated.
     #[error("generate a certificate for the webhook")]
     Generate(#[from] CertificateError),
+    /// The Secret cannot be written.
     #[error("write the certificate of the webhook into its Secret")]
     WriteSecret(#[source] Box<kube::Error>),
+    /// The certificates that API servers trust cannot be written.
     #[error("write the certificates that API servers trust (`caBundle`)")]
     WriteBundle(#[source] Box<kube::Error>),
 }

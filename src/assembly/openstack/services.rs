@@ -15,7 +15,8 @@ const DEFAULT_PROVIDER: &str = "default";
 
 const FLOATING_IP: &str = "OpenStack: a floating IP of the external_svc_net of [neutron_defaults].";
 
-/// Registers the drivers.
+/// Registers the drivers `lbaasv2` (load balancers) and `neutron_floating_ip` (public addresses), and their
+/// section.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<OctaviaDefaults>("octavia_defaults");
     drivers! { registry, setup:

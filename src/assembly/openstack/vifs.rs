@@ -14,13 +14,13 @@ use super::{cloud, defaults, shared_subnets};
 use crate::assembly::vif_pool;
 use crate::config::KubernetesOptions;
 
-/// The default integration bridge of Neutron's Open vSwitch agents.
+/// The integration bridge that Neutron's Open vSwitch agents use by default.
 const BRIDGE: &str = "br-int";
 
 const MACVLAN: &str =
     "OpenStack: a port whose address is allowed on the port of the node, a server in the same cloud.";
 
-/// Registers the drivers and their pools.
+/// Registers the drivers `neutron-vif`, `nested-vlan` and `nested-macvlan`, and the pools in front of them.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<PodVifNestedOptions>("pod_vif_nested");
     drivers! { registry, setup:
@@ -50,7 +50,7 @@ fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
     setup.shared(|| Ok(NestedVlanDriver::new(ports(setup)?, nested(setup)?)))
 }
 
-/// Returns the ports of the cluster, which the drivers share.
+/// Returns the access to the ports of the cluster, which the VIF drivers share.
 fn ports(setup: &Setup) -> Result<Arc<MarkedPorts>, SetupError> {
     let KubernetesOptions { port_debug, .. } = setup.section("kubernetes")?;
     let ovs_bridge = defaults(setup)?.ovs_bridge.unwrap_or_else(|| BRIDGE.to_owned());

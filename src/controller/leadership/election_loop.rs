@@ -19,11 +19,15 @@ use crate::term::Term;
 
 /// The task that takes part in the election for this process.
 pub(super) struct ElectionLoop {
+    /// The requests for the lease.
     pub(super) leases: LeaseClient,
+    /// The rules that decide the next request.
     pub(super) elector: Elector,
+    /// The leadership term of this process, which the loop extends and ends.
     pub(super) term: Term,
+    /// The published status: the role, and counts for metrics.
     pub(super) status: watch::Sender<ElectionStatus>,
-    /// Ends the loop. Before it ends, the loop releases the lease.
+    /// Ends the loop when it is cancelled. The loop releases the lease before it ends.
     pub(super) stop: CancellationToken,
     /// The watch of the lease; `None` for a leader, and when the watch has ended.
     pub(super) changes: Option<LeaseChanges>,

@@ -14,7 +14,7 @@ use staffetta_handler::{HandlerError, bounded};
 /// from the clock of another computer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ObservedLease {
-    /// The resourceVersion.
+    /// The resourceVersion of the lease.
     pub(super) version: String,
     /// The identity of the holder; empty if there is none.
     pub(super) holder: String,
@@ -83,7 +83,9 @@ impl LeaseUpdate {
 
 /// The requests for one lease at the API server.
 pub(super) struct LeaseClient {
+    /// The API of Leases in the namespace of the lease.
     pub(super) api: Api<Lease>,
+    /// The name of the lease.
     pub(super) name: String,
     /// The time limit of one request.
     pub(super) timeout: Duration,

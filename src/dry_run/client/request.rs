@@ -20,11 +20,13 @@ pub(super) enum RequestKind {
 /// The object or collection that a request writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteTarget {
+    /// The namespace of the object; `None` for a cluster-scoped object.
     pub(super) namespace: Option<String>,
     /// The plural name of the resource, such as `pods`.
     pub(super) plural: String,
     /// The name of the object; `None` for a collection.
     pub(super) name: Option<String>,
+    /// The subresource, such as `status`; `None` for the object itself.
     pub(super) subresource: Option<String>,
 }
 

@@ -59,7 +59,7 @@ impl<D: ?Sized> Recording<D> {
     }
 }
 
-/// Joins the values with commas.
+/// Joins the values with commas, as an argument of a planned call.
 fn list(values: impl IntoIterator<Item = impl Display>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }

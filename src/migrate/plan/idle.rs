@@ -1,4 +1,5 @@
-//! The ports that Kuryr's pools kept ready for new pods.
+//! The plan for the ports that Kuryr's pools kept ready for new pods. No pod uses them, so that they can be
+//! deleted.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub(super) fn plan(state: &ClusterState, delete: bool) -> Vec<PlannedTakeover> {
     planned.collect()
 }
 
-/// Returns the ids of all ports that any pod or `KuryrPort` names, whether it may or not.
+/// Returns the ids of all ports that any pod or `KuryrPort` names, even if it does so wrongly.
 fn named(state: &ClusterState) -> BTreeSet<VifId> {
     let annotations = state.pods.iter().filter_map(|pod| pod.annotations().get(KURYR_VIF));
     let states = annotations.filter_map(|text| PodState::read(text).ok());

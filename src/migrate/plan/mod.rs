@@ -26,7 +26,7 @@ pub(super) enum MigrationStep {
     Delete(UnusedResource),
 }
 
-/// The reason why an object is not taken over.
+/// The reason why an object is not taken over by this run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Obstacle {
     /// Somebody must decide or correct something first.
@@ -40,8 +40,11 @@ pub(super) enum Obstacle {
 /// An object with the steps that take it over.
 #[derive(Debug)]
 pub(super) struct PlannedTakeover {
+    /// The kind of the object, or `Port`.
     pub(super) kind: &'static str,
+    /// The namespace and the name of the object.
     pub(super) key: ObjectKey,
+    /// The steps in the order of their execution, or the reason why there are none.
     pub(super) steps: Result<Vec<MigrationStep>, Obstacle>,
 }
 

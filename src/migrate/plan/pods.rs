@@ -20,9 +20,9 @@ use super::{Obstacle, PlannedTakeover, StepList, refused};
 /// The VIFs of a pod, as Kuryr recorded them.
 struct RecordedVifs {
     vifs: PodState,
-    /// The value of the annotation.
+    /// The value of the annotation `openstack.org/kuryr-vif` that contains these VIFs.
     text: String,
-    /// `true` if a `KuryrPort` contains them.
+    /// `true` if a `KuryrPort` contains the VIFs, `false` if the annotation of the pod does.
     is_by_kuryr: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned
 }
 
-/// Returns the `KuryrPort` of a pod. One of an earlier pod with the same name is none of this pod.
+/// Returns the `KuryrPort` of a pod. The `KuryrPort` of an earlier pod with the same name does not count.
 fn port_of<'a>(state: &'a ClusterState, pod: &Pod) -> Option<&'a DynamicObject> {
     state.kuryr.ports.get(&key_of(pod)).filter(|port| is_of(port, pod))
 }
@@ -132,8 +132,8 @@ fn publishes_own(state: &ClusterState, pod: &Pod, owner: &Owner) -> bool {
     published.is_some_and(|published| published.vifs().all(|vif| is_own(&vif.id)))
 }
 
-/// Plans a `KuryrPort` whose pod does not exist. Its ports that name the pod are released by garbage collection, because they do so; a
-/// port of a pool is idle.
+/// Plans a `KuryrPort` whose pod does not exist: it is removed. Garbage collection releases those of its
+/// ports that name the pod; a port of a pool becomes idle.
 fn plan_orphan(
     state: &ClusterState,
     key: &ObjectKey,

@@ -11,9 +11,11 @@ use staffetta_driver::{
 use super::super::read::ClusterState;
 use super::{Obstacle, StepList, refused};
 
-/// A pod, with the properties of its status on which the ownership of a port depends.
+/// A pod with the properties on which the ownership of a port depends.
 pub(super) struct VifOwner<'a> {
+    /// The pod itself.
     pub(super) pod: &'a Pod,
+    /// The owner in the ownership mark of the pod's ports.
     pub(super) owner: Owner,
     /// `true` if a `KuryrPort` names the VIFs, which only Kuryr writes; `false` if an annotation does, which every user of the pod can
     /// change.

@@ -1,4 +1,5 @@
-//! Compact forms of a UID and a resourceVersion: numbers where possible, otherwise the text.
+//! Compact forms of a UID and a resourceVersion, which save memory: a number where possible, otherwise the
+//! text.
 
 use std::fmt;
 

@@ -33,14 +33,17 @@ impl<T> Default for NameTable<T> {
 }
 
 impl<T> NameTable<T> {
+    /// Returns the number of names.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Returns `true` if there are no names.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// Returns the value of a name.
     pub(super) fn get(&self, name: &str) -> Option<&T> {
         let hash = self.hasher.hash_one(name);
         let entry = self.entries.find(hash, |entry| self.text[entry.name.clone()] == *name);
@@ -61,6 +64,7 @@ impl<T> NameTable<T> {
         None
     }
 
+    /// Removes a name, and returns its value.
     pub(super) fn remove(&mut self, name: &str) -> Option<T> {
         let Self { text, entries, hasher, .. } = self;
         let found = entries.find_entry(hasher.hash_one(name), |entry| text[entry.name.clone()] == *name);
@@ -70,10 +74,12 @@ impl<T> NameTable<T> {
         Some(entry.value)
     }
 
+    /// Returns all values, in no particular order.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().map(|entry| &entry.value)
     }
 
+    /// Returns all values for changes, in no particular order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().map(|entry| &mut entry.value)
     }

@@ -1,4 +1,4 @@
-//! The objects of one kind that exist and cannot be decoded.
+//! The objects of one kind that exist but cannot be decoded.
 
 use std::collections::{HashMap, HashSet};
 
