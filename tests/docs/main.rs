@@ -9,6 +9,9 @@ mod annotations;
 mod events;
 mod faults;
 mod links;
+#[path = "../support/page.rs"]
+mod page;
+mod quick_starts;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
