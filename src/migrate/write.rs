@@ -9,7 +9,7 @@ use staffetta_handler::MetadataPatch;
 use super::MigrateError;
 use super::kuryr::KuryrKind;
 
-/// The number of attempts while others change the object too.
+/// The maximum number of attempts to write an object while others change it too.
 const ATTEMPTS: usize = 5;
 
 /// A change of the annotations and finalizers of one object, which applies only while these are as they were

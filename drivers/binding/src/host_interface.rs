@@ -1,4 +1,4 @@
-//! The ends of pairs of interfaces on the node.
+//! The ends on the node of the pairs of interfaces that connect pods: finds and deletes them.
 
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use staffetta_driver::{DriverError, Reason};
@@ -19,7 +19,8 @@ pub(crate) fn remove(host: &RouteSocket, name: &str) -> Result<(), DriverError> 
     }
 }
 
-/// Deletes a leftover called `name`. Fails if another program created the interface.
+/// Deletes an interface of these drivers called `name`, which an earlier call left. Fails if another program
+/// created it.
 pub(crate) fn make_way(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
     remove(host, name)?;
     let step = "create the interface on the node";

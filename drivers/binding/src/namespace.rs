@@ -1,4 +1,4 @@
-//! Work in the network namespace of a pod.
+//! Runs work in the network namespace of a pod.
 
 use std::fs::File;
 use std::io;
@@ -16,9 +16,9 @@ use crate::netlink::RouteSocket;
 
 /// The sockets and the namespace of a thread that has moved into the network namespace of a pod.
 pub(crate) struct NetworkNamespaces {
-    /// Configures the network of the node.
+    /// A socket that configures the network of the node.
     pub(crate) host: RouteSocket,
-    /// Configures the network of the pod.
+    /// A socket that configures the network of the pod.
     pub(crate) pod: RouteSocket,
     netns: File,
 }

@@ -1,4 +1,4 @@
-//! The options of the drivers.
+//! The sections `[binding]` and `[node_port]`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Locks a mutex.
+//! A lock function that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! A container as a module of Arklet.
+//! Converts a container of a pod to a module of Arklet, the agent in a base.
 
 use k8s_openapi::api::core::v1::Container;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The requests to bases that are under way.
+//! The requests to bases that wait for an answer.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 /// The maximum number of modules of one base that are loaded or unloaded at the same time.
 const CHANGES_PER_BASE: usize = 16;
 
-/// A command of Arklet that this crate uses.
+/// A command of Arklet (the agent in a base) that this crate sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ArkletCommand {
-    /// Reports the health of the base.
+    /// The base reports its health.
     Health,
-    /// Reports all modules of the base.
+    /// The base reports all its modules.
     QueryAllBiz,
-    /// Loads a module.
+    /// The base loads a module.
     InstallBiz,
-    /// Unloads a module.
+    /// The base unloads a module.
     UninstallBiz,
 }
 

@@ -46,6 +46,7 @@ struct State {
 }
 
 impl Machine {
+    /// Creates the node, whose machine was not read yet.
     pub(crate) fn new(
         spec: NodeSpec,
         notifier: Arc<Notifier>,
@@ -235,7 +236,7 @@ impl Machine {
         self.notifier.pods_due(&self.pods.owners_on(&self.name), &self.name);
     }
 
-    /// Records the health of the machine. A change triggers a reconciliation of the node.
+    /// Records the health that a read or a report returned. A change triggers a reconciliation of the node.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
         let mut state = lock(&self.state);
         if state.view.health.as_deref() != Some(&health) {

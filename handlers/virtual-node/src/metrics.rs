@@ -7,7 +7,7 @@ use crate::counters::{Counts, STATES};
 use crate::lock::lock;
 use crate::node_store::NodeStore;
 
-/// The phases of pods.
+/// The phases of pods as label values, in lower case.
 const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
 
 /// The current metrics of the virtual nodes of one handler. Each entry consists of the label values and the number.

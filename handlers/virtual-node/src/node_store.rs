@@ -39,6 +39,7 @@ struct Nodes {
 }
 
 impl NodeStore {
+    /// Creates an empty store, which is not complete yet.
     pub(crate) fn new(pods: Arc<ClusterIndex>, policy: Policy) -> Self {
         let (notifier, turnover) = (Arc::default(), Notify::new());
         Self { nodes: Mutex::default(), turnover, notifier, pods, policy }

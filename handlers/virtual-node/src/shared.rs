@@ -96,6 +96,7 @@ pub(crate) struct PodRecord {
 }
 
 impl Shared {
+    /// Creates the shared state, without any node or pod.
     pub(crate) fn new(config: Dependencies) -> Self {
         let client = || config.client.clone();
         let cluster = Arc::new(ClusterIndex::after(config.predecessor));

@@ -25,6 +25,7 @@ pub(crate) fn pod_identity(owner: &Owner) -> Identity {
 pub(crate) struct NodeDue(Identity);
 
 impl NodeDue {
+    /// Creates the trigger for the node with this name.
     pub(crate) fn new(name: &str) -> Self {
         Self(node_identity(name))
     }
@@ -50,6 +51,7 @@ pub(crate) struct PodDue {
 }
 
 impl PodDue {
+    /// Creates the trigger for the pod `owner`, whose workload is on `node`.
     pub(crate) fn new(owner: &Owner, node: &Arc<str>) -> Self {
         Self { identity: pod_identity(owner), node: Arc::clone(node) }
     }

@@ -180,7 +180,7 @@ async fn text(request: RequestBuilder, limit: Duration) -> Result<String, Driver
     Err(DriverError::new(reason, STEP).detail(format!("HTTP status {}{detail}", status.as_u16())))
 }
 
-/// Parses the response of STS.
+/// Parses the keys of a role in a response of STS.
 fn role_keys(body: &str) -> Result<AccessKeys, DriverError> {
     let response: AssumeRole = quick_xml::de::from_str(body).map_err(|_| malformed())?;
     let RoleCredentials { access_key_id: id, secret_access_key, session_token, expiration } =

@@ -1,4 +1,5 @@
-//! The addresses of bases, without I/O.
+//! The addresses at which bases are called, kept without I/O. A base is a long-running Java process that
+//! loads modules.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,11 +29,13 @@ struct Base {
     started: bool,
 }
 
-/// The error of a report that is not accepted.
+/// The reason why a report is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressClaimError {
+    /// Another address reported this id less than a minute ago.
     #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
     Taken,
+    /// The maximum number of bases is reached; the value is that number.
     #[error("there are already {0} bases, which is the limit (max_bases)")]
     TooMany(usize),
 }
@@ -42,7 +45,7 @@ impl Bases {
         Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
     }
 
-    /// Checks that `ip` may speak for a base.
+    /// Checks that `ip` may report for the base `id`: no other address did so recently.
     pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
         let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
@@ -85,7 +88,7 @@ impl Bases {
         }
     }
 
-    /// Returns the address of a base.
+    /// Returns the address of a base; `None` if it is not known.
     pub(super) fn address(&self, id: &NodeId) -> Option<SocketAddr> {
         self.by_id.get(id).map(|base| base.address)
     }

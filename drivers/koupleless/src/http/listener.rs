@@ -1,4 +1,4 @@
-//! The endpoints at which bases report.
+//! The HTTP endpoints at which bases report: `/heartbeat` and `/queryBaseline`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::wire::{BaseMetadata, BaseReport};
 /// The maximum size of a report, in bytes.
 const MAX_REPORT: usize = 64 * 1024;
 
-/// The state of the endpoints.
+/// The state that the handlers of the endpoints share.
 #[derive(Clone)]
 struct Endpoints {
     shared: Arc<TunnelState>,

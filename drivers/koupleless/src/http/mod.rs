@@ -1,4 +1,4 @@
-//! The tunnel over HTTP.
+//! The tunnel to bases over HTTP.
 
 mod bases;
 mod exchange;
@@ -65,7 +65,7 @@ struct ModuleChange {
     command: ArkletCommand,
     module: Module,
     address: SocketAddr,
-    /// Ends the operation when it is dropped.
+    /// The request to the base, which ends when this is dropped.
     under_way: RequestUnderWay,
 }
 
@@ -97,7 +97,7 @@ impl HttpTunnel {
         running.changes.send(change).map_err(|_| not_running(command))
     }
 
-    /// Sends a query and returns the data of its answer.
+    /// Sends a query to a base and returns the data of its response.
     async fn query<T: DeserializeOwned>(
         &self,
         command: ArkletCommand,
@@ -245,7 +245,7 @@ impl TunnelState {
     }
 }
 
-/// A request under way. It ends when this is dropped.
+/// Keeps a request to a base recorded as in progress until it is dropped.
 #[derive(Debug)]
 struct RequestUnderWay {
     shared: Arc<TunnelState>,

@@ -1,4 +1,4 @@
-//! The baseline queries of bases that wait for their answer.
+//! The queries of bases for their baseline (the modules with which they start) that wait for an answer.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(super) struct BaselineQueries {
 }
 
 impl BaselineQueries {
-    /// Asks for the baseline of a base, and publishes it to `topic`. Nothing is published if it is not known.
+    /// Asks the handler for the baseline of a base, and publishes the answer to `topic`. Nothing is published
+    /// if the baseline is not known yet.
     pub(super) fn ask(
         &mut self,
         base: NodeId,
@@ -44,7 +45,7 @@ impl BaselineQueries {
         Ok(())
     }
 
-    /// Waits until a query has ended; for ever if there is none.
+    /// Waits until a query has ended. Never completes while no query waits.
     pub(super) async fn ended(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(base)) => drop(self.bases.remove(&base)),

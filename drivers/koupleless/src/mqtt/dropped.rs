@@ -1,4 +1,4 @@
-//! The reports that were dropped, so that a flood of them does not become a flood of log lines.
+//! Counts the reports that were dropped, so that a flood of them causes one log line a minute.
 
 use tracing::debug;
 
@@ -8,7 +8,7 @@ use super::message::DropReason;
 #[derive(Debug, Default)]
 pub(super) struct DroppedReports {
     count: u64,
-    /// The topic and the reason of the latest one.
+    /// The topic of the latest dropped report, and the reason.
     latest: Option<(String, String)>,
 }
 
@@ -22,8 +22,8 @@ impl DroppedReports {
         self.latest = Some((topic, reason.to_string()));
     }
 
-    /// Returns the number of reports that were dropped since the last call, with topic and reason of the latest one; `None` if
-    /// there are none.
+    /// Returns the number of reports that were dropped since the last call, with the topic and the reason of
+    /// the latest one; `None` if there are none.
     pub(super) fn take(&mut self) -> Option<(u64, String, String)> {
         let (topic, reason) = self.latest.take()?;
         Some((std::mem::take(&mut self.count), topic, reason))

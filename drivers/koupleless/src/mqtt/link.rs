@@ -21,18 +21,24 @@ const MAX_PACKET_V3: usize = 16 << 20;
 /// The maximum size of a packet over MQTT 5, in bytes: a report of the maximum size with its topic.
 const MAX_PACKET_V5: u32 = (1 << 20) + 1024;
 
+/// An error of a connection in either version of MQTT.
 pub(super) type LinkError = Box<dyn Error + Send + Sync>;
 
-/// Sends to the broker.
+/// The sending end of a connection to the broker.
 #[derive(Clone, Debug)]
 pub(super) enum LinkClient {
+    /// A connection with MQTT 3.1.1.
     V3(mqtt3::AsyncClient),
+    /// A connection with MQTT 5.
     V5(mqtt5::AsyncClient),
 }
 
-/// Receives from the broker. The connection makes progress only while [`next`](Self::next) is polled.
+/// The receiving end of a connection to the broker. The connection makes progress only while
+/// [`next`](Self::next) is polled.
 pub(super) enum LinkEvents {
+    /// A connection with MQTT 3.1.1.
     V3(Box<mqtt3::EventLoop>),
+    /// A connection with MQTT 5.
     V5(Box<mqtt5::EventLoop>),
 }
 
@@ -41,7 +47,7 @@ pub(super) enum LinkEvents {
 pub(super) enum LinkEvent {
     /// The broker accepted the log-in.
     Connected,
-    /// The broker answered a request to subscribe topics, and refused this many of them.
+    /// The broker answered a request to subscribe to topics, and refused this many of them.
     Subscribed { refused: usize },
     /// A message arrived.
     Message { topic: Vec<u8>, payload: Vec<u8>, retained: bool },
@@ -111,7 +117,7 @@ impl LinkClient {
         }
     }
 
-    /// Subscribes topics with `QoS` 1.
+    /// Requests to receive the messages of these topics, with `QoS` 1.
     pub(super) async fn subscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
         match self {
             Self::V3(client) => {
@@ -125,7 +131,7 @@ impl LinkClient {
         }
     }
 
-    /// Drops subscriptions.
+    /// Ends the subscriptions to these topics.
     pub(super) async fn unsubscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
         match self {
             Self::V3(client) => client.unsubscribe_many(filters).await.map_err(Into::into),

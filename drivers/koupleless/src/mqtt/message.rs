@@ -1,4 +1,4 @@
-//! The reports of bases: what is accepted, and what is dropped for which reason.
+//! Parses the reports of bases, and decides which are dropped, for which reason.
 
 use std::time::Duration;
 
@@ -21,12 +21,16 @@ use crate::wire::{
 /// The maximum size of a report, in bytes.
 pub(super) const MAX_REPORT: usize = 1 << 20;
 
-/// A report that is accepted.
+/// A report that is passed on to the handler.
 #[derive(Debug)]
 pub(super) enum BaseMessage {
+    /// The base introduced itself, or said that it ends.
     Discovered(NodeDescription),
+    /// The base asks for the modules with which it starts.
     Baseline(QueryBaselineRequest),
+    /// The health of the base.
     Health(NodeStatusData),
+    /// The state of all modules of the base.
     Modules(Vec<ContainerStatusData>),
     /// The answer to a command. It counts only if the command is under way.
     Operation(ArkletCommand, ContainerKey, ContainerOperationResponseData),
@@ -35,29 +39,39 @@ pub(super) enum BaseMessage {
 /// The reason why a report is dropped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DropReason {
+    /// The topic is not one at which bases report.
     #[error("its topic is not that of a report, or names no valid base")]
     Topic,
+    /// The broker kept the message from an earlier time (it is retained).
     #[error("it was retained by the broker, so it is of the past")]
     Retained,
+    /// The report is larger than [`MAX_REPORT`]: its size in bytes.
     #[error("it has {0} bytes, and at most {MAX_REPORT} are allowed")]
     Oversized(usize),
+    /// The report is not the expected JSON.
     #[error("it is malformed at line {}, column {}", .0.line(), .0.column())]
     Malformed(serde_json::Error),
+    /// The report is too old: its age in milliseconds.
     #[error("it is {0} s old; if that repeats, compare the clocks of base and controller")]
     Expired(i64),
+    /// The report names another base than its topic.
     #[error("its topic is that of {topic}, and it speaks for {body:?}")]
     Foreign { topic: NodeId, body: String },
+    /// The content of the report cannot be used.
     #[error("{0}")]
     Invalid(String),
+    /// The report answers a command that this crate does not send.
     #[error("the command {0:?} is unknown")]
     Command(String),
+    /// The report answers a command that is not in progress.
     #[error("nothing of the kind is under way: it is late, or came twice")]
     NotUnderWay,
+    /// The queue of the handler does not accept the report.
     #[error("{0}")]
     Overload(String),
 }
 
-/// The envelope of each report.
+/// The JSON object around the content of each report.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReportEnvelope<T> {
@@ -66,7 +80,7 @@ struct ReportEnvelope<T> {
     data: T,
 }
 
-/// The answer to a command.
+/// The content of a report that answers a command.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BizOperationResponse {
@@ -159,7 +173,7 @@ impl ReceivedReport<'_> {
         Ok((response.data().map_err(DropReason::Invalid)?, sent))
     }
 
-    /// Checks that the base of the topic is the one in the body.
+    /// Checks that the base in the body, `body`, is the one in the topic.
     fn is_of(&self, body: &str) -> Result<(), DropReason> {
         if body == self.base.as_str() {
             return Ok(());

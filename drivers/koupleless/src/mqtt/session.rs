@@ -1,4 +1,4 @@
-//! One connection of the tunnel to its broker.
+//! One connection of the tunnel to its broker, from the log-in to its end.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::options::milliseconds;
 /// The maximum time between two queries after a reconnect.
 const MAX_PACE: Duration = Duration::from_millis(100);
 
-/// Connects to the broker and serves the connection. Returns how it ended: an error, and `true` if it had been established.
+/// Connects to the broker and serves the connection. Returns the error with which it ended, and `true` if the
+/// log-in had succeeded.
 pub(super) async fn run(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -130,7 +131,8 @@ fn pass_on(
     sent.map_err(|error| DropReason::Overload(error.to_string()))
 }
 
-/// Keeps the subscriptions up to date, and asks each base for its modules once it is subscribed.
+/// Keeps the subscriptions equal to the bases with a node, and asks each base for its modules once it is
+/// subscribed.
 async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> Result<Infallible, LinkError> {
     client.subscribe(topics.of_all_bases()).await?;
     let mut asked = Instant::now();
@@ -162,7 +164,8 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
     }
 }
 
-/// Returns the time between two queries: all of them are spread over a period, and few of them take less.
+/// Returns the time between two queries, so that the queries of all bases are spread over
+/// [`MqttTunnelOptions::resync_ms`], and few of them take less.
 fn pace(state: &MqttState, bases: usize) -> Duration {
     let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);
     (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)

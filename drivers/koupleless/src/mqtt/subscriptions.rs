@@ -1,4 +1,4 @@
-//! The subscriptions of bases, without I/O.
+//! The subscriptions to the topics of bases, kept without I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,10 +7,10 @@ use staffetta_driver::tunnel::NodeId;
 /// The maximum number of bases in one request to the broker.
 const BASES_PER_REQUEST: usize = 50;
 
-/// The bases whose topics are to be subscribed, and what the broker has not been told yet.
+/// The bases to whose topics the tunnel subscribes, and the requests that the broker has not got yet.
 ///
-/// A connection begins without subscriptions, so everything is subscribed again. Once a base is subscribed, it is asked for its
-/// modules, because reports may have been missed.
+/// A connection begins without subscriptions, so everything is subscribed again. Once the topics of a base
+/// are subscribed, the base is asked for its modules, because reports may have been missed.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     bases: BTreeSet<NodeId>,
@@ -30,13 +30,13 @@ pub(super) enum SubscriptionChange {
 }
 
 impl Subscriptions {
-    /// Records that a new connection begins.
+    /// Records that a new connection begins, without any subscription.
     pub(super) fn connected(&mut self) {
         self.changes = self.bases.iter().map(|base| (base.clone(), true)).collect();
         self.queries = self.bases.iter().cloned().collect();
     }
 
-    /// Adds a base.
+    /// Adds a base, whose topics will be subscribed.
     pub(super) fn start(&mut self, base: &NodeId) {
         if self.bases.insert(base.clone()) {
             self.changes.insert(base.clone(), true);
@@ -44,7 +44,7 @@ impl Subscriptions {
         }
     }
 
-    /// Removes a base.
+    /// Removes a base, whose subscriptions will end.
     pub(super) fn stop(&mut self, base: &NodeId) {
         if self.bases.remove(base) {
             self.changes.insert(base.clone(), false);
@@ -66,7 +66,7 @@ impl Subscriptions {
         Some(if kind { SubscriptionChange::Subscribe(bases) } else { SubscriptionChange::Unsubscribe(bases) })
     }
 
-    /// Returns the number of bases that are to be asked.
+    /// Returns the number of bases that will be asked for their modules.
     pub(super) fn queries(&self) -> usize {
         self.queries.len()
     }

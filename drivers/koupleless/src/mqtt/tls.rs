@@ -1,4 +1,4 @@
-//! TLS to a broker.
+//! The TLS configuration of the connection to a broker.
 
 use std::path::Path;
 use std::sync::Arc;

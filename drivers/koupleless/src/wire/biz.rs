@@ -1,4 +1,4 @@
-//! The modules of a base.
+//! The JSON of the modules (`biz`) of a base.
 
 use jiff::{Timestamp, civil, tz::TimeZone};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -42,7 +42,9 @@ struct StateRecord {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum ChangeTime {
+    /// A number of milliseconds since 1970.
     Milliseconds(i64),
+    /// A text of the form `2024-09-05 08:00:00.000`, in UTC.
     Text(String),
 }
 

@@ -1,4 +1,4 @@
-//! The health of a base.
+//! The JSON of the health of a base, and its conversion to the status of a node.
 
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

@@ -27,6 +27,7 @@ pub(crate) struct DeviceBackEnd {
 }
 
 impl DeviceBackEnd {
+    /// Creates the back end on top of the driver of the device.
     pub(crate) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
         Self { driver, info: Mutex::default(), host_ip }
     }

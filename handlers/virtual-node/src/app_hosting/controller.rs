@@ -31,7 +31,7 @@ use crate::shared::Shared;
 /// device, and its node is deleted.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
-/// The interval at which the written statuses of all devices are compared with their observed states.
+/// The interval at which the written statuses of all devices are compared with the observed states.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// A request to reconcile a `CiscoDevice`, because the observed state of its device changed.
@@ -53,6 +53,7 @@ pub(super) struct Controller {
 }
 
 impl Controller {
+    /// Creates the reconciler of the objects in `devices`, whose nodes are in `nodes`.
     pub(super) fn new(client: Client, devices: Arc<Devices>, nodes: Arc<Shared>) -> Self {
         Self { client, devices, nodes }
     }

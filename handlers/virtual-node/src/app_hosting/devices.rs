@@ -28,7 +28,9 @@ pub(super) struct Devices {
 /// The precedence of a device specification among those with the same node name. The lowest one is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
+    /// A file or the configuration, which takes precedence.
     File,
+    /// A `CiscoDevice` object.
     Resource,
 }
 

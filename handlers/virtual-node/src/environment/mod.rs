@@ -130,11 +130,14 @@ type Data = Option<Arc<BTreeMap<String, Option<String>>>>;
 /// A kind of objects that contain values for environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
+    /// A `ConfigMap`.
     ConfigMap,
+    /// A Secret.
     Secret,
 }
 
 impl Environments {
+    /// Creates the cache, at first empty. Objects are read by `client`.
     pub(crate) fn new(client: Client, secret_namespaces: Vec<String>) -> Self {
         Self { client, secret_namespaces, kept: DashMap::new() }
     }

@@ -28,6 +28,7 @@ const CREATING: &str = "ContainerCreating";
 /// The result of a step for a pod on its machine. After an incomplete step another reconciliation of the pod is
 /// scheduled.
 pub(super) enum Step {
+    /// The pod is in its desired state on the machine.
     Complete,
     /// The machine has accepted the step. The text is its current state, for people.
     Working(String),

@@ -42,6 +42,7 @@ pub(super) struct KubeletData {
 }
 
 impl KubeletData {
+    /// Creates the data for the responses of the node of `machine`.
     pub(super) fn new(
         machine: Arc<Machine>,
         cluster: Arc<ClusterIndex>,
@@ -107,7 +108,7 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
     router.with_state(data)
 }
 
-/// The parameters of the authorization of a route.
+/// The permission that a client needs for a route.
 #[derive(Clone)]
 struct Guard {
     data: Arc<KubeletData>,

@@ -50,7 +50,8 @@ pub(super) enum ClientCredential {
 /// The reason why a request is not served: the status and the text of the response.
 pub(super) type Denial = (StatusCode, String);
 
-/// A credential, the verb and the subresources.
+/// The subject of a cached decision: a credential, the verb of the request, and the subresources of `nodes`
+/// that it needs.
 type Access = (ClientCredential, &'static str, &'static [&'static str]);
 
 /// Decides which clients may use the kubelet API of one node.
@@ -62,6 +63,7 @@ pub(super) struct Authorizer {
 }
 
 impl Authorizer {
+    /// Creates the decisions for the node named `node`, at first none. Reviews are sent by `client`.
     pub(super) fn new(client: Client, node: String) -> Self {
         Self { client, node, decisions: Mutex::default() }
     }
@@ -96,7 +98,7 @@ impl Authorizer {
         denial.map_or(Ok(()), Err)
     }
 
-    /// The number of cached decisions.
+    /// Returns the number of cached decisions.
     #[cfg(test)]
     pub(super) fn cached(&self) -> usize {
         lock(&self.decisions).len()

@@ -33,7 +33,7 @@ use crate::pod::ClusterIndex;
 /// The number of ports after the first one that are tried, until one is free.
 const TRIES: u16 = 4096;
 
-/// The delay before the next attempt to listen, if no port was free.
+/// The delay before the next attempt to listen, after no port was free.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The addresses, ports and certificates of the kubelet APIs.
@@ -168,8 +168,10 @@ impl Kubelets {
 /// The reason why the resource usage of pods is not available.
 #[derive(Debug, thiserror::Error)]
 enum UsageUnavailable {
+    /// The machine cannot be reached.
     #[error("the machine behind this node cannot be reached")]
     Down,
+    /// The driver cannot read the usage.
     #[error("the machine behind this node does not report it: {0}")]
     Driver(#[from] DriverError),
 }

@@ -15,8 +15,10 @@ use tokio::time::Instant;
 /// The resource usage of the pods of a node at one time.
 #[derive(Clone)]
 pub(super) struct UsageReport {
+    /// The time of the report.
     pub(super) at: Instant,
     time: Timestamp,
+    /// The usage of each pod.
     pub(super) pods: Arc<[PodUsage]>,
     /// The CPU time of each container in seconds, and that of the node: machines report only the current usage, which
     /// is added up from the first report on.
@@ -25,6 +27,7 @@ pub(super) struct UsageReport {
 }
 
 impl UsageReport {
+    /// Creates the report of `pods` at the time `at`, which continues the CPU times of the report `last`.
     pub(super) fn new(pods: Arc<[PodUsage]>, last: Option<&Self>, at: Instant, time: Timestamp) -> Self {
         let elapsed = last.map_or(0.0, |last| at.saturating_duration_since(last.at).as_secs_f64());
         let mut node_cpu_seconds = last.map_or(0.0, |last| last.node_cpu_seconds);

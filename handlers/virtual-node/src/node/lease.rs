@@ -29,6 +29,7 @@ pub(crate) struct NodeLeases {
 }
 
 impl NodeLeases {
+    /// Creates the renewer, which renews each lease after `interval` at most.
     pub(crate) fn new(client: Client, interval: std::time::Duration) -> Self {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }

@@ -28,7 +28,7 @@ pub(crate) enum PodTask {
     Remove,
 }
 
-/// The inputs of a decision in addition to the pod.
+/// The facts about a pod, besides its object, on which the next step depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodFacts<'a> {
     /// `true` if steps for the pod may be sent to the machine.

@@ -17,7 +17,7 @@ pub(crate) struct PodObservation<'a> {
     pub(crate) host_ip: Option<IpAddr>,
 }
 
-/// The relation of a pod to its workload, after a change of the pod.
+/// The relation of a pod's specification to its workload, after a change of the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The workload has the specification of the pod, as far as is known.

@@ -37,13 +37,17 @@ pub(super) struct NamedTunnel {
 /// A base that this process looks after, from the time when it takes the Lease of the node to the time when it loses or gives
 /// it up.
 pub(super) struct Base {
+    /// The id of the base.
     pub(super) id: NodeId,
     /// The name of the node.
     pub(super) node: Arc<str>,
+    /// The tunnel through which the base is called.
     pub(super) tunnel: NamedTunnel,
     /// The pods of the cluster.
     pods: Arc<ClusterIndex>,
+    /// Receives each step of each operation.
     pub(super) operations: OperationLog,
+    /// The containers on the base, and the operations in progress.
     pub(super) containers: Mutex<BaseContainers>,
     /// The description and the marks that the base reported last.
     pub(super) said: Mutex<BaseProfile>,

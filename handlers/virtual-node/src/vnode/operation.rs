@@ -19,16 +19,16 @@ pub struct Operation {
     pub pod: Owner,
     /// The key of the container.
     pub key: ContainerKey,
-    /// The action.
+    /// The action: start or stop.
     pub action: ContainerAction,
 }
 
 /// An action on a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerAction {
-    /// Load and start it.
+    /// Load the module and start it.
     Start,
-    /// Stop and unload it.
+    /// Stop the module and unload it.
     Stop,
 }
 

@@ -1,17 +1,17 @@
-//! Operations that ended.
+//! Operations on containers that ended, with their outcomes, for metrics.
 
 use std::time::Duration;
 
 use crate::vnode::Operation;
 
-/// An operation that ended.
+/// An operation on a container that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOperation {
-    /// The operation.
+    /// The operation: base, pod, container and action.
     pub operation: Operation,
-    /// The outcome.
+    /// The outcome of the operation.
     pub outcome: OperationOutcome,
-    /// The time from asking for it to its end.
+    /// The time from the request of the pod to the end of the operation.
     pub took: Duration,
 }
 
@@ -34,7 +34,7 @@ impl OperationOutcome {
     /// All outcomes.
     pub const ALL: [Self; 5] = [Self::Success, Self::Failure, Self::Refused, Self::Observed, Self::Abandoned];
 
-    /// Returns the value of the label `outcome`.
+    /// Returns the value of the label `outcome` of the metric of operations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
