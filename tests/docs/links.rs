@@ -9,7 +9,7 @@ use crate::{ROOT, files, text};
 /// The pages that are checked.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(ROOT);
-    let others = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "etc/deploy/README.md"];
+    let others = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "etc/deploy/README.md"];
     let mut pages = files(&root.join("docs"), "md");
     pages.extend(others.map(|page| root.join(page)));
     pages

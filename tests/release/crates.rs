@@ -1,0 +1,80 @@
+//! Tests of the crates and their manifests.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::text;
+
+const RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
+
+fn cargo(arguments: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO")).current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn no_dependency_needs_a_newer_rust_than_ours() {
+    let metadata = cargo(&["metadata", "--format-version", "1", "--locked", "--offline"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let newer: Vec<_> = packages
+        .iter()
+        .filter_map(|package| Some((package["name"].as_str()?, package["rust_version"].as_str()?)))
+        .filter(|(_, version)| numbers(version)[..2] > numbers(RUST_VERSION)[..])
+        .collect();
+    assert!(packages.len() > 100 && newer.is_empty(), "newer than {RUST_VERSION}: {newer:?}");
+}
+
+#[test]
+fn the_oldest_rust_is_the_one_that_the_readme_names_and_the_forge_compiles_with() {
+    assert!(text("README.md").contains(&format!("(https://rustup.rs) {RUST_VERSION} or newer")));
+    assert!(text(".github/workflows/ci.yml").contains(&format!("container: rust:{RUST_VERSION}-bookworm")));
+}
+
+#[test]
+fn the_version_of_kubernetes_is_chosen_by_the_program_of_an_author_and_by_no_library() {
+    let manifest = "examples/outside/Cargo.toml";
+    let tree = ["tree", "--locked", "--offline", "--manifest-path", manifest, "--prefix", "depth"];
+    let tree = cargo(&[&tree[..], &["--edges", "features", "--invert", "k8s-openapi"]].concat());
+    let (_, users) = tree.split_once("1k8s-openapi feature \"v1_33\"\n").unwrap();
+    let users: Vec<_> = users.lines().take_while(|line| !line.starts_with('1')).collect();
+    assert!(users[0].starts_with("2outside "), "{users:?}");
+    assert_eq!(users.iter().filter(|user| user.starts_with('2')).count(), 1, "{users:?}");
+    assert_eq!(tree.matches("1k8s-openapi feature \"v1_").count(), 1, "{tree}");
+}
+
+/// Packs all crates as for the registry, which refuses incomplete manifests and unpublished dependencies.
+#[test]
+fn the_crates_of_the_program_can_be_packaged_with_their_license() {
+    let metadata = cargo(&["metadata", "--format-version", "1", "--locked", "--offline", "--no-deps"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let published =
+        metadata["packages"].as_array().unwrap().iter().filter(|package| package["publish"].is_null());
+    let names: Vec<_> = published.map(|package| package["name"].as_str().unwrap()).collect();
+    assert!(
+        ["staffetta", "staffetta-handler", "staffetta-driver"].iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let target = ["--target-dir", folder.path().to_str().unwrap()];
+    let options = ["package", "--locked", "--offline", "--no-verify", "--allow-dirty"];
+    let packages = names.iter().flat_map(|name| ["--package", name]);
+    cargo(&options.into_iter().chain(target).chain(packages).collect::<Vec<_>>());
+    for name in names {
+        let archive = format!("package/{name}-{}.crate", env!("CARGO_PKG_VERSION"));
+        let files = Command::new("tar").arg("-tf").arg(folder.path().join(&archive)).output().unwrap();
+        let files = String::from_utf8(files.stdout).unwrap();
+        assert!(
+            ["/LICENSE\n", "/README.md\n", "/src/lib.rs\n"].iter().all(|file| files.contains(file)),
+            "{archive}: {files}"
+        );
+    }
+}
