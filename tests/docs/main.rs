@@ -9,6 +9,7 @@ mod annotations;
 mod events;
 mod faults;
 mod links;
+mod names;
 #[path = "../support/page.rs"]
 mod page;
 mod quick_starts;
