@@ -83,6 +83,16 @@ fn every_option_that_a_page_names_exists() {
 }
 
 #[test]
+fn every_section_of_the_options_is_listed() {
+    let (page, sample) = (text("docs/options.md"), text("etc/staffetta.toml"));
+    let sections: BTreeSet<_> = sample.lines().filter(|line| line.starts_with('[')).collect();
+    let cells =
+        page.lines().filter(|line| line.starts_with("| `[")).filter_map(|line| line.split(" | ").next());
+    let listed: BTreeSet<_> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert_eq!(listed, sections);
+}
+
+#[test]
 fn every_reason_of_the_troubleshooting_exists() {
     let page = text("docs/events.md");
     let reasons = rows(&page);
