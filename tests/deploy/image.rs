@@ -1,7 +1,7 @@
 //! Tests of the image: the program runs with its files alone, and the image conforms to the image specifications.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -44,39 +44,100 @@ fn the_archive_is_an_oci_image_whose_digests_are_true_and_the_same_each_time() {
     let root = place.path().join("rootfs");
     image(&["rootfs".as_ref(), "/bin/true".as_ref(), &root]);
     let (one, other) = (place.path().join("one.tar"), place.path().join("other.tar"));
-    image(&["archive".as_ref(), &root, &one]);
+    image(&["archive".as_ref(), &one, &root]);
     let program = fs::File::options().append(true).open(root.join("usr/bin/staffetta")).unwrap();
     program.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)).unwrap();
-    image(&["archive".as_ref(), &root, &other]);
+    image(&["archive".as_ref(), &other, &root]);
     assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "two archives of the same files differ");
 
-    let layout = place.path().join("layout");
-    unpack(&one, &layout);
-    let read = |path: &str| fs::read(layout.join(path)).unwrap();
-    let json = |path: &str| serde_json::from_slice::<Value>(&read(path)).unwrap();
-    assert_eq!(json("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }));
-    let blob = |descriptor: &Value| {
-        let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
-        let path = format!("blobs/sha256/{digest}");
-        assert_eq!(descriptor["size"], json!(read(&path).len()));
-        let sum = Command::new("sha256sum").arg(layout.join(&path)).output().unwrap();
-        assert!(String::from_utf8(sum.stdout).unwrap().starts_with(&digest));
-        path
-    };
-    let index = json("index.json");
+    let layout = Layout::unpacked(&one, place.path());
+    assert_eq!(layout.json("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }));
+    let index = layout.json("index.json");
     let name = &index["manifests"][0]["annotations"]["io.containerd.image.name"];
     assert_eq!(name, concat!("docker.io/library/staffetta:", env!("CARGO_PKG_VERSION")));
-    let manifest = json(&blob(&index["manifests"][0]));
-    let config = json(&blob(&manifest["config"]));
-    let layer = &manifest["layers"][0];
-    assert_eq!(config["rootfs"]["diff_ids"], json!([layer["digest"]]));
+    let manifest = layout.json(&layout.blob(&index["manifests"][0]));
+    let config = layout.json(&layout.blob(&manifest["config"]));
+    let layer = place.path().join("layer");
+    layout.uncompress(&manifest["layers"][0], &layer);
+    assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sum(&layer))]));
 
     let unpacked = place.path().join("unpacked");
-    unpack(&layout.join(blob(layer)), &unpacked);
+    unpack(&layer, &unpacked);
     for path in ["usr/bin/staffetta", "etc/passwd", "etc/ssl/certs/ca-certificates.crt"] {
         assert!(fs::read(unpacked.join(path)).unwrap() == fs::read(root.join(path)).unwrap(), "{path}");
     }
+    let programs = fs::read_dir(unpacked.join("usr/bin")).unwrap();
+    assert_eq!(programs.map(|program| program.unwrap().file_name()).collect::<Vec<_>>(), ["staffetta"]);
     as_the_container_file_says(&config["config"]);
+}
+
+#[test]
+fn the_archive_of_two_architectures_has_an_index_of_their_images() {
+    let place = tempfile::tempdir().unwrap();
+    let archive = place.path().join("image.tar");
+    let mut arguments = vec![PathBuf::from("archive"), archive.clone()];
+    for (architecture, machine) in [("amd64", 62), ("arm64", 183)] {
+        let mut program = fs::read("/bin/true").unwrap();
+        program[18] = machine; // in the header of a program for Linux
+        let folder = place.path().join(architecture);
+        fs::create_dir_all(folder.join("usr/bin")).unwrap();
+        fs::write(folder.join("usr/bin/staffetta"), program).unwrap();
+        arguments.push(folder);
+    }
+    image(&arguments.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+
+    let layout = Layout::unpacked(&archive, place.path());
+    let named = layout.json("index.json");
+    assert!(named["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"].is_string());
+    let index = layout.json(&layout.blob(&named["manifests"][0]));
+    let architectures: Vec<_> = index["manifests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|descriptor| {
+            let manifest = layout.json(&layout.blob(descriptor));
+            let config = layout.json(&layout.blob(&manifest["config"]));
+            assert_eq!(config["architecture"], descriptor["platform"]["architecture"]);
+            config["architecture"].clone()
+        })
+        .collect();
+    assert_eq!(architectures, ["amd64", "arm64"]);
+}
+
+/// An OCI image layout.
+struct Layout(PathBuf);
+
+impl Layout {
+    fn unpacked(archive: &Path, place: &Path) -> Self {
+        let folder = place.join("layout");
+        unpack(archive, &folder);
+        Self(folder)
+    }
+
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.0.join(path)).unwrap()).unwrap()
+    }
+
+    /// The path of what a descriptor describes truly.
+    fn blob(&self, descriptor: &Value) -> String {
+        let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let path = format!("blobs/sha256/{digest}");
+        assert_eq!(descriptor["size"], json!(fs::read(self.0.join(&path)).unwrap().len()));
+        assert_eq!(sum(&self.0.join(&path)), digest);
+        path
+    }
+
+    fn uncompress(&self, layer: &Value, into: &Path) {
+        assert_eq!(layer["mediaType"], "application/vnd.oci.image.layer.v1.tar+gzip");
+        let output = Command::new("gzip").arg("-dc").arg(self.0.join(self.blob(layer))).output().unwrap();
+        assert!(output.status.success());
+        fs::write(into, output.stdout).unwrap();
+    }
+}
+
+fn sum(file: &Path) -> String {
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
 }
 
 /// The archive and the Containerfile say the same in two languages.

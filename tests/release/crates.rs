@@ -1,42 +1,10 @@
-//! Tests of the crates and their manifests.
+//! Tests of the crates for authors.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::text;
-
-const RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
-
-fn cargo(arguments: &[&str]) -> String {
-    let output =
-        Command::new(env!("CARGO")).current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn numbers(version: &str) -> Vec<u32> {
-    version.split('.').map(|number| number.parse().unwrap()).collect()
-}
-
-#[test]
-fn no_dependency_needs_a_newer_rust_than_ours() {
-    let metadata = cargo(&["metadata", "--format-version", "1", "--locked", "--offline"]);
-    let metadata: Value = serde_json::from_str(&metadata).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let newer: Vec<_> = packages
-        .iter()
-        .filter_map(|package| Some((package["name"].as_str()?, package["rust_version"].as_str()?)))
-        .filter(|(_, version)| numbers(version)[..2] > numbers(RUST_VERSION)[..])
-        .collect();
-    assert!(packages.len() > 100 && newer.is_empty(), "newer than {RUST_VERSION}: {newer:?}");
-}
-
-#[test]
-fn the_oldest_rust_is_the_one_that_the_readme_names_and_the_forge_compiles_with() {
-    assert!(text("README.md").contains(&format!("(https://rustup.rs) {RUST_VERSION} or newer")));
-    assert!(text(".github/workflows/ci.yml").contains(&format!("container: rust:{RUST_VERSION}-bookworm")));
-}
+use crate::cargo;
 
 #[test]
 fn the_version_of_kubernetes_is_chosen_by_the_program_of_an_author_and_by_no_library() {
