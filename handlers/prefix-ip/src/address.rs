@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::Uid;
-use staffetta_driver::pool::{Candidate, Kind};
+use staffetta_driver::pool::{Candidate, PoolKind};
 
 /// The key of the annotation of a pod that contains its address, and the name of the resource that such a pod requests.
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
@@ -25,7 +25,7 @@ pub struct BlockAddress {
 #[derive(Debug)]
 pub struct Addresses;
 
-impl Kind for Addresses {
+impl PoolKind for Addresses {
     type Group = Ipv4Net;
     type Item = BlockAddress;
     type Want = ();

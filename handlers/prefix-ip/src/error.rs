@@ -82,7 +82,7 @@ impl NoAddress {
         match self.wait {
             None => "its network interface was not read yet; see the Events of the node",
             Some(Wait::Growing) => "more are being assigned",
-            Some(Wait::Pressed(_)) => "the provider assigns no more; see the Events of the node",
+            Some(Wait::BackingOff(_)) => "the provider assigns no more; see the Events of the node",
             Some(Wait::Cooling(_)) => "those of ended pods are free after their cool-down",
             Some(Wait::Full) => {
                 "all slots of its network interface are in use; use more nodes or a larger machine type"

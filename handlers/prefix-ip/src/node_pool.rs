@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::pool::{
-    Action, Adopted, Counts, Drift, Epoch, Existing, Grown, Plan, Policy, Take, Wait, WarmPool,
+    Action, Adopted, Drift, Epoch, Existing, Grown, PoolCounts, SizeChange, SizePolicy, Take, Wait, WarmPool,
 };
 use staffetta_driver::prefix::{BlockKind, PREFIX_LENGTH, PrimaryInterface};
 use staffetta_driver::{InterfaceId, Uid};
@@ -257,9 +257,9 @@ impl NodePool {
     }
 
     /// Assigns blocks again: the subnet has some.
-    pub fn relieve(&mut self) {
+    pub fn end_backoff(&mut self) {
         for kind in KINDS {
-            self.pool(kind).relieve();
+            self.pool(kind).end_backoff();
         }
     }
 
@@ -300,7 +300,7 @@ impl NodePool {
     }
 
     /// Returns the counts of one kind of block, for metrics.
-    pub fn counts(&self, kind: BlockKind, now: Duration) -> Counts {
+    pub fn counts(&self, kind: BlockKind, now: Duration) -> PoolCounts {
         self.pool_ref(kind).counts(now)
     }
 
@@ -316,7 +316,7 @@ impl NodePool {
             let slots = self.slots.saturating_sub(counts[1 - index].groups + counts[1 - index].growing);
             let (targets, block_size) = (targets[index], kind.size());
             let policy = TargetPolicy { targets, block_size, slots, may_shrink: true };
-            let has_surplus = matches!(policy.plan(&counts[index]), Plan::Shrink(_));
+            let has_surplus = matches!(policy.plan(&counts[index]), SizeChange::Shrink(_));
             let since = has_surplus.then(|| self.surplus_since[index].unwrap_or(now));
             self.surplus_since[index] = since;
             let may_shrink = since.is_some_and(|since| now >= since + self.cool_down * SURPLUS_COOL_DOWNS);

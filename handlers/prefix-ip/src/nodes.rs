@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use staffetta_driver::pool::{Adopted, Fault, Grown, Wait};
+use staffetta_driver::pool::{Adopted, Grown, Shortfall, Wait};
 use staffetta_driver::prefix::PrimaryInterface;
 use staffetta_driver::{InstanceId, InterfaceId, SubnetId, Uid};
 use tokio::sync::Notify;
@@ -174,7 +174,7 @@ impl NodeTable {
         }
     }
 
-    /// Uses other options for all nodes.
+    /// Replaces the options of all nodes by those that the `ConfigMap` contains now.
     pub fn configure(&self, settings: Settings) {
         let (now, mut state) = (self.now(), self.state());
         state.nodes.values_mut().for_each(|node| node.configure(settings, now));
@@ -287,7 +287,7 @@ impl NodeTable {
         let NodeAction::Assign { op, kind, .. } = action else { return };
         let (now, mut guard) = (self.now(), self.state());
         let state = &mut *guard;
-        let (is_exhausted, got) = (result.fault == Some(Fault::Exhausted), !result.got.is_empty());
+        let (is_exhausted, got) = (result.shortfall == Some(Shortfall::Exhausted), !result.got.is_empty());
         let Some(node) = state.nodes.get_mut(name) else { return };
         node.pool.assigned(*op, *kind, result, now);
         node.visible_at = now + VISIBILITY;
@@ -304,7 +304,7 @@ impl NodeTable {
                 if is_exhausted {
                     node.pool.block(now + EXHAUSTED);
                 } else {
-                    node.pool.relieve();
+                    node.pool.end_backoff();
                 }
                 state.changed.insert(name.clone());
             }

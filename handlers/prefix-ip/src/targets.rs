@@ -1,6 +1,6 @@
 //! The targets for the size of a node's pool, and the pool policy that follows from them.
 
-use staffetta_driver::pool::{Counts, Plan, Policy};
+use staffetta_driver::pool::{PoolCounts, SizeChange, SizePolicy};
 
 /// The addresses or blocks that a node keeps ready for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,10 @@ pub struct TargetPolicy {
     pub may_shrink: bool,
 }
 
-impl Policy for TargetPolicy {
-    fn plan(&self, counts: &Counts) -> Plan {
-        let Counts { used, warm, cooling, waiting, groups, wholly_free, growing, shrinking, .. } = *counts;
+impl SizePolicy for TargetPolicy {
+    fn plan(&self, counts: &PoolCounts) -> SizeChange {
+        let PoolCounts { used, warm, cooling, waiting, groups, wholly_free, growing, shrinking, .. } =
+            *counts;
         let size = self.block_size.max(1);
         let stay = groups.saturating_sub(shrinking) + growing;
         let restarted = counts.on_demand && cooling > 0;
@@ -50,10 +51,14 @@ impl Policy for TargetPolicy {
         };
         let grow = need.saturating_sub(have).min(self.slots.saturating_sub(groups + growing));
         if grow > 0 {
-            return Plan::Grow(grow);
+            return SizeChange::Grow(grow);
         }
         let surplus = if restarted { 0 } else { have.saturating_sub(need).min(wholly_free) };
-        if surplus == 0 || growing > 0 || !self.may_shrink { Plan::Hold } else { Plan::Shrink(surplus) }
+        if surplus == 0 || growing > 0 || !self.may_shrink {
+            SizeChange::Hold
+        } else {
+            SizeChange::Shrink(surplus)
+        }
     }
 }
 
@@ -62,19 +67,19 @@ mod tests {
     use super::*;
 
     /// A pool whose blocks have these numbers of used addresses.
-    fn pool(used: &[usize]) -> Counts {
+    fn pool(used: &[usize]) -> PoolCounts {
         let total: usize = used.iter().sum();
-        Counts {
+        PoolCounts {
             used: total,
             warm: used.len() * 16 - total,
             group_size: 16,
             groups: used.len(),
             wholly_free: used.iter().filter(|used| **used == 0).count(),
-            ..Counts::default()
+            ..PoolCounts::default()
         }
     }
 
-    fn plan(targets: Targets, counts: Counts) -> Plan {
+    fn plan(targets: Targets, counts: PoolCounts) -> SizeChange {
         TargetPolicy { targets, block_size: 16, slots: 9, may_shrink: true }.plan(&counts)
     }
 
@@ -83,49 +88,61 @@ mod tests {
     #[test]
     fn the_examples_of_the_reference_hold_for_targets_of_addresses() {
         let of = |warm, minimum| Targets::Addresses { warm, minimum };
-        assert_eq!(plan(DEFAULT, pool(&[])), Plan::Grow(1));
-        assert_eq!(plan(DEFAULT, pool(&[15])), Plan::Hold);
-        assert_eq!(plan(DEFAULT, pool(&[16])), Plan::Grow(1));
-        assert_eq!(plan(of(5, 3), pool(&[12])), Plan::Grow(1));
-        assert_eq!(plan(of(7, 20), pool(&[])), Plan::Grow(2));
-        assert_eq!(plan(of(7, 20), pool(&[16, 10])), Plan::Grow(1));
-        assert_eq!(plan(DEFAULT, pool(&[3, 0, 0])), Plan::Shrink(2));
-        assert_eq!(plan(DEFAULT, pool(&[1, 1])), Plan::Hold, "no block is wholly free");
-        assert_eq!(plan(DEFAULT, Counts { growing: 1, ..pool(&[16]) }), Plan::Hold, "one is on its way");
+        assert_eq!(plan(DEFAULT, pool(&[])), SizeChange::Grow(1));
+        assert_eq!(plan(DEFAULT, pool(&[15])), SizeChange::Hold);
+        assert_eq!(plan(DEFAULT, pool(&[16])), SizeChange::Grow(1));
+        assert_eq!(plan(of(5, 3), pool(&[12])), SizeChange::Grow(1));
+        assert_eq!(plan(of(7, 20), pool(&[])), SizeChange::Grow(2));
+        assert_eq!(plan(of(7, 20), pool(&[16, 10])), SizeChange::Grow(1));
+        assert_eq!(plan(DEFAULT, pool(&[3, 0, 0])), SizeChange::Shrink(2));
+        assert_eq!(plan(DEFAULT, pool(&[1, 1])), SizeChange::Hold, "no block is wholly free");
+        assert_eq!(
+            plan(DEFAULT, PoolCounts { growing: 1, ..pool(&[16]) }),
+            SizeChange::Hold,
+            "one is on its way"
+        );
     }
 
     #[test]
     fn the_examples_of_the_reference_hold_for_targets_of_prefixes() {
-        assert_eq!(plan(Targets::Blocks(3), pool(&[])), Plan::Grow(3));
-        assert_eq!(plan(Targets::Blocks(3), pool(&[1, 0, 0])), Plan::Grow(1));
-        assert_eq!(plan(Targets::Blocks(1), pool(&[16, 1])), Plan::Grow(1));
-        assert_eq!(plan(Targets::Blocks(20), pool(&[])), Plan::Grow(9), "an interface has no more slots");
-        assert_eq!(plan(Targets::Blocks(1), pool(&[0, 0, 4])), Plan::Shrink(1));
-        assert_eq!(plan(Targets::Blocks(0), Counts { waiting: 17, ..pool(&[]) }), Plan::Grow(2));
+        assert_eq!(plan(Targets::Blocks(3), pool(&[])), SizeChange::Grow(3));
+        assert_eq!(plan(Targets::Blocks(3), pool(&[1, 0, 0])), SizeChange::Grow(1));
+        assert_eq!(plan(Targets::Blocks(1), pool(&[16, 1])), SizeChange::Grow(1));
+        assert_eq!(
+            plan(Targets::Blocks(20), pool(&[])),
+            SizeChange::Grow(9),
+            "an interface has no more slots"
+        );
+        assert_eq!(plan(Targets::Blocks(1), pool(&[0, 0, 4])), SizeChange::Shrink(1));
+        assert_eq!(plan(Targets::Blocks(0), PoolCounts { waiting: 17, ..pool(&[]) }), SizeChange::Grow(2));
     }
 
     #[test]
     fn an_address_in_its_cool_down_is_not_available() {
-        let counts = Counts { used: 15, cooling: 1, warm: 0, ..pool(&[16]) };
-        assert_eq!(plan(DEFAULT, counts), Plan::Grow(1), "the next pod need not wait for the cool-down");
-        let freed = Counts { used: 0, cooling: 16, warm: 16, wholly_free: 1, ..pool(&[16, 0]) };
-        assert_eq!(plan(DEFAULT, freed), Plan::Hold, "nothing is released before it ends");
+        let counts = PoolCounts { used: 15, cooling: 1, warm: 0, ..pool(&[16]) };
+        assert_eq!(
+            plan(DEFAULT, counts),
+            SizeChange::Grow(1),
+            "the next pod need not wait for the cool-down"
+        );
+        let freed = PoolCounts { used: 0, cooling: 16, warm: 16, wholly_free: 1, ..pool(&[16, 0]) };
+        assert_eq!(plan(DEFAULT, freed), SizeChange::Hold, "nothing is released before it ends");
     }
 
     #[test]
     fn after_a_restart_blocks_are_assigned_only_for_pods_that_wait() {
         let restarted =
-            Counts { used: 0, cooling: 16, warm: 0, wholly_free: 0, on_demand: true, ..pool(&[0]) };
-        assert_eq!(plan(DEFAULT, restarted), Plan::Hold);
-        assert_eq!(plan(DEFAULT, Counts { waiting: 1, ..restarted }), Plan::Grow(1));
-        assert_eq!(plan(DEFAULT, Counts { waiting: 1, growing: 1, ..restarted }), Plan::Hold);
+            PoolCounts { used: 0, cooling: 16, warm: 0, wholly_free: 0, on_demand: true, ..pool(&[0]) };
+        assert_eq!(plan(DEFAULT, restarted), SizeChange::Hold);
+        assert_eq!(plan(DEFAULT, PoolCounts { waiting: 1, ..restarted }), SizeChange::Grow(1));
+        assert_eq!(plan(DEFAULT, PoolCounts { waiting: 1, growing: 1, ..restarted }), SizeChange::Hold);
     }
 
     #[test]
     fn blocks_that_are_being_removed_keep_their_slots_and_count_for_nothing_else() {
-        let leaving = Counts { shrinking: 1, warm: 0, wholly_free: 0, ..pool(&[16, 0]) };
-        assert_eq!(plan(DEFAULT, leaving), Plan::Grow(1));
+        let leaving = PoolCounts { shrinking: 1, warm: 0, wholly_free: 0, ..pool(&[16, 0]) };
+        assert_eq!(plan(DEFAULT, leaving), SizeChange::Grow(1));
         let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2, may_shrink: true };
-        assert_eq!(full.plan(&leaving), Plan::Hold);
+        assert_eq!(full.plan(&leaving), SizeChange::Hold);
     }
 }

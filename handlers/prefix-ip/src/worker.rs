@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::pool::{Fault, Grown};
+use staffetta_driver::pool::{Grown, Shortfall};
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -110,12 +110,12 @@ impl Worker {
         };
         let error = match outcome {
             CallOutcome::Assigned(Assigned { blocks, error }) => {
-                let result = Grown { got: blocks, rest: 0, fault: error.as_ref().map(fault) };
+                let result = Grown { got: blocks, rest: 0, shortfall: error.as_ref().map(shortfall) };
                 self.nodes.assigned(&node, &action, result);
                 error
             }
             CallOutcome::Unassigned(result) => {
-                let lost = Grown { got: Vec::new(), rest: 0, fault: Some(Fault::Failed) };
+                let lost = Grown { got: Vec::new(), rest: 0, shortfall: Some(Shortfall::Failed) };
                 self.nodes.assigned(&node, &action, lost);
                 self.nodes.unassigned(&node, &action, result.is_ok());
                 result.err()
@@ -182,12 +182,12 @@ impl ProviderCalls {
     }
 }
 
-/// Converts an error of the provider to the [`Fault`] by which a pool backs off.
-fn fault(error: &DriverError) -> Fault {
+/// Converts an error of the provider to the [`Shortfall`] by which a pool backs off.
+fn shortfall(error: &DriverError) -> Shortfall {
     match (error.reason(), error.retry_after()) {
-        (Reason::NoAddress, _) => Fault::Exhausted,
-        (Reason::Unavailable, Some(wait)) => Fault::Throttled(wait),
-        _ => Fault::Failed,
+        (Reason::NoAddress, _) => Shortfall::Exhausted,
+        (Reason::Unavailable, Some(wait)) => Shortfall::Throttled(wait),
+        _ => Shortfall::Failed,
     }
 }
 

@@ -30,7 +30,7 @@ impl Demand {
 
     /// Returns the approximate number of requests in the last `window`: those of the current fixed window, and the share of
     /// the previous one that the sliding window still covers.
-    pub(super) fn lately(&self, now: Duration) -> usize {
+    pub(super) fn recent(&self, now: Duration) -> usize {
         let mut at = self.clone();
         at.advance(now);
         let gone = now.saturating_sub(at.began).as_millis();
@@ -62,7 +62,7 @@ mod tests {
         for _ in 0..100 {
             demand.add(at(43));
         }
-        let lately = [43, 59, 60, 70, 79, 80, 500].map(|second| demand.lately(at(second)));
-        assert_eq!(lately, [100, 100, 100, 50, 5, 0, 0]);
+        let recent = [43, 59, 60, 70, 79, 80, 500].map(|second| demand.recent(at(second)));
+        assert_eq!(recent, [100, 100, 100, 50, 5, 0, 0]);
     }
 }

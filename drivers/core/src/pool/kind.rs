@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The contents of a warm pool, such as the ports of one node, or the addresses in the prefixes of one node.
 ///
 /// A pool creates and deletes groups, and hands out items. If items are created one by one, each group consists of one item.
-pub trait Kind: Sized + 'static {
+pub trait PoolKind: Sized + 'static {
     /// The unit of creation and deletion, for example a prefix of 16 addresses.
     type Group: Clone + Ord + Debug + Send + Sync;
     /// The unit that is handed out, for example one address. A group consists of items.
@@ -30,7 +30,7 @@ pub trait Kind: Sized + 'static {
 }
 
 /// The properties of a free item that determine its rank.
-pub struct Candidate<'c, K: Kind> {
+pub struct Candidate<'c, K: PoolKind> {
     /// The group of the item.
     pub group: &'c K::Group,
     /// The number of free items in the group.

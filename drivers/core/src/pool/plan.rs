@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fault::{Fault, Grown, Pressure};
-use super::kind::Kind;
-use super::policy::{Counts, Plan, Policy};
+use super::attempt::{AttemptBackoff, Grown, Shortfall};
+use super::kind::PoolKind;
+use super::policy::{PoolCounts, SizeChange, SizePolicy};
 use super::warm_pool::{Group, Growing, WarmPool};
 
 /// An action that a pool requests. At any time, at most one action of each kind is in progress.
@@ -29,21 +29,21 @@ pub enum Action<G, W> {
     },
 }
 
-impl<K: Kind> WarmPool<K> {
+impl<K: PoolKind> WarmPool<K> {
     /// Returns the next action, which the caller must start; `None` if there is nothing to do, or if an action of the required
     /// kind is in progress.
     pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
         self.tick(now);
         let planned =
-            if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
+            if self.draining { SizeChange::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
         match planned {
-            Plan::Grow(count) if self.growing.is_none() && self.pressed(now).is_none() => {
+            SizeChange::Grow(count) if self.growing.is_none() && self.growth_delay(now).is_none() => {
                 self.epoch += 1;
                 let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
                 self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
                 return Some(Action::Grow { op: self.epoch, count, want });
             }
-            Plan::Shrink(count) if self.shrinking.is_none() => {
+            SizeChange::Shrink(count) if self.shrinking.is_none() => {
                 let whole = self.groups.iter().rev().filter(|(_, group)| group.is_wholly_free());
                 let chosen: Vec<_> = whole.map(|(name, _)| name.clone()).take(count).collect();
                 for name in chosen {
@@ -52,7 +52,10 @@ impl<K: Kind> WarmPool<K> {
             }
             _ => {}
         }
-        if self.to_delete.is_empty() || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+        if self.to_delete.is_empty()
+            || self.shrinking.is_some()
+            || self.deletion_backoff.remaining(now).is_some()
+        {
             return None;
         }
         self.epoch += 1;
@@ -61,7 +64,7 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Records the result of [`Action::Grow`] with the id `op`, or a part of it. A late or repeated result changes nothing and
-    /// returns `false`: the next [`resync`](Self::resync) finds its groups. After [`Fault::Refused`], the caller must
+    /// returns `false`: the next [`resync`](Self::resync) finds its groups. After [`Shortfall::Refused`], the caller must
     /// [dismiss](Self::dismiss) the owners that wait for this configuration, otherwise it is requested again at once. No groups
     /// are then created ahead of demand until the next request.
     pub fn grown(&mut self, op: u64, result: Grown<K::Group>, now: Duration) -> bool {
@@ -69,20 +72,20 @@ impl<K: Kind> WarmPool<K> {
             return false;
         };
         self.epoch += 1;
-        let Grown { got, rest, fault } = result;
+        let Grown { got, rest, shortfall } = result;
         // An empty result without a fault would otherwise be repeated for ever.
-        let fault = fault.or(got.is_empty().then_some(Fault::Failed));
+        let shortfall = shortfall.or(got.is_empty().then_some(Shortfall::Failed));
         if rest > 0 {
             self.growing = Some(Growing { op, count: rest.min(count), want: want.clone() });
-        } else if fault == Some(Fault::Refused) {
+        } else if shortfall == Some(Shortfall::Refused) {
             self.requested = self.waiting.iter().any(|(_, other)| *other != want);
         } else {
-            self.growth.record(fault, now);
+            self.growth_backoff.record(shortfall, now);
         }
         for name in got {
             if !self.groups.contains_key(&name) {
                 for item in self.insert(&name, &want, false) {
-                    self.free_up(item, now);
+                    self.add_free(item, now);
                 }
             }
         }
@@ -106,7 +109,7 @@ impl<K: Kind> WarmPool<K> {
             return false;
         };
         self.epoch += 1;
-        self.decline.record((!left.is_empty()).then_some(Fault::Failed), now);
+        self.deletion_backoff.record((!left.is_empty()).then_some(Shortfall::Failed), now);
         for group in groups.iter().filter(|group| !left.contains(group)) {
             self.groups.remove(group);
             self.to_delete.remove(group);
@@ -121,26 +124,26 @@ impl<K: Kind> WarmPool<K> {
 
     /// Ends the back-off and the [block](Self::block) of creation, because the exhausted resource is
     /// available again.
-    pub fn relieve(&mut self) {
-        (self.growth, self.blocked_until) = (Pressure::default(), Duration::ZERO);
+    pub fn end_backoff(&mut self) {
+        (self.growth_backoff, self.blocked_until) = (AttemptBackoff::default(), Duration::ZERO);
     }
 
     /// Returns the remaining delay before more groups may be created, because of the back-off or a
     /// [block](Self::block); `None` if they may be created now.
-    pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn growth_delay(&self, now: Duration) -> Option<Duration> {
         let blocked = self.blocked_until.checked_sub(now).filter(|blocked| !blocked.is_zero());
-        self.growth.remaining(now).max(blocked)
+        self.growth_backoff.remaining(now).max(blocked)
     }
 
     /// Returns the current counts of the pool, from which its policy decides.
-    pub fn counts(&self, now: Duration) -> Counts {
+    pub fn counts(&self, now: Duration) -> PoolCounts {
         let on_demand = now < self.on_demand_until || !self.requested;
-        Counts {
+        PoolCounts {
             used: self.used.len(),
             warm: self.free(),
             cooling: self.cooling.len(),
             waiting: self.waiting.len(),
-            lately: if on_demand { 0 } else { self.demand.lately(now) },
+            recent: if on_demand { 0 } else { self.demand.recent(now) },
             on_demand,
             group_size: self.groups.values().next().map_or(1, |group| group.size),
             groups: self.groups.len(),
@@ -159,7 +162,7 @@ impl<K: Kind> WarmPool<K> {
 
     /// Replaces the policy, for example after a change of the configuration. The next [`plan`](Self::plan)
     /// obeys it.
-    pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
+    pub fn set_policy(&mut self, policy: Arc<dyn SizePolicy>) {
         self.policy = policy;
     }
 
@@ -183,10 +186,11 @@ impl<K: Kind> WarmPool<K> {
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let cooled = self.cooling.front().map(|(_, until)| *until);
         let deletes = !self.to_delete.is_empty() && self.shrinking.is_none();
-        let decline = self.decline.remaining(now).filter(|_| deletes).map(|remaining| now + remaining);
-        let growth = self.pressed(now).map(|remaining| now + remaining);
+        let deletion_backoff =
+            self.deletion_backoff.remaining(now).filter(|_| deletes).map(|remaining| now + remaining);
+        let growth_backoff = self.growth_delay(now).map(|remaining| now + remaining);
         let on_demand = Some(self.on_demand_until).filter(|until| *until > now);
-        [cooled, decline, growth, on_demand].into_iter().flatten().min()
+        [cooled, deletion_backoff, growth_backoff, on_demand].into_iter().flatten().min()
     }
 
     /// Returns the number of items that can be handed out at once.
@@ -198,7 +202,7 @@ impl<K: Kind> WarmPool<K> {
     /// now.
     pub(super) fn may_grow(&self, now: Duration) -> bool {
         !self.draining
-            && self.pressed(now).is_none()
-            && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
+            && self.growth_delay(now).is_none()
+            && matches!(self.policy.plan(&self.counts(now)), SizeChange::Grow(_))
     }
 }

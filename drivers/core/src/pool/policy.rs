@@ -2,7 +2,7 @@
 
 /// The counts of a pool: of items, except for the fields that count groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PoolCounts {
     /// The number of items that owners hold.
     pub used: usize,
     /// The number of free items that can be handed out.
@@ -12,7 +12,7 @@ pub struct Counts {
     /// The number of owners that wait for an item.
     pub waiting: usize,
     /// The approximate number of requests within the last cool-down period; 0 if `on_demand`.
-    pub lately: usize,
+    pub recent: usize,
     /// `true` if items are created for waiting owners only: no item was requested yet, or none since a final refusal, or the
     /// groups that were found at the start are still in their cool-down.
     pub on_demand: bool,
@@ -30,7 +30,7 @@ pub struct Counts {
 
 /// The change of a pool's size that a policy decides, in whole groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum SizeChange {
     /// Leave the size as it is.
     Hold,
     /// Create this number of groups, 1 or more.
@@ -40,9 +40,9 @@ pub enum Plan {
 }
 
 /// Decides the size of a pool. A decision depends only on the counts of the pool.
-pub trait Policy: Send + Sync {
+pub trait SizePolicy: Send + Sync {
     /// Decides the next change of a pool with these counts.
-    fn plan(&self, counts: &Counts) -> Plan;
+    fn plan(&self, counts: &PoolCounts) -> SizeChange;
 }
 
 /// The policy of Kuryr's VIF pools, with its three options: at least `min` free items, at most `max`, and at least `batch` in one
@@ -63,12 +63,13 @@ pub struct MinMaxBatch {
     pub cap_groups: Option<usize>,
 }
 
-impl Policy for MinMaxBatch {
-    fn plan(&self, counts: &Counts) -> Plan {
-        let Counts { warm, cooling, waiting, lately, group_size, groups, growing, wholly_free, .. } = *counts;
+impl SizePolicy for MinMaxBatch {
+    fn plan(&self, counts: &PoolCounts) -> SizeChange {
+        let PoolCounts { warm, cooling, waiting, recent, group_size, groups, growing, wholly_free, .. } =
+            *counts;
         let size = group_size.max(1);
         let most = if self.max == 0 { usize::MAX } else { self.max };
-        let target = if counts.on_demand { 0 } else { self.min.max(lately / 2).min(most) };
+        let target = if counts.on_demand { 0 } else { self.min.max(recent / 2).min(most) };
         let have = warm + growing * size;
         if have < target + waiting {
             let missing = target + waiting - have;
@@ -80,10 +81,10 @@ impl Policy for MinMaxBatch {
             let first = waiting.saturating_add(self.batch);
             let many = waiting > 0 && missing > first.saturating_mul(2);
             let wanted = if many { first } else { missing.max(batch) }.min(room).div_ceil(size).min(cap);
-            return if wanted == 0 { Plan::Hold } else { Plan::Grow(wanted) };
+            return if wanted == 0 { SizeChange::Hold } else { SizeChange::Grow(wanted) };
         }
         let surplus = (warm.saturating_sub(most.saturating_add(waiting)) / size).min(wholly_free);
-        if surplus == 0 { Plan::Hold } else { Plan::Shrink(surplus) }
+        if surplus == 0 { SizeChange::Hold } else { SizeChange::Shrink(surplus) }
     }
 }
 
@@ -93,68 +94,80 @@ mod tests {
 
     const KURYR: MinMaxBatch = MinMaxBatch { min: 5, max: 0, batch: 10, cap_groups: None };
 
-    fn counts(warm: usize, waiting: usize, lately: usize) -> Counts {
-        Counts { warm, waiting, lately, group_size: 1, groups: warm, wholly_free: warm, ..Counts::default() }
+    fn counts(warm: usize, waiting: usize, recent: usize) -> PoolCounts {
+        PoolCounts {
+            warm,
+            waiting,
+            recent,
+            group_size: 1,
+            groups: warm,
+            wholly_free: warm,
+            ..PoolCounts::default()
+        }
     }
 
     #[test]
     fn below_its_least_a_pool_grows_by_a_batch_or_by_what_is_missing() {
-        assert_eq!(KURYR.plan(&counts(5, 0, 0)), Plan::Hold);
-        assert_eq!(KURYR.plan(&counts(4, 0, 0)), Plan::Grow(10));
-        assert_eq!(KURYR.plan(&counts(0, 20, 20)), Plan::Grow(30));
-        assert_eq!(KURYR.plan(&Counts { growing: 5, ..counts(0, 0, 0) }), Plan::Hold);
+        assert_eq!(KURYR.plan(&counts(5, 0, 0)), SizeChange::Hold);
+        assert_eq!(KURYR.plan(&counts(4, 0, 0)), SizeChange::Grow(10));
+        assert_eq!(KURYR.plan(&counts(0, 20, 20)), SizeChange::Grow(30));
+        assert_eq!(KURYR.plan(&PoolCounts { growing: 5, ..counts(0, 0, 0) }), SizeChange::Hold);
     }
 
     #[test]
     fn whoever_waits_does_not_wait_for_a_large_refill() {
         let large = MinMaxBatch { min: 300, ..KURYR };
-        assert_eq!(large.plan(&counts(0, 1, 1)), Plan::Grow(11));
-        assert_eq!(large.plan(&counts(10, 0, 1)), Plan::Grow(290), "and then all of it");
+        assert_eq!(large.plan(&counts(0, 1, 1)), SizeChange::Grow(11));
+        assert_eq!(large.plan(&counts(10, 0, 1)), SizeChange::Grow(290), "and then all of it");
         assert_eq!(
             MinMaxBatch { min: 20, ..KURYR }.plan(&counts(0, 1, 1)),
-            Plan::Grow(21),
+            SizeChange::Grow(21),
             "it is not worth a call"
         );
     }
 
     #[test]
     fn half_of_what_was_asked_for_lately_is_kept_ahead_within_the_most() {
-        assert_eq!(KURYR.plan(&counts(49, 0, 100)), Plan::Grow(10));
-        assert_eq!(KURYR.plan(&counts(50, 0, 100)), Plan::Hold);
-        assert_eq!(MinMaxBatch { max: 20, ..KURYR }.plan(&counts(20, 0, 100)), Plan::Hold);
+        assert_eq!(KURYR.plan(&counts(49, 0, 100)), SizeChange::Grow(10));
+        assert_eq!(KURYR.plan(&counts(50, 0, 100)), SizeChange::Hold);
+        assert_eq!(MinMaxBatch { max: 20, ..KURYR }.plan(&counts(20, 0, 100)), SizeChange::Hold);
     }
 
     #[test]
     fn past_its_most_a_pool_shrinks_and_a_batch_does_not_lead_past_it() {
         let bounded = MinMaxBatch { max: 8, ..KURYR };
-        assert_eq!(bounded.plan(&counts(11, 0, 0)), Plan::Shrink(3));
-        assert_eq!(bounded.plan(&counts(8, 0, 0)), Plan::Hold);
-        assert_eq!(bounded.plan(&counts(4, 0, 0)), Plan::Grow(4));
-        assert_eq!(bounded.plan(&counts(0, 30, 30)), Plan::Grow(38));
-        assert_eq!(KURYR.plan(&counts(1000, 0, 0)), Plan::Hold, "0 is no bound");
+        assert_eq!(bounded.plan(&counts(11, 0, 0)), SizeChange::Shrink(3));
+        assert_eq!(bounded.plan(&counts(8, 0, 0)), SizeChange::Hold);
+        assert_eq!(bounded.plan(&counts(4, 0, 0)), SizeChange::Grow(4));
+        assert_eq!(bounded.plan(&counts(0, 30, 30)), SizeChange::Grow(38));
+        assert_eq!(KURYR.plan(&counts(1000, 0, 0)), SizeChange::Hold, "0 is no bound");
     }
 
     #[test]
     fn items_in_their_cool_down_count_towards_the_maximum() {
         let bounded = MinMaxBatch { max: 20, ..KURYR };
-        let found = |cooling, waiting| bounded.plan(&Counts { cooling, ..counts(0, waiting, 0) });
-        assert_eq!(found(19, 0), Plan::Grow(1));
-        assert_eq!(found(20, 0), Plan::Hold);
-        assert_eq!(found(100, 100), Plan::Grow(20));
-        assert_eq!(found(479, 100), Plan::Hold, "they are free when their cool-down ends");
-        assert_eq!(KURYR.plan(&Counts { cooling: 479, ..counts(0, 1, 1) }), Plan::Grow(10), "0 is no bound");
+        let found = |cooling, waiting| bounded.plan(&PoolCounts { cooling, ..counts(0, waiting, 0) });
+        assert_eq!(found(19, 0), SizeChange::Grow(1));
+        assert_eq!(found(20, 0), SizeChange::Hold);
+        assert_eq!(found(100, 100), SizeChange::Grow(20));
+        assert_eq!(found(479, 100), SizeChange::Hold, "they are free when their cool-down ends");
+        assert_eq!(
+            KURYR.plan(&PoolCounts { cooling: 479, ..counts(0, 1, 1) }),
+            SizeChange::Grow(10),
+            "0 is no bound"
+        );
     }
 
     #[test]
     fn groups_are_whole_and_bounded() {
-        let four = Counts { group_size: 4, groups: 2, ..counts(1, 0, 0) };
-        assert_eq!(KURYR.plan(&four), Plan::Grow(3));
-        assert_eq!(MinMaxBatch { cap_groups: Some(3), ..KURYR }.plan(&four), Plan::Grow(1));
-        assert_eq!(MinMaxBatch { cap_groups: Some(2), ..KURYR }.plan(&four), Plan::Hold);
-        let surplus = Counts { group_size: 4, groups: 4, wholly_free: 1, ..counts(13, 0, 0) };
+        let four = PoolCounts { group_size: 4, groups: 2, ..counts(1, 0, 0) };
+        assert_eq!(KURYR.plan(&four), SizeChange::Grow(3));
+        assert_eq!(MinMaxBatch { cap_groups: Some(3), ..KURYR }.plan(&four), SizeChange::Grow(1));
+        assert_eq!(MinMaxBatch { cap_groups: Some(2), ..KURYR }.plan(&four), SizeChange::Hold);
+        let surplus = PoolCounts { group_size: 4, groups: 4, wholly_free: 1, ..counts(13, 0, 0) };
         assert_eq!(
             MinMaxBatch { max: 5, ..KURYR }.plan(&surplus),
-            Plan::Shrink(1),
+            SizeChange::Shrink(1),
             "no group that is in use"
         );
     }

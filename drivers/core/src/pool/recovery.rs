@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::kind::Kind;
+use super::kind::PoolKind;
 use super::warm_pool::WarmPool;
 
 /// The properties of a group that exists in the external system.
@@ -47,10 +47,10 @@ pub enum Adopted<O> {
     Unknown,
 }
 
-impl<K: Kind> WarmPool<K> {
+impl<K: PoolKind> WarmPool<K> {
     /// Records that `owner` holds `item`, according to a source outside the pool.
     pub fn adopt(&mut self, owner: &K::Owner, item: &K::Item) -> Adopted<K::Owner> {
-        if !self.is_used(item) && !self.withdraw(item) {
+        if !self.is_used(item) && !self.remove_idle(item) {
             return Adopted::Unknown;
         }
         let owners = self.used.entry(item.clone()).or_default();
@@ -92,7 +92,7 @@ impl<K: Kind> WarmPool<K> {
             }
             drift.found.push(name.clone());
             for item in self.insert(name, &found.config, found.ready) {
-                self.cool(item, now);
+                self.start_cool_down(item, now);
             }
             if first {
                 self.on_demand_until = now + self.cool_down;
@@ -108,7 +108,7 @@ impl<K: Kind> WarmPool<K> {
             return;
         }
         for item in &items {
-            self.withdraw(item);
+            self.remove_idle(item);
         }
         self.to_delete.insert(name.clone());
     }
@@ -128,7 +128,7 @@ impl<K: Kind> WarmPool<K> {
         }
         let mut lost_in_use = Vec::new();
         for item in K::items(name) {
-            self.withdraw(&item);
+            self.remove_idle(&item);
             for owner in self.used.remove(&item).into_iter().flatten() {
                 self.forget(&owner, &item);
                 lost_in_use.push((item.clone(), owner));

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempt::AttemptBackoff;
 use super::demand::Demand;
-use super::fault::Pressure;
-use super::kind::{Candidate, Kind};
-use super::policy::Policy;
+use super::kind::{Candidate, PoolKind};
+use super::policy::SizePolicy;
 
 /// A pool of interchangeable items. The caller executes the actions that [`plan`](Self::plan) returns.
 ///
 /// While its group exists and is not to be deleted, an item is either in use, or free, or in its cool-down. A returned item is
 /// not handed out before its cool-down has ended. Two owners never get the same item. All times are durations since the same
 /// moment in the past, which the caller chooses.
-pub struct WarmPool<K: Kind> {
+pub struct WarmPool<K: PoolKind> {
     /// The policy that decides when to create and delete groups.
-    pub(super) policy: Arc<dyn Policy>,
+    pub(super) policy: Arc<dyn SizePolicy>,
     /// The time for which a returned item is not handed out again.
     pub(super) cool_down: Duration,
     /// The groups that exist, by name.
@@ -40,9 +40,9 @@ pub struct WarmPool<K: Kind> {
     /// The deletion of groups that is in progress: the id of the action, and the groups.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
     /// The back-off of creation.
-    pub(super) growth: Pressure,
+    pub(super) growth_backoff: AttemptBackoff,
     /// The back-off of deletion.
-    pub(super) decline: Pressure,
+    pub(super) deletion_backoff: AttemptBackoff,
     /// The time before which no groups are created, because a shared resource is exhausted.
     pub(super) blocked_until: Duration,
     /// The counter of recent requests.
@@ -109,7 +109,7 @@ pub enum Wait {
     /// Groups are being created, or the next [`plan`](WarmPool::plan) creates some.
     Growing,
     /// Creation failed or is blocked. An item may be available after this delay.
-    Pressed(Duration),
+    BackingOff(Duration),
     /// The policy creates no more groups. The first item to end its cool-down is free after this delay.
     Cooling(Duration),
     /// The policy creates no more groups, and all items are in use.
@@ -118,9 +118,9 @@ pub enum Wait {
     Draining,
 }
 
-impl<K: Kind> WarmPool<K> {
+impl<K: PoolKind> WarmPool<K> {
     /// Creates an empty pool. Returned items are free again after the time `cool_down`.
-    pub fn new(policy: Arc<dyn Policy>, cool_down: Duration) -> Self {
+    pub fn new(policy: Arc<dyn SizePolicy>, cool_down: Duration) -> Self {
         Self {
             policy,
             cool_down,
@@ -134,8 +134,8 @@ impl<K: Kind> WarmPool<K> {
             waiting: VecDeque::new(),
             growing: None,
             shrinking: None,
-            growth: Pressure::default(),
-            decline: Pressure::default(),
+            growth_backoff: AttemptBackoff::default(),
+            deletion_backoff: AttemptBackoff::default(),
             blocked_until: Duration::ZERO,
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
@@ -162,7 +162,7 @@ impl<K: Kind> WarmPool<K> {
             }
             let Some(item) = self.choose(want) else { return Take::Wait(self.reason(now)) };
             self.leave(owner);
-            self.unfree(&item);
+            self.remove_free(&item);
             self.used.insert(item.clone(), [owner.clone()].into());
             self.taken.insert(owner.clone(), item.clone());
             item
@@ -208,7 +208,7 @@ impl<K: Kind> WarmPool<K> {
     /// hold it.
     pub fn give_back(&mut self, owner: &K::Owner, item: &K::Item, now: Duration) -> bool {
         match self.release(owner, item) {
-            Some(true) => self.cool(item.clone(), now),
+            Some(true) => self.start_cool_down(item.clone(), now),
             Some(false) => {}
             None => return false,
         }
@@ -217,11 +217,11 @@ impl<K: Kind> WarmPool<K> {
 
     /// Undoes [`take`](Self::take) for an owner that did not receive the result. The owner stops waiting, or its item is free at
     /// once, without a cool-down. Returns the item; `None` if the owner had none.
-    pub fn put_back(&mut self, owner: &K::Owner, now: Duration) -> Option<K::Item> {
+    pub fn undo_take(&mut self, owner: &K::Owner, now: Duration) -> Option<K::Item> {
         self.leave(owner);
         let item = self.taken.get(owner).cloned()?;
         if self.release(owner, &item) == Some(true) {
-            self.free_up(item.clone(), now);
+            self.add_free(item.clone(), now);
         }
         Some(item)
     }
@@ -249,7 +249,7 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Adds an item to the free items. `since` is the time at which it became free.
-    pub(super) fn free_up(&mut self, item: K::Item, since: Duration) {
+    pub(super) fn add_free(&mut self, item: K::Item, since: Duration) {
         if let Some(group) = self.groups.get_mut(&K::group(&item)) {
             group.free += 1;
             self.whole += usize::from(group.is_wholly_free());
@@ -258,7 +258,7 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Removes an item from the free items, if it is one of them. Returns `true` if it was free.
-    pub(super) fn unfree(&mut self, item: &K::Item) -> bool {
+    pub(super) fn remove_free(&mut self, item: &K::Item) -> bool {
         let was_free = self.warm.remove(item).is_some();
         if let Some(group) = self.groups.get_mut(&K::group(item)).filter(|_| was_free) {
             self.whole -= usize::from(group.is_wholly_free());
@@ -268,14 +268,14 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Puts an item into its cool-down, which starts at the time `now`.
-    pub(super) fn cool(&mut self, item: K::Item, now: Duration) {
+    pub(super) fn start_cool_down(&mut self, item: K::Item, now: Duration) {
         self.cooling.push_back((item, now + self.cool_down));
     }
 
     /// Removes a free item, or one in its cool-down. Returns `false` if the item is neither.
-    pub(super) fn withdraw(&mut self, item: &K::Item) -> bool {
+    pub(super) fn remove_idle(&mut self, item: &K::Item) -> bool {
         let before = self.cooling.len();
-        self.unfree(item) || {
+        self.remove_free(item) || {
             self.cooling.retain(|(cooling, _)| cooling != item);
             self.cooling.len() < before
         }
@@ -287,7 +287,7 @@ impl<K: Kind> WarmPool<K> {
         while self.cooling.front().is_some_and(|(_, until)| *until <= now)
             && let Some((item, until)) = self.cooling.pop_front()
         {
-            self.free_up(item, until);
+            self.add_free(item, until);
         }
         let served = if self.growing.is_some() || self.may_grow(now) { self.free() } else { usize::MAX };
         self.waiting.iter().take(served).cloned().collect()
@@ -311,10 +311,10 @@ impl<K: Kind> WarmPool<K> {
     /// Returns the reason why no item is available.
     pub fn reason(&self, now: Duration) -> Wait {
         let cooled = self.cooling.front().map(|(_, until)| until.saturating_sub(now));
-        match self.pressed(now) {
+        match self.growth_delay(now) {
             _ if self.draining => Wait::Draining,
             _ if self.growing.is_some() => Wait::Growing,
-            Some(remaining) => Wait::Pressed(cooled.map_or(remaining, |cooled| cooled.min(remaining))),
+            Some(remaining) => Wait::BackingOff(cooled.map_or(remaining, |cooled| cooled.min(remaining))),
             None if self.may_grow(now) => Wait::Growing,
             None => cooled.map_or(Wait::Full, Wait::Cooling),
         }

@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use staffetta_driver::pool::Fault;
+use staffetta_driver::pool::Shortfall;
 
 const COOL_DOWN: Duration = Duration::from_secs(30);
 const SLOTS: usize = 9;
@@ -52,7 +52,7 @@ impl Cloud {
                 match action {
                     NodeAction::Assign { op, kind, count } => {
                         let got = self.assign(kind, count);
-                        assert!(node.assigned(op, kind, Grown { got, rest: 0, fault: None }, now));
+                        assert!(node.assigned(op, kind, Grown { got, rest: 0, shortfall: None }, now));
                     }
                     NodeAction::Unassign { op, kind, blocks } => {
                         self.0.blocks.retain(|block| !blocks.contains(block));
@@ -181,7 +181,7 @@ enum Act {
     GiveBack(usize),
     Pass(u64),
     /// Executes an action in part: so many of its blocks, and with a failure or without.
-    Plan {
+    SizeChange {
         made: usize,
         fails: bool,
     },
@@ -207,7 +207,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         8 => (0..40_usize).prop_map(Act::Take),
         5 => (0..40_usize).prop_map(Act::GiveBack),
         3 => (0..40_u64).prop_map(Act::Pass),
-        8 => (0..9_usize, any::<bool>()).prop_map(|(made, fails)| Act::Plan { made, fails }),
+        8 => (0..9_usize, any::<bool>()).prop_map(|(made, fails)| Act::SizeChange { made, fails }),
         1 => any::<bool>().prop_map(Act::Switch),
         1 => Just(Act::Restart),
         1 => (0..9_usize).prop_map(|made| Act::Crash { made }),
@@ -266,7 +266,7 @@ impl World {
                 }
                 self.now = end;
             }
-            Act::Plan { made, fails } => self.plan(made, fails),
+            Act::SizeChange { made, fails } => self.plan(made, fails),
             Act::Switch(prefix_delegation) => {
                 self.settings = settings(prefix_delegation);
                 self.node.configure(self.settings, self.now);
@@ -356,8 +356,8 @@ impl World {
         for (action, done) in self.execute(made) {
             match action {
                 NodeAction::Assign { op, kind, .. } => {
-                    let fault = (fails || done.is_empty()).then_some(Fault::Failed);
-                    let result = Grown { got: done, rest: 0, fault };
+                    let shortfall = (fails || done.is_empty()).then_some(Shortfall::Failed);
+                    let result = Grown { got: done, rest: 0, shortfall };
                     assert!(self.node.assigned(op, kind, result.clone(), self.now));
                     assert!(!self.node.assigned(op, kind, result, self.now), "P9: it is reported once");
                 }
@@ -373,7 +373,7 @@ impl World {
         for (action, _) in self.execute(made) {
             match action {
                 NodeAction::Assign { op, kind, .. } => {
-                    let lost = Grown { got: Vec::new(), rest: 0, fault: Some(Fault::Failed) };
+                    let lost = Grown { got: Vec::new(), rest: 0, shortfall: Some(Shortfall::Failed) };
                     assert!(self.node.assigned(op, kind, lost, self.now));
                 }
                 NodeAction::Unassign { op, kind, blocks } => {

@@ -116,7 +116,7 @@ async fn an_exhausted_subnet_is_asked_every_thirty_seconds_for_all_of_its_nodes_
     // A /27 without its reserved addresses has no free prefix.
     let world = World::new("10.0.0.0/27").await;
     pass(1).await;
-    assert!(matches!(world.take("pod-1"), Err(Wait::Pressed(_))), "{:?}", world.take("pod-1"));
+    assert!(matches!(world.take("pod-1"), Err(Wait::BackingOff(_))), "{:?}", world.take("pod-1"));
     let before = world.cloud.calls().assign;
     pass(300).await;
     let calls = world.cloud.calls().assign - before;

@@ -13,7 +13,7 @@ fn pool(min: usize, max: usize) -> WarmPool<Of<1>> {
 fn grow(pool: &mut WarmPool<Of<1>>, groups: std::ops::Range<u32>, now: Duration) {
     let Some(Action::Grow { op, count, .. }) = pool.plan(now) else { panic!("it wants more") };
     assert_eq!(count, groups.len());
-    pool.grown(op, Grown { got: groups.collect(), rest: 0, fault: None }, now);
+    pool.grown(op, Grown { got: groups.collect(), rest: 0, shortfall: None }, now);
 }
 
 const NOW: Duration = Duration::from_secs(1000);
@@ -81,9 +81,9 @@ fn a_waiting_owner_learns_the_reason() {
     assert_eq!(pool.take(&1, &0, NOW), Take::Wait(Wait::Growing));
     let Some(Action::Grow { op, .. }) = pool.plan(NOW) else { panic!("it waits") };
     assert!(pool.tick(NOW).is_empty(), "it waits for what is being made");
-    pool.grown(op, Grown { got: vec![], rest: 0, fault: Some(Fault::Exhausted) }, NOW);
+    pool.grown(op, Grown { got: vec![], rest: 0, shortfall: Some(Shortfall::Exhausted) }, NOW);
     assert_eq!(pool.tick(NOW), [(1, 0)], "nothing is being made");
-    assert_eq!(pool.reason(NOW), Wait::Pressed(Duration::from_secs(1)));
+    assert_eq!(pool.reason(NOW), Wait::BackingOff(Duration::from_secs(1)));
     pool.drain();
     assert_eq!(pool.reason(NOW), Wait::Draining);
     let mut full = WarmPool::<Of<1>>::new(
@@ -116,7 +116,7 @@ fn a_pool_of_ten_thousand_decides_as_fast_as_a_small_one() {
     let mut pool = pool(MANY as usize, 0);
     pool.take(&1, &0, NOW);
     let Some(Action::Grow { op, .. }) = pool.plan(NOW) else { panic!("it waits") };
-    pool.grown(op, Grown { got: (0..MANY).collect(), rest: 0, fault: None }, NOW);
+    pool.grown(op, Grown { got: (0..MANY).collect(), rest: 0, shortfall: None }, NOW);
     pool.leave(&1);
     for round in 0..MANY {
         let counts = pool.counts(NOW);
@@ -126,6 +126,6 @@ fn a_pool_of_ten_thousand_decides_as_fast_as_a_small_one() {
     }
     for round in 0..300 {
         let Take::Got(item) = pool.take(&1, &0, NOW) else { panic!("round {round}") };
-        assert_eq!(pool.put_back(&1, NOW), Some(item));
+        assert_eq!(pool.undo_take(&1, NOW), Some(item));
     }
 }

@@ -18,13 +18,13 @@ enum Act {
     GiveBack(u8),
     PutBack(u8),
     Pass(u64),
-    Plan,
+    SizeChange,
     /// With `more`, the same attempt goes on to create what is missing.
     Grown {
         made: u8,
         reported: u8,
         more: bool,
-        fault: Option<Fault>,
+        shortfall: Option<Shortfall>,
     },
     Shrunk {
         left: u8,
@@ -39,11 +39,11 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let owner = 0..12_u8;
-    let fault = prop_oneof![
-        Just(Fault::Exhausted),
-        Just(Fault::Failed),
-        Just(Fault::Refused),
-        (1..90_u64).prop_map(|seconds| Fault::Throttled(Duration::from_secs(seconds)))
+    let shortfall = prop_oneof![
+        Just(Shortfall::Exhausted),
+        Just(Shortfall::Failed),
+        Just(Shortfall::Refused),
+        (1..90_u64).prop_map(|seconds| Shortfall::Throttled(Duration::from_secs(seconds)))
     ];
     let act = prop_oneof![
         8 => (owner.clone(), 0..3_u8).prop_map(|(owner, want)| Act::Take(owner, want)),
@@ -51,10 +51,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         5 => owner.clone().prop_map(Act::GiveBack),
         1 => owner.prop_map(Act::PutBack),
         4 => (0..15_000_u64).prop_map(Act::Pass),
-        8 => Just(Act::Plan),
-        4 => Just(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, fault: None }),
-        3 => (0..6_u8, 0..6_u8, any::<bool>(), prop::option::of(fault))
-            .prop_map(|(made, reported, more, fault)| Act::Grown { made, reported, more, fault }),
+        8 => Just(Act::SizeChange),
+        4 => Just(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, shortfall: None }),
+        3 => (0..6_u8, 0..6_u8, any::<bool>(), prop::option::of(shortfall))
+            .prop_map(|(made, reported, more, shortfall)| Act::Grown { made, reported, more, shortfall }),
         3 => (0..3_u8, any::<bool>()).prop_map(|(left, gone)| Act::Shrunk { left, gone }),
         1 => any::<u8>().prop_map(Act::Vanish),
         2 => Just(Act::Read),
@@ -80,7 +80,7 @@ fn obeys_its_laws<const SIZE: u32>(policy: MinMaxBatch, acts: Vec<Act>) {
     }
     world.act(Act::Drain(false));
     // What was under way ends, and the listing shows the rest.
-    world.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, fault: None });
+    world.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, shortfall: None });
     world.act(Act::Shrunk { left: 0, gone: true });
     world.act(Act::Read);
     world.act(Act::Resync);
@@ -95,7 +95,7 @@ fn obeys_its_laws<const SIZE: u32>(policy: MinMaxBatch, acts: Vec<Act>) {
     if !capped {
         world.act(Act::Take(100, 7));
         world.plan();
-        world.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, fault: None });
+        world.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, shortfall: None });
         world.act(Act::Take(100, 7));
         assert!(world.held.contains_key(&100), "P7: it is there after one growth");
     }
@@ -103,7 +103,7 @@ fn obeys_its_laws<const SIZE: u32>(policy: MinMaxBatch, acts: Vec<Act>) {
     for owner in world.held.clone().into_keys() {
         world.act(Act::GiveBack(owner));
     }
-    world.act(Act::Grown { made: 3, reported: 3, more: false, fault: None });
+    world.act(Act::Grown { made: 3, reported: 3, more: false, shortfall: None });
     world.rest(Duration::from_secs(1000));
     assert_eq!((world.pool.groups.len(), world.exist.len()), (0, 0), "P12");
     assert!(world.pool.is_done());

@@ -15,7 +15,7 @@ pub(super) struct Of<const SIZE: u32>;
 
 pub(super) type Item = (u32, u32);
 
-impl<const SIZE: u32> Kind for Of<SIZE> {
+impl<const SIZE: u32> PoolKind for Of<SIZE> {
     type Group = u32;
     type Item = Item;
     type Want = u8;
@@ -52,7 +52,7 @@ pub(super) struct World<const SIZE: u32> {
     freed: BTreeMap<Item, Duration>,
     reading: Option<(Epoch, BTreeMap<u32, Existing<u8>>)>,
     /// The time until which no more may be created.
-    pressed_until: Duration,
+    backing_off_until: Duration,
     /// `true` if items are created for waiting owners only.
     refused: bool,
 }
@@ -71,7 +71,7 @@ impl<const SIZE: u32> World<SIZE> {
             annotated: BTreeMap::new(),
             freed: BTreeMap::new(),
             reading: None,
-            pressed_until: Duration::ZERO,
+            backing_off_until: Duration::ZERO,
             refused: false,
         }
     }
@@ -85,14 +85,14 @@ impl<const SIZE: u32> World<SIZE> {
             Act::GiveBack(owner) => self.give_back(owner),
             Act::PutBack(owner) if !self.annotated.contains_key(&owner) => {
                 if let Some(item) = self.held.remove(&owner) {
-                    assert_eq!(self.pool.put_back(&owner, self.now), Some(item));
+                    assert_eq!(self.pool.undo_take(&owner, self.now), Some(item));
                 }
             }
             Act::PutBack(_) => {}
             Act::Pass(time) => self.now += Duration::from_millis(time),
-            Act::Plan => self.plan(),
-            Act::Grown { made, reported, more, fault } => {
-                self.grown(made.into(), reported.into(), more, fault);
+            Act::SizeChange => self.plan(),
+            Act::Grown { made, reported, more, shortfall } => {
+                self.grown(made.into(), reported.into(), more, shortfall);
             }
             Act::Shrunk { left, gone } => self.shrunk(left.into(), gone),
             Act::Vanish(which) => self.vanish(which.into()),
@@ -167,7 +167,7 @@ impl<const SIZE: u32> World<SIZE> {
             match action {
                 Action::Grow { op, count, want } => {
                     assert!(self.growing.is_none() && count > 0, "P10: one at a time");
-                    assert!(self.now >= self.pressed_until, "P10: too early");
+                    assert!(self.now >= self.backing_off_until, "P10: too early");
                     let wanted = self.pool.waiting().next().is_some();
                     assert!(wanted || !self.refused, "P10: nobody waits for it");
                     assert!(!self.pool.is_draining());
@@ -190,29 +190,29 @@ impl<const SIZE: u32> World<SIZE> {
 
     /// The world creates `made` of the requested groups, and reports `reported` of them. With `more`, it goes on to create
     /// those that are missing.
-    fn grown(&mut self, made: usize, reported: usize, more: bool, fault: Option<Fault>) {
+    fn grown(&mut self, made: usize, reported: usize, more: bool, shortfall: Option<Shortfall>) {
         let Some((op, count, want)) = self.growing.take() else { return };
         let made: Vec<_> = (0..made.min(count)).map(|_| self.make(want)).collect();
         let rest = count - made.len();
         let got: Vec<_> = made.into_iter().take(reported).collect();
-        if more && rest > 0 && !got.is_empty() && fault.is_none() {
-            assert!(self.pool.grown(op, Grown { got, rest, fault }, self.now));
+        if more && rest > 0 && !got.is_empty() && shortfall.is_none() {
+            assert!(self.pool.grown(op, Grown { got, rest, shortfall }, self.now));
             assert_eq!(self.pool.counts(self.now).growing, rest, "P9: the attempt goes on");
             self.growing = Some((op, rest, want));
             return;
         }
-        if fault == Some(Fault::Refused) {
+        if shortfall == Some(Shortfall::Refused) {
             self.refused = self.pool.waiting().all(|(_, wish)| *wish == want);
-        } else if fault.is_some() || got.is_empty() {
-            let hint = if let Some(Fault::Throttled(hint)) = fault { hint } else { Duration::ZERO };
-            self.pressed_until = self.now + hint.max(Duration::from_secs(1));
+        } else if shortfall.is_some() || got.is_empty() {
+            let hint = if let Some(Shortfall::Throttled(hint)) = shortfall { hint } else { Duration::ZERO };
+            self.backing_off_until = self.now + hint.max(Duration::from_secs(1));
         }
-        assert!(self.pool.grown(op, Grown { got, rest: 0, fault }, self.now));
+        assert!(self.pool.grown(op, Grown { got, rest: 0, shortfall }, self.now));
         let (before, stale) =
-            (self.pool.counts(self.now), Grown { got: vec![u32::MAX], rest: 0, fault: None });
+            (self.pool.counts(self.now), Grown { got: vec![u32::MAX], rest: 0, shortfall: None });
         assert!(!self.pool.grown(op, stale, self.now), "P9: an answer counts once");
         assert_eq!(self.pool.counts(self.now), before);
-        if fault == Some(Fault::Refused) {
+        if shortfall == Some(Shortfall::Refused) {
             let waiting: Vec<_> =
                 self.pool.waiting().filter(|(_, wish)| **wish == want).map(|(owner, _)| *owner).collect();
             assert_eq!(self.pool.dismiss(&want), waiting);
@@ -268,7 +268,7 @@ impl<const SIZE: u32> World<SIZE> {
             }
         }
         (self.growing, self.shrinking, self.reading) = (None, None, None);
-        (self.pressed_until, self.refused) = (Duration::ZERO, false);
+        (self.backing_off_until, self.refused) = (Duration::ZERO, false);
         self.pool = WarmPool::new(Arc::new(self.policy), COOL_DOWN);
         let drift = self.pool.resync(self.pool.epoch(), &self.reported(), self.now);
         assert_eq!(drift.found.len(), self.exist.len());
@@ -338,7 +338,7 @@ impl<const SIZE: u32> World<SIZE> {
             if self.growing.is_none() && self.shrinking.is_none() {
                 break;
             }
-            self.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, fault: None });
+            self.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, shortfall: None });
             self.act(Act::Shrunk { left: 0, gone: true });
         }
         (grew, chose)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{Phase, State};
+use super::state::{StartupPhase, VifPoolState};
 use super::{Inner, existing};
 use crate::error::{DriverError, Reason};
 use crate::id::NetworkId;
@@ -24,10 +24,12 @@ async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
         let now = Instant::now();
-        let Some(stale) = pool.upgrade().map(|inner| std::mem::take(&mut inner.state().stale)) else {
+        let Some(needs_listing) =
+            pool.upgrade().map(|inner| std::mem::take(&mut inner.state().needs_listing))
+        else {
             return;
         };
-        if stale || list_at.is_some_and(|at| now >= at) {
+        if needs_listing || list_at.is_some_and(|at| now >= at) {
             let listed = tokio::select! {
                 listed = existing::resync(&pool) => listed,
                 () = dropped(&pool, &wake) => return,
@@ -106,7 +108,7 @@ impl Inner {
         let mut deletions = Vec::new();
         {
             let mut state = self.state();
-            if let Phase::Listed(_) = state.phase {
+            if let StartupPhase::Listed(_) = state.phase {
                 let detail = "the pool is starting: the pods that use VIFs have not been read yet";
                 return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
             }
@@ -132,6 +134,6 @@ impl Inner {
 }
 
 /// Returns the keys of the pools in a network.
-fn in_network(state: &State, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
+fn in_network(state: &VifPoolState, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
     state.pools.keys().filter(|key| key.network == *network).cloned().collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{DriverError, Reason};
 use crate::id::{ProjectId, SubnetId};
-use crate::pool::{Fault, Pressure};
+use crate::pool::{AttemptBackoff, Shortfall};
 use crate::vif_pool::VifPoolKey;
 
 /// The delay before a pool checks again, while another pool is trying to create VIFs from the same exhausted resource.
@@ -29,7 +29,7 @@ enum Scope {
 /// The state of one exhausted resource.
 struct Exhausted {
     /// The back-off after the failures so far.
-    pressure: Pressure,
+    backoff: AttemptBackoff,
     /// The last error.
     failure: DriverError,
     /// The pool that is trying to create VIFs at this time, and the number of VIFs that it needs.
@@ -62,7 +62,7 @@ impl Exhaustion {
         let exhausted = Scope::of(key).into_iter().filter_map(|scope| self.0.get(&scope));
         let blocked = exhausted.filter_map(|exhausted| {
             let others = exhausted.attempt.as_ref().is_some_and(|(other, _)| other != key);
-            let wait = exhausted.pressure.remaining(now).max(others.then_some(CHECK_AGAIN))?;
+            let wait = exhausted.backoff.remaining(now).max(others.then_some(CHECK_AGAIN))?;
             Some((now + wait, &exhausted.failure))
         });
         blocked.max_by_key(|(until, _)| *until)
@@ -99,7 +99,7 @@ impl Exhaustion {
             }
             relieved = true;
             if created < wanted {
-                exhausted.pressure = Pressure::default();
+                exhausted.backoff = AttemptBackoff::default();
                 exhausted.room = created.saturating_mul(2).max(1);
             } else {
                 self.0.remove(&scope);
@@ -110,13 +110,13 @@ impl Exhaustion {
         {
             let failure = failure.clone().unambiguous();
             let exhausted = self.0.entry(scope).or_insert_with(|| Exhausted {
-                pressure: Pressure::default(),
+                backoff: AttemptBackoff::default(),
                 failure: failure.clone(),
                 attempt: None,
                 room: 1,
             });
             (exhausted.failure, exhausted.room) = (failure, 1);
-            exhausted.pressure.record(Some(Fault::Exhausted), now);
+            exhausted.backoff.record(Some(Shortfall::Exhausted), now);
         }
         relieved
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::state::{KeyPool, Phase, Place, State, sorted};
+use super::state::{KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::DriverError;
 use crate::id::VifId;
@@ -24,7 +24,7 @@ impl VifPoolObserver for WarmVifPool {
     fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]) {
         let mut state = self.inner.state();
         for vif in vifs {
-            if state.show(pod, vif)
+            if state.record_annotation(pod, vif)
                 && let Some(Place { key, .. }) = state.places.get(&vif.id).cloned()
             {
                 self.inner.adopt(&mut state, &key, &vif.id);
@@ -36,9 +36,9 @@ impl VifPoolObserver for WarmVifPool {
     /// the existing VIFs have not been listed yet.
     fn start(&self) {
         let mut state = self.inner.state();
-        if let Phase::Listed(found) = &mut state.phase {
+        if let StartupPhase::Listed(found) = &mut state.phase {
             let found = std::mem::take(found);
-            state.phase = Phase::Open;
+            state.phase = StartupPhase::Open;
             self.inner.compare_all(&mut state, found, &BTreeMap::new());
             self.inner.start_background();
         }
@@ -62,7 +62,7 @@ pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, Driver
     let mut owned = std::mem::take(&mut found.owned);
     let Some(inner) = pool.upgrade() else { return Ok(owned) };
     let mut state = inner.state();
-    if matches!(state.phase, Phase::Open) {
+    if matches!(state.phase, StartupPhase::Open) {
         let pooled = found.usable.iter().chain(&found.incomplete);
         owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
             let owner = Some(state.holder(&vif.id)?.clone());
@@ -70,27 +70,27 @@ pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, Driver
         }));
         inner.compare_all(&mut state, found, &epochs);
     } else {
-        state.phase = Phase::Listed(found);
+        state.phase = StartupPhase::Listed(found);
     }
     Ok(owned)
 }
 
 impl Inner {
     /// Asks the background task to list the existing VIFs, because the pool may differ from them.
-    pub(super) fn suspect(&self) {
-        self.state().stale = true;
+    pub(super) fn request_listing(&self) {
+        self.state().needs_listing = true;
         self.wake.notify_one();
     }
 
     /// Compares the pools of all keys with a listing. `epochs` are the states of the pools at the beginning of the listing.
     fn compare_all(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut VifPoolState,
         found: PooledVifList,
         epochs: &BTreeMap<Arc<VifPoolKey>, Epoch>,
     ) {
         let PooledVifList { mut usable, incomplete, .. } = found;
-        usable.extend(self.sort_out(state, incomplete));
+        usable.extend(self.split_incomplete(state, incomplete));
         let mut by_key: BTreeMap<Arc<VifPoolKey>, Vec<PooledVif>> =
             epochs.keys().map(|key| (Arc::clone(key), Vec::new())).collect();
         for pooled in usable {
@@ -110,14 +110,14 @@ impl Inner {
     /// `None` stands for its current state.
     fn compare(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut VifPoolState,
         key: &Arc<VifPoolKey>,
         epoch: Option<Epoch>,
         pooled: Vec<PooledVif>,
     ) {
         let (mut existing, mut vifs) = (BTreeMap::new(), BTreeMap::new());
         for PooledVif { security_groups, vif, .. } in pooled {
-            let (config, ready) = (sorted(&security_groups), self.unbound(&vif).active);
+            let (config, ready) = (sorted(&security_groups), self.as_unbound(&vif).active);
             existing.insert(vif.id.clone(), Existing { config, ready });
             vifs.insert(vif.id.clone(), Arc::new(vif));
         }
@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// Records in the pool that the pods that hold the VIF use it.
-    fn adopt(&self, state: &mut State, key: &Arc<VifPoolKey>, id: &VifId) {
+    fn adopt(&self, state: &mut VifPoolState, key: &Arc<VifPoolKey>, id: &VifId) {
         let Some(pool) = state.pools.get_mut(key) else { return };
         for holder in state.holders.get(id).into_iter().flatten() {
             if let Adopted::Shared(_) = pool.warm.adopt(&holder.hold, id) {
@@ -165,12 +165,18 @@ impl Inner {
     /// Separates incomplete VIFs. Returns those that pods hold, which are treated as usable. Incomplete VIFs that belong to the
     /// pool are omitted, so that they are removed from it; if such a VIF is usable in the next listing, it is added again. All
     /// others were left behind by interrupted calls, and are deleted.
-    fn sort_out(self: &Arc<Self>, state: &State, incomplete: Vec<PooledVif>) -> Vec<PooledVif> {
+    fn split_incomplete(
+        self: &Arc<Self>,
+        state: &VifPoolState,
+        incomplete: Vec<PooledVif>,
+    ) -> Vec<PooledVif> {
         let (held, mut left): (Vec<_>, Vec<_>) =
             incomplete.into_iter().partition(|pooled| state.holders.contains_key(&pooled.vif.id));
         left.retain(|pooled| !state.places.contains_key(&pooled.vif.id));
         if !left.is_empty() {
-            tokio::spawn(Arc::clone(self).clear(left.into_iter().map(|pooled| pooled.vif).collect()));
+            tokio::spawn(
+                Arc::clone(self).delete_leftovers(left.into_iter().map(|pooled| pooled.vif).collect()),
+            );
         }
         held
     }

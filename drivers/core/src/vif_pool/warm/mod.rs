@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::state::{Place, State, sorted};
+use self::state::{Place, VifPoolState, sorted};
 use crate::error::DriverError;
 use crate::id::{NetworkId, SecurityGroupId, VifId};
 use crate::owner::Owner;
@@ -75,7 +75,7 @@ struct Inner {
     policy: VifPoolPolicy,
     is_leader: IsLeader,
     nodes: NodeIndex,
-    state: Mutex<State>,
+    state: Mutex<VifPoolState>,
     /// The counters of the metrics. The gauges in this value are always 0.
     counters: Arc<Mutex<VifPoolMetrics>>,
     /// Wakes the background task before its next work is due, or when the pool is dropped.
@@ -129,7 +129,7 @@ impl WarmVifPool {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, VifPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

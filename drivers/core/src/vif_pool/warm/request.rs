@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::state::{Hold, HolderClaim, KeyPool, Phase, Place, State, sorted};
+use super::state::{Hold, HolderClaim, KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -34,7 +34,7 @@ impl PodVifDriver for WarmVifPool {
                 Taken::Vif(vif, adapt) => {
                     if !adapt || claim.adapt(&vif, &want).await? {
                         claim.hold = 0;
-                        return Ok(inner.unbound(&vif));
+                        return Ok(inner.as_unbound(&vif));
                     }
                 }
             }
@@ -68,10 +68,10 @@ impl PodVifDriver for WarmVifPool {
                 if let Some(Place { vif, .. }) = state.places.get(&id) {
                     marked.push(Owned { owner: Some(owner.clone()), thing: Vif::clone(vif) });
                 } else {
-                    state.let_go(&id, &owner.uid);
+                    state.end_hold(&id, &owner.uid);
                 }
             }
-        } else if matches!(state.phase, Phase::Open) {
+        } else if matches!(state.phase, StartupPhase::Open) {
             for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
                 *owner = state.holder(&thing.id).cloned();
             }
@@ -111,7 +111,7 @@ impl Drop for VifClaim<'_> {
         let now = self.inner.now();
         let mut state = self.inner.state();
         if let Some(id) = &self.vif {
-            state.let_go(id, &self.request.owner.uid);
+            state.end_hold(id, &self.request.owner.uid);
         }
         let Some(pool) = state.pools.get_mut(&self.key) else { return };
         pool.waiters.remove(&self.hold);
@@ -119,7 +119,7 @@ impl Drop for VifClaim<'_> {
             // The call may have taken effect, or will, whatever a listing showed meanwhile.
             pool.warm.changed(id, None);
         }
-        let returned = pool.warm.put_back(&self.hold, now).is_some();
+        let returned = pool.warm.undo_take(&self.hold, now).is_some();
         drop(state);
         if returned {
             self.inner.wake.notify_one();
@@ -133,7 +133,7 @@ impl VifClaim<'_> {
     fn take(&mut self, want: &Vec<SecurityGroupId>) -> Result<Taken, DriverError> {
         let (inner, now) = (self.inner, self.inner.now());
         let mut state = inner.state();
-        if !matches!(state.phase, Phase::Open) {
+        if !matches!(state.phase, StartupPhase::Open) {
             let detail =
                 "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
@@ -161,7 +161,7 @@ impl VifClaim<'_> {
     }
 
     /// Records that the pod holds the VIF `id`. Fails if the VIF was deleted meanwhile.
-    fn hold(&mut self, state: &mut State, id: VifId, adapt: bool) -> Result<Taken, DriverError> {
+    fn hold(&mut self, state: &mut VifPoolState, id: VifId, adapt: bool) -> Result<Taken, DriverError> {
         let Some(Place { vif, .. }) = state.places.get(&id).cloned() else {
             state.lose(&self.key, &id);
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(format!("VIF {id} was deleted")));
@@ -192,10 +192,10 @@ impl VifClaim<'_> {
             }
             Err(error) if error.reason() == Reason::NotFound => {
                 (self.vif, self.adapting) = (None, false);
-                state.let_go(&vif.id, &self.request.owner.uid);
+                state.end_hold(&vif.id, &self.request.owner.uid);
                 state.lose(&self.key, &vif.id);
                 drop(state);
-                self.inner.suspect();
+                self.inner.request_listing();
                 Ok(false)
             }
             Err(error) => Err(error.unambiguous()),
@@ -206,7 +206,7 @@ impl VifClaim<'_> {
 impl Inner {
     /// Wakes the waiting requests that need not wait any longer: either a VIF is free for them, or they get
     /// the error that explains why there is none.
-    pub(super) fn serve(&self, pool: &mut KeyPool) {
+    pub(super) fn wake_waiting(&self, pool: &mut KeyPool) {
         let now = self.now();
         for (hold, want) in pool.warm.tick(now) {
             let answer = match pool.warm.take(&hold, &want, now) {
@@ -228,7 +228,7 @@ impl Inner {
     fn give_back(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> bool {
         let now = self.now();
         let mut state = self.state();
-        let hold = state.let_go(&vif.id, &owner.uid);
+        let hold = state.end_hold(&vif.id, &owner.uid);
         let Some(place) = state.places.get(&vif.id).cloned() else { return false };
         if let (Some(hold), Some(pool)) = (hold, state.pools.get_mut(&place.key)) {
             pool.warm.give_back(&hold, &vif.id, now);
@@ -252,7 +252,7 @@ impl Inner {
 fn refusal(pool: &KeyPool, wait: Wait) -> DriverError {
     let unavailable = || DriverError::new(Reason::Unavailable, STEP);
     match wait {
-        Wait::Pressed(remaining) => {
+        Wait::BackingOff(remaining) => {
             pool.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
         }
         Wait::Cooling(remaining) => {

@@ -14,11 +14,11 @@ use crate::error::DriverError;
 use crate::id::{SecurityGroupId, Uid, VifId};
 use crate::network::Subnet;
 use crate::owner::Owner;
-use crate::pool::{Candidate, Kind, MinMaxBatch, WarmPool};
+use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
 use crate::vif::Vif;
 use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 
-/// The [`Kind`](crate::pool::Kind) of a pool of VIFs, which are created and deleted one by one. VIFs with the
+/// The [`PoolKind`](crate::pool::PoolKind) of a pool of VIFs, which are created and deleted one by one. VIFs with the
 /// required security groups are handed out first, then those that are active, then the one that has been free
 /// the longest.
 pub(super) enum Vifs {}
@@ -27,7 +27,7 @@ pub(super) enum Vifs {}
 /// VIF gets another one.
 pub(super) type Hold = u64;
 
-impl Kind for Vifs {
+impl PoolKind for Vifs {
     type Group = VifId;
     type Item = VifId;
     /// The security groups that a pod requires, [sorted], so that equal sets compare as equal.
@@ -55,15 +55,15 @@ pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId
 
 /// The state of the VIF pool, protected by one lock that is never held across an await.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct VifPoolState {
     /// The startup phase, before whose end nothing is handed out.
-    pub(super) phase: Phase,
+    pub(super) phase: StartupPhase,
     /// The pool of each key.
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
     /// The VIFs of all keys, free or in use, by id.
     pub(super) places: HashMap<VifId, Place>,
     /// The pods that hold a VIF. More than one pod is a fault.
-    pub(super) holders: HashMap<VifId, Vec<Holder>>,
+    pub(super) holders: HashMap<VifId, Vec<VifHolder>>,
     /// The VIFs that a pod holds, by the UID of the pod.
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
     /// The exhausted resources that the pools of several keys share.
@@ -71,14 +71,14 @@ pub(super) struct State {
     /// The time of the next due work of all pools, counted from the creation of the pool; `None` if there is none.
     pub(super) due: Option<Duration>,
     /// `true` if the existing VIFs may differ from the known ones and must be listed.
-    pub(super) stale: bool,
+    pub(super) needs_listing: bool,
     /// The last number that [`Self::next_number`] returned.
     last: u64,
 }
 
 /// The startup phase of the pool.
 #[derive(Default)]
-pub(super) enum Phase {
+pub(super) enum StartupPhase {
     /// The existing VIFs have not been listed.
     #[default]
     Unlisted,
@@ -125,7 +125,7 @@ impl Place {
 
 /// A pod that holds a VIF.
 #[derive(Clone)]
-pub(super) struct Holder {
+pub(super) struct VifHolder {
     /// The number of the hand-out.
     pub(super) hold: Hold,
     /// The pod that holds the VIF.
@@ -140,7 +140,7 @@ pub(super) enum HolderClaim {
     /// The pool handed the VIF out to the pod.
     HandedOut,
     /// The annotation of the pod contains the VIF.
-    Shown {
+    Annotated {
         /// `true` if it contains the VIF only since the start of the pool.
         is_late: bool,
         /// `true` unless `status.podIP` is an address of the VIF.
@@ -152,13 +152,13 @@ pub(super) enum HolderClaim {
 
 impl HolderClaim {
     /// Returns the claim of a pod whose annotation contains the VIF.
-    fn shown(pod: &Pod, vif: &Vif, is_late: bool) -> Self {
+    fn of_annotation(pod: &Pod, vif: &Vif, is_late: bool) -> Self {
         let created = pod.metadata.creation_timestamp.clone();
-        Self::Shown { is_late, is_unused: !vif.has_address_of(pod), created }
+        Self::Annotated { is_late, is_unused: !vif.has_address_of(pod), created }
     }
 }
 
-impl State {
+impl VifPoolState {
     /// Returns a number that is larger than all numbers returned before.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last += 1;
@@ -188,23 +188,23 @@ impl State {
 
     /// Records that `owner` holds the VIF.
     pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner, claim: HolderClaim) {
-        let holder = Holder { hold, owner: Arc::new(owner.clone()), claim };
+        let holder = VifHolder { hold, owner: Arc::new(owner.clone()), claim };
         self.holders.entry(id.clone()).or_default().push(holder);
         self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
     }
 
     /// Records an event of a pod whose annotation contains the VIF. Returns `true` if the pod did not hold
     /// the VIF before.
-    pub(super) fn show(&mut self, pod: &Pod, vif: &Vif) -> bool {
+    pub(super) fn record_annotation(&mut self, pod: &Pod, vif: &Vif) -> bool {
         let owner = Owner::of(&pod.metadata);
         let mut holders = self.holders.get_mut(&vif.id).into_iter().flatten();
         if let Some(holder) = holders.find(|holder| holder.owner.uid == owner.uid) {
-            if let HolderClaim::Shown { is_late, .. } = holder.claim {
-                holder.claim = HolderClaim::shown(pod, vif, is_late);
+            if let HolderClaim::Annotated { is_late, .. } = holder.claim {
+                holder.claim = HolderClaim::of_annotation(pod, vif, is_late);
             }
             return false;
         }
-        let claim = HolderClaim::shown(pod, vif, matches!(self.phase, Phase::Open));
+        let claim = HolderClaim::of_annotation(pod, vif, matches!(self.phase, StartupPhase::Open));
         let number = self.next_number();
         self.hold(&vif.id, number, &owner, claim);
         true
@@ -217,7 +217,7 @@ impl State {
         let first =
             holders.min_by(|one, other| (&one.claim, &one.owner.uid).cmp(&(&other.claim, &other.owner.uid)));
         match first.filter(|first| first.owner.uid == owner.uid && place.is_of(vif)) {
-            Some(Holder { claim: HolderClaim::Shown { is_late: true, .. }, .. }) => {
+            Some(VifHolder { claim: HolderClaim::Annotated { is_late: true, .. }, .. }) => {
                 PoolClaim::Late(VifPoolKey::clone(&place.key))
             }
             Some(_) => PoolClaim::Held,
@@ -227,10 +227,10 @@ impl State {
 
     /// Records that the pod with this UID no longer holds the VIF. Returns the number of the hand-out; `None` if the pod did not
     /// hold the VIF.
-    pub(super) fn let_go(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
+    pub(super) fn end_hold(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
         let holders = self.holders.get_mut(id)?;
         let position = holders.iter().position(|holder| holder.owner.uid == *uid)?;
-        let Holder { hold, .. } = holders.swap_remove(position);
+        let VifHolder { hold, .. } = holders.swap_remove(position);
         if holders.is_empty() {
             self.holders.remove(id);
         }

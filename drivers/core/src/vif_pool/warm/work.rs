@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use super::Inner;
 use super::exhaustion::{is_exhaustion, is_shared};
 use super::request::not_leading;
-use super::state::{KeyPool, Place, State};
+use super::state::{KeyPool, Place, VifPoolState};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
 use crate::owner::Owner;
 use crate::pod::Activation;
-use crate::pool::{Action, Fault, Grown};
+use crate::pool::{Action, Grown, Shortfall};
 use crate::vif::Vif;
 use crate::vif_pool::{BulkVifRequest, BulkVifResult, VifPoolKey};
 
@@ -26,7 +26,7 @@ impl Inner {
     /// deletes VIFs, if one was started.
     pub(super) fn reconcile(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut VifPoolState,
         key: &Arc<VifPoolKey>,
     ) -> Option<JoinHandle<()>> {
         let (now, mut deletion) = (self.now(), None);
@@ -36,7 +36,7 @@ impl Inner {
         if let Some((_, failure)) = blocked {
             pool.failure = Some(failure.clone());
         }
-        self.serve(pool);
+        self.wake_waiting(pool);
         while let Some(action) = pool.warm.plan(now) {
             let (this, key) = (Arc::clone(self), Arc::clone(key));
             match action {
@@ -80,7 +80,7 @@ impl Inner {
                 tracing::warn!(host = key.host, network = %key.network, ordered = order.count, created = vifs.len(), error = %error,
                     "not all VIFs of the pool were created");
                 if error.ambiguous() {
-                    self.suspect();
+                    self.request_listing();
                 }
             }
             created += vifs.len();
@@ -89,15 +89,16 @@ impl Inner {
             let Some(pool) = state.pools.get_mut(&key) else { return };
             let goes_on = !short && !pool.warm.is_draining();
             let rest = if goes_on { order.count.saturating_sub(vifs.len()) } else { 0 };
-            let (got, fault) = (vifs.iter().map(|vif| vif.id.clone()).collect(), failure.as_ref().map(fault));
-            if pool.warm.grown(op, Grown { got, rest, fault }, self.now()) {
+            let (got, shortfall) =
+                (vifs.iter().map(|vif| vif.id.clone()).collect(), failure.as_ref().map(shortfall));
+            if pool.warm.grown(op, Grown { got, rest, shortfall }, self.now()) {
                 for vif in vifs {
                     let place = Place { key: Arc::clone(&key), vif: Arc::new(vif) };
                     self.prepare(pool, &place);
                     state.places.insert(place.vif.id.clone(), place);
                 }
             }
-            if let Some(error) = failure.as_ref().filter(|_| fault == Some(Fault::Refused)) {
+            if let Some(error) = failure.as_ref().filter(|_| shortfall == Some(Shortfall::Refused)) {
                 for hold in pool.warm.dismiss(&order.security_groups) {
                     if let Some(waker) = pool.waiters.remove(&hold) {
                         drop(waker.send(Err(error.clone().unambiguous())));
@@ -132,14 +133,19 @@ impl Inner {
 
     /// Records that the pool `key` has finished an attempt and created `created` VIFs. Returns the keys of the other pools that
     /// may try again.
-    fn end_attempt(&self, state: &mut State, key: &Arc<VifPoolKey>, created: usize) -> Vec<Arc<VifPoolKey>> {
+    fn end_attempt(
+        &self,
+        state: &mut VifPoolState,
+        key: &Arc<VifPoolKey>,
+        created: usize,
+    ) -> Vec<Arc<VifPoolKey>> {
         let number = state.next_number();
         let Some(pool) = state.pools.get_mut(key) else { return Vec::new() };
         let failure = pool.failure.as_ref();
         if failure.is_some_and(|failure| is_exhaustion(key, failure)) {
             pool.exhausted = number;
             // The back-off is that of all pools that need the resource.
-            pool.warm.relieve();
+            pool.warm.end_backoff();
         }
         if !state.exhaustion.end(key, created, failure, self.now()) {
             return Vec::new();
@@ -161,7 +167,7 @@ impl Inner {
     }
 
     /// Deletes incomplete VIFs that interrupted calls left behind. The next listing finds those that still exist.
-    pub(super) async fn clear(self: Arc<Self>, mut vifs: Vec<Vif>) {
+    pub(super) async fn delete_leftovers(self: Arc<Self>, mut vifs: Vec<Vif>) {
         // A pod may list one of them by now.
         vifs.retain(|vif| !self.state().holders.contains_key(&vif.id));
         if !vifs.is_empty() && (self.is_leader)() {
@@ -196,7 +202,7 @@ impl Inner {
                 Ok(Activation::Active(_)) => Arc::make_mut(&mut place.vif).active = true,
                 Err(error) if error.reason() == Reason::NotFound => {
                     drop(state);
-                    self.suspect();
+                    self.request_listing();
                 }
                 _ => {}
             }
@@ -206,7 +212,7 @@ impl Inner {
 
     /// Prepares a VIF that no pod uses: records whether it is active, and starts its activation if it needs no pod for that.
     pub(super) fn prepare(self: &Arc<Self>, pool: &mut KeyPool, place: &Place) {
-        let vif = self.unbound(&place.vif);
+        let vif = self.as_unbound(&place.vif);
         pool.warm.ready(&vif.id, vif.active);
         if !vif.active && self.bulk.is_active_unbound(&vif) {
             tokio::spawn(activate(Arc::downgrade(self), Arc::clone(&place.key), vif));
@@ -214,7 +220,7 @@ impl Inner {
     }
 
     /// Returns the VIF in the state that it has while no pod uses it: it is active only if it does not need a node to bind it.
-    pub(super) fn unbound(&self, vif: &Vif) -> Vif {
+    pub(super) fn as_unbound(&self, vif: &Vif) -> Vif {
         Vif { active: vif.active && self.bulk.is_active_unbound(vif), ..vif.clone() }
     }
 }
@@ -223,7 +229,7 @@ impl Inner {
 async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
     loop {
         let Some(inner) = pool.upgrade() else { return };
-        let unused = |state: &State| {
+        let unused = |state: &VifPoolState| {
             let pool = state.pools.get(&key);
             state.places.contains_key(&vif.id) && pool.is_some_and(|pool| !pool.warm.is_used(&vif.id))
         };
@@ -260,12 +266,12 @@ async fn bounded<T: Send + 'static>(
     Err(failed().detail(format!("there was no answer for {} s", CALL_TIMEOUT.as_secs())))
 }
 
-/// Converts the error of a failed creation of VIFs to the [`Fault`] by which the state machine backs off.
-fn fault(error: &DriverError) -> Fault {
+/// Converts the error of a failed creation of VIFs to the [`Shortfall`] by which the state machine backs off.
+fn shortfall(error: &DriverError) -> Shortfall {
     match (error.retry_after(), error.reason()) {
-        (Some(hint), _) => Fault::Throttled(hint),
-        (None, Reason::Quota | Reason::NoAddress) => Fault::Exhausted,
-        (None, Reason::NotFound | Reason::Refused) if !error.ambiguous() => Fault::Refused,
-        (None, _) => Fault::Failed,
+        (Some(hint), _) => Shortfall::Throttled(hint),
+        (None, Reason::Quota | Reason::NoAddress) => Shortfall::Exhausted,
+        (None, Reason::NotFound | Reason::Refused) if !error.ambiguous() => Shortfall::Refused,
+        (None, _) => Shortfall::Failed,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The reason why an attempt did not create all requested groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Shortfall {
     /// A quota or the addresses of a subnet are exhausted. Some may become available at any time.
     Exhausted,
     /// The external system accepts no more requests for this duration.
@@ -15,23 +15,23 @@ pub enum Fault {
     Failed,
 }
 
-/// The result of an attempt to create groups. Fewer groups than requested are normal, with or without a fault.
+/// The result of an attempt to create groups. Fewer groups than requested are normal, with or without a shortfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grown<G> {
     /// The groups that were created so far.
     pub got: Vec<G>,
     /// The number of groups that the same attempt is still creating; 0 if the attempt has ended.
     pub rest: usize,
-    /// The reason why fewer groups were created than requested; `None` if there was no fault.
-    pub fault: Option<Fault>,
+    /// The reason why fewer groups were created than requested; `None` if there is none.
+    pub shortfall: Option<Shortfall>,
 }
 
 /// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30
-/// s. A longer delay from [`Fault::Throttled`] is used instead. A success ends the back-off. It does not
+/// s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. It does not
 /// depend on the number of waiting owners. One value covers all attempts of a pool to create groups, another
 /// one those to delete them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pressure {
+pub(crate) struct AttemptBackoff {
     /// The number of consecutive failures.
     failures: u32,
     /// The time before which no attempt is made.
@@ -41,16 +41,16 @@ pub(crate) struct Pressure {
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-impl Pressure {
+impl AttemptBackoff {
     /// Records the outcome of an attempt; `None` is a success.
-    pub(crate) fn record(&mut self, fault: Option<Fault>, now: Duration) {
-        let Some(fault) = fault else {
+    pub(crate) fn record(&mut self, shortfall: Option<Shortfall>, now: Duration) {
+        let Some(shortfall) = shortfall else {
             *self = Self::default();
             return;
         };
         let backoff =
             FIRST_DELAY.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MAX_DELAY);
-        let wait = if let Fault::Throttled(hint) = fault { hint.max(backoff) } else { backoff };
+        let wait = if let Shortfall::Throttled(hint) = shortfall { hint.max(backoff) } else { backoff };
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add(wait);
     }
@@ -67,15 +67,19 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_its_longest_obeys_a_hint_and_ends_with_success() {
-        let mut pressure = Pressure::default();
+        let mut pressure = AttemptBackoff::default();
         let now = Duration::from_secs(100);
-        let mut wait = |fault| {
-            pressure.record(fault, now);
+        let mut wait = |shortfall| {
+            pressure.record(shortfall, now);
             pressure.remaining(now).map_or(0, |wait| wait.as_secs())
         };
-        assert_eq!([0; 7].map(|_| wait(Some(Fault::Exhausted))), [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(wait(Some(Fault::Throttled(Duration::from_secs(90)))), 90);
-        assert_eq!(wait(Some(Fault::Throttled(Duration::from_secs(1)))), 30, "a hint shortens no back-off");
-        assert_eq!((wait(None), wait(Some(Fault::Failed))), (0, 1));
+        assert_eq!([0; 7].map(|_| wait(Some(Shortfall::Exhausted))), [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(wait(Some(Shortfall::Throttled(Duration::from_secs(90)))), 90);
+        assert_eq!(
+            wait(Some(Shortfall::Throttled(Duration::from_secs(1)))),
+            30,
+            "a hint shortens no back-off"
+        );
+        assert_eq!((wait(None), wait(Some(Shortfall::Failed))), (0, 1));
     }
 }
