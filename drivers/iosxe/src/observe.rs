@@ -40,7 +40,7 @@ pub(crate) struct ObservedApp {
     /// The decoded state; `Absent` without operational data.
     pub(crate) state: AppState,
     /// The state as the device reports it, at most 60 characters; `nothing` without operational data.
-    pub(crate) said: String,
+    pub(crate) device_text: String,
     /// The IP address that the application reports, or else the one in its configuration.
     pub(crate) address: Option<IpAddr>,
     /// The MAC addresses of the interfaces of the application.
@@ -58,7 +58,7 @@ impl Observed {
     }
 
     /// Returns the container and the pod of an application, for messages; its id if it has no ownership mark.
-    pub(crate) fn title_of(&self, id: &str) -> String {
+    pub(crate) fn display_name_of(&self, id: &str) -> String {
         let mark = self.apps.get(id).and_then(|app| app.mark.as_ref());
         let title = |AppMark { owner, container, .. }: &AppMark| {
             format!("{container} of the pod {}/{}", owner.namespace, owner.name)
@@ -73,9 +73,9 @@ impl Observed {
         for app in config.apps.app {
             addresses.extend(app.mentioned);
             let (id, mark) = (app.name.clone(), AppMark::read(&app.run_options));
-            let (said, address) = ("nothing".into(), app.address);
+            let (device_text, address) = ("nothing".into(), app.address);
             let observed =
-                ObservedApp { id, mark, configured: true, said, address, ..ObservedApp::default() };
+                ObservedApp { id, mark, configured: true, device_text, address, ..ObservedApp::default() };
             apps.insert(app.name, observed);
         }
         for app in oper.apps {
@@ -86,7 +86,7 @@ impl Observed {
             let observed = apps.entry(app.name.clone()).or_insert_with(ObservedApp::default);
             observed.id = app.name;
             observed.state = AppState::read(&app.state);
-            observed.said = app.state.chars().take(60).collect();
+            observed.device_text = app.state.chars().take(60).collect();
             observed.address = address.or(observed.address);
             observed.macs = interfaces.iter().filter_map(AppInterface::mac).collect();
         }
@@ -107,7 +107,7 @@ impl ObservedApp {
     pub(crate) fn vanished_at(&self, since: Instant, is_long_ago: bool) -> Self {
         let mut app = Self { vanished: Some(since), ..self.clone() };
         if is_long_ago {
-            (app.state, app.said) = (AppState::Unknown, "nothing".into());
+            (app.state, app.device_text) = (AppState::Unknown, "nothing".into());
         }
         app
     }
@@ -132,7 +132,7 @@ impl ObservedApp {
         let message = match (problem, self.state) {
             (Some(problem), _) => problem.to_owned(),
             (None, AppState::Absent) => "No operational data available".to_owned(),
-            (None, _) => format!("App state: {}", self.said),
+            (None, _) => format!("App state: {}", self.device_text),
         };
         let stage = match self.state {
             AppState::Running => return HostedContainerState::Running,
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_state_is_reported_as_the_table_says() {
-        for (said, expected) in [
+        for (device_text, expected) in [
             ("RUNNING", HostedContainerState::Running),
             ("STOPPED", HostedContainerState::Ended { message: "App state: STOPPED".into() }),
             (
@@ -214,7 +214,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(observed(said, &json!([])).apps["a"].hosted(None), expected);
+            assert_eq!(observed(device_text, &json!([])).apps["a"].hosted(None), expected);
         }
         let degraded = observed("DEPLOYED", &json!([])).apps["a"].hosted(Some("no room"));
         assert_eq!(

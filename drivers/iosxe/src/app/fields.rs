@@ -57,6 +57,7 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
     spec.security_context.as_ref().map_or(Ok(()), check_pod_security)
 }
 
+/// Refuses a security context of a pod that the device does not support.
 fn check_pod_security(context: &PodSecurityContext) -> Result<(), Refusal> {
     refuse_set(
         "spec.securityContext",
@@ -177,6 +178,7 @@ fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), Refusal> 
     set.map_or(Ok(()), |(field, _, why)| Err(Refusal::unsupported(format!("{path}.{field}"), *why)))
 }
 
+/// Returns `true` if the list is set and not empty.
 fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }

@@ -47,6 +47,7 @@ pub(crate) fn copy_of(id: &str) -> String {
     format!("flash:/staffetta_{id}.tar")
 }
 
+/// Returns `true` if `name` is a file system of a device, with or without a number.
 fn is_file_system(name: &str) -> bool {
     FILE_SYSTEMS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
 }

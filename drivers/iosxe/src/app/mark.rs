@@ -11,13 +11,23 @@ use super::digest::digest;
 use super::run_options::{Options, UnsupportedValue};
 use crate::model::config::RunOptions;
 
+/// The keys of the pod's name: the one that is written, and the one of later versions of Cisco's provider.
 const POD_NAME: [&str; 2] = ["cisco.vk/pod-name", "io.kubernetes.pod.name"];
+/// The keys of the pod's namespace: the one that is written, and the one of later versions of Cisco's
+/// provider.
 const POD_NAMESPACE: [&str; 2] = ["cisco.vk/pod-namespace", "io.kubernetes.pod.namespace"];
+/// The keys of the pod's UID: the one that is written, and the one of later versions of Cisco's provider.
 const POD_UID: [&str; 2] = ["cisco.vk/pod-uid", "io.kubernetes.pod.uid"];
+/// The keys of the container's name: the one that is written, and the one of later versions of Cisco's
+/// provider.
 const CONTAINER_NAME: [&str; 2] = ["cisco.vk/container-name", "io.kubernetes.container.name"];
+/// The key of the cluster that created the application.
 const CLUSTER: &str = "staffetta.dev/cluster";
+/// The key of the digest of the container's mutable fields.
 const FORM: &str = "staffetta.dev/form";
+/// The key of the index of the container in its pod.
 const POSITION: &str = "staffetta.dev/position";
+/// The key of the place of the package; present only if it is a copy on the flash.
 const PACKAGE: &str = "staffetta.dev/package";
 
 /// The value of [`PACKAGE`] if the package is installed from a copy on the flash.

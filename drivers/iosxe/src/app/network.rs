@@ -17,9 +17,9 @@ const INTERFACE: &str = "xe.networking.interface";
 /// The highest number of an interface in the container for which the YANG module allows a gateway.
 const LAST_GATEWAY: u8 = 3;
 
-/// The highest number of an interface in the container on the management port, and the highest one for which the YANG
-/// module allows a gateway.
+/// The highest number of an interface in the container on the management port.
 const LAST_MANAGEMENT: u8 = 3;
+/// The highest number of an interface in the container on the management port that may have a gateway.
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
 
 /// The network attachment of a device's applications, from the validated device specification: the interface, and the
@@ -31,6 +31,7 @@ pub(crate) struct PodNetwork {
     pub(crate) subnet: Option<Ipv4Net>,
 }
 
+/// The interface of the device through which applications reach the network.
 #[derive(Clone, Debug, PartialEq)]
 enum NetworkAttachment {
     /// A port of the virtual port group `group`, as the interface `guest` of the container.
@@ -166,10 +167,12 @@ fn check_sections(interface: &InterfaceSpec) -> Result<(), Refusal> {
     }
 }
 
+/// Returns the refusal of a specification without the section of its interface type.
 fn missing(section: &str) -> Refusal {
     Refusal::invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
 }
 
+/// Refuses a number above `most`. `what` is the path of the field below the interface.
 fn up_to(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
     bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
@@ -187,6 +190,7 @@ fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, Refusal>
     if number <= most { Ok(number) } else { Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why)) }
 }
 
+/// Reads the section of a virtual port group.
 fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> {
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
@@ -198,6 +202,8 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> 
     Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
+/// Reads the section of an internal port of the switch. Returns the attachment, `true` if it uses DHCP, and
+/// the path of the option for DHCP.
 fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), Refusal> {
     let options = section.vlan_if.clone().unwrap_or_default();
     let (guest, place) = match options.guest_interface {

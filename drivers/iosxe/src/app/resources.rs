@@ -157,10 +157,12 @@ impl AppResourceLimits {
     }
 }
 
+/// Returns the amount of a resource in requests or limits, with the name under which it is given.
 fn amount_of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }
 
+/// Returns the reason of refusing a text that is no quantity within the range of the resource.
 fn out_of_range(text: &str, measure: Measure) -> String {
     let text: String = text.chars().take(40).collect();
     format!("`{text}` is not a quantity up to {} {}", measure.max, measure.unit)

@@ -55,10 +55,12 @@ impl Options {
         Ok(())
     }
 
+    /// Returns the last line if `text` fits into it after a blank.
     fn last_with_room(&mut self, text: &str) -> Option<&mut String> {
         self.0.last_mut().filter(|last| last.len() + 1 + text.len() <= LINE)
     }
 
+    /// Returns an error if there are too many lines.
     fn bounded(&self) -> Result<(), UnsupportedValue> {
         if self.0.len() > LINES { Err(UnsupportedValue::TooMany) } else { Ok(()) }
     }
@@ -70,6 +72,7 @@ impl Options {
     }
 }
 
+/// Returns the option with its value, if the value has only characters that the device passes on unchanged.
 fn checked(option: &str, value: &str) -> Result<String, UnsupportedValue> {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
     if !value.chars().all(plain) {

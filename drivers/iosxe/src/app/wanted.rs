@@ -172,6 +172,8 @@ fn form(container: &Container) -> String {
     digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), FORM)
 }
 
+/// Returns the name servers of the pod in the form of the configuration. Refuses more than the YANG module
+/// has leaves for.
 fn name_servers(spec: &PodSpec) -> Result<Value, Refusal> {
     const PATH: &str = "spec.dnsConfig.nameservers";
     // The names are the module's own.

@@ -26,6 +26,7 @@ pub(super) struct Absences {
     vanished: HashMap<String, Absence>,
 }
 
+/// The progress of the proof that a vanished application is absent.
 #[derive(Clone, Copy)]
 struct Absence {
     /// The time of the first read without the application.
@@ -86,6 +87,7 @@ impl Absence {
         Self { proof: served.then_some((since, reads + 1)), ..self }
     }
 
+    /// Returns `true` if enough reads, over a long enough time, have proven the absence.
     fn is_proven(&self, patience: Duration, now: Instant) -> bool {
         self.proof.is_some_and(|(since, reads)| reads >= READS_TO_PROVE && now >= since + patience)
     }

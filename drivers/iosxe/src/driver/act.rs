@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use super::absence::{not_listed, waits};
 use super::copies::is_not_there;
 use super::reading::fetch;
-use super::{IosXeDriver, STEP_MAX_AGE, State};
+use super::{DriverState, IosXeDriver, STEP_MAX_AGE};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
     AppRecord, AppState, AppStep, AppView, Attempt, Busy, Configured, Decision, Goal, Package, RefusalKind,
@@ -22,24 +22,24 @@ use crate::machine::{
 };
 use crate::model::arp::ArpData;
 use crate::model::config::body;
-use crate::model::operation::Operation;
+use crate::model::operation::DeviceOperation;
 use crate::model::resource;
 use crate::observe::Observed;
-use crate::restconf::Fault;
+use crate::restconf::RequestFailure;
 
 /// The delay before the device is read again after a step that it only begins when it responds, such as an
 /// install.
-const POLL_OF_STEP: Duration = Duration::from_millis(300);
+const POLL_AFTER_ACCEPTED_STEP: Duration = Duration::from_millis(300);
 
 /// The delay before the device is read again after a step that is complete when it responds.
-const POLL_OF_DONE_STEP: Duration = Duration::from_millis(5);
+const POLL_AFTER_DONE_STEP: Duration = Duration::from_millis(5);
 
 /// The time for which an IP address is not assigned again after its assignment or release.
 const COOL_DOWN: Duration = Duration::from_secs(30);
 
 /// One application of the device: its goal, its wanted configuration, and how these compare with the device.
 #[derive(Clone, Copy)]
-pub(super) struct AppCase<'a> {
+pub(super) struct AppTask<'a> {
     /// The name of the application on the device.
     pub(super) id: &'a str,
     /// The name of the container, for messages.
@@ -54,7 +54,7 @@ pub(super) struct AppCase<'a> {
 
 /// The decided next step of an application. It is recorded as an attempt before its request is prepared, so
 /// that no other application is installed meanwhile.
-struct Plan {
+struct NextStep {
     act: AppStep,
     package: Package,
     limits: StepLimits,
@@ -70,9 +70,9 @@ impl IosXeDriver {
     pub(super) async fn step(
         &self,
         observed: &Arc<Observed>,
-        case: AppCase<'_>,
+        case: AppTask<'_>,
     ) -> Result<PodProgress, DriverError> {
-        let AppCase { id, name, .. } = case;
+        let AppTask { id, name, .. } = case;
         let plan = match self.plan(observed, case) {
             Ok(plan) => plan,
             Err(progress) => return Ok(progress),
@@ -82,13 +82,13 @@ impl IosXeDriver {
             let prepared = self.prepare(observed, case, &plan).await;
             let observed = {
                 let mut state = self.state();
-                let track = state.track(id);
-                track.restore(act, plan.before);
+                let record = state.record(id);
+                record.restore(act, plan.before);
                 match prepared? {
                     Ok(observed) => {
-                        track.attempted(act, Instant::now(), plan.limits.limit(act));
+                        record.attempted(act, Instant::now(), plan.limits.limit(act));
                         // Whoever waits for this may not do so to the end.
-                        track.uncertain(act);
+                        record.uncertain(act);
                         observed
                     }
                     Err(progress) => return Ok(progress),
@@ -103,44 +103,45 @@ impl IosXeDriver {
                 });
             }
         }
-        let poll_after = if act.is_done_when_accepted() { POLL_OF_DONE_STEP } else { POLL_OF_STEP };
+        let poll_after =
+            if act.is_done_when_accepted() { POLL_AFTER_DONE_STEP } else { POLL_AFTER_ACCEPTED_STEP };
         Ok(PodProgress::Working { state: format!("{name}: {}", act.doing()), poll_after })
     }
 
     /// Decides the next step of the application, and records it as an attempt. Begins the step itself if it is a copy to
     /// the flash. Returns the progress as the error if no step is due.
-    fn plan(&self, observed: &Observed, case: AppCase<'_>) -> Result<Plan, PodProgress> {
-        let AppCase { id, name, goal, wanted, configured } = case;
+    fn plan(&self, observed: &Observed, case: AppTask<'_>) -> Result<NextStep, PodProgress> {
+        let AppTask { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
         let there = observed.state_of(id);
         let mut state = self.state();
-        let busy = state.busy(id, now).map(|(app, since)| (observed.title_of(&app), since));
-        let copying = state.copies.under_way().map(|app| observed.title_of(app));
-        let State { tracks, copies, starts_apps, .. } = &mut *state;
-        let track = tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
-        if track.observe(there, now) {
+        let busy = state.busy(id, now).map(|(app, since)| (observed.display_name_of(&app), since));
+        let copying = state.copies.under_way().map(|app| observed.display_name_of(app));
+        let DriverState { records, copies, starts_apps, .. } = &mut *state;
+        let record = records.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
+        if record.observe(there, now) {
             *starts_apps = Some(true);
         }
-        track.record_failures(&observed.notifications, id, now);
+        record.record_failures(&observed.notifications, id, now);
         if let Some(since) = observed.apps.get(id).and_then(|app| app.vanished) {
             return Err(waits(observed, name, since, self.absence_patience()));
         }
-        let only_configured = track.is_only_configured();
-        let package = package(observed, track, case);
+        let only_configured = record.is_only_configured();
+        let package = package(observed, record, case);
         let limits = StepLimits::of(&self.options, package);
         let view = AppView {
             configured,
             state: there,
-            said: observed.apps.get(id).map_or("nothing", |app| app.said.as_str()),
+            device_text: observed.apps.get(id).map_or("nothing", |app| app.device_text.as_str()),
             package,
             busy: busy.as_ref().map(|(app, since)| Busy { app, since: *since }),
             copying: copying.as_deref(),
             starts_by_itself: starts_apps.unwrap_or(true),
         };
-        let act = match decide(view, goal, track, limits, now) {
+        let act = match decide(view, goal, record, limits, now) {
             Decision::Done => {
-                if goal == Goal::Gone {
-                    tracks.remove(id);
+                if goal == Goal::Removed {
+                    records.remove(id);
                 }
                 return Err(PodProgress::Done);
             }
@@ -157,16 +158,16 @@ impl IosXeDriver {
             // The first one did not start within the time that is left to it for that.
             starts_apps.get_or_insert(false);
         }
-        let before = track.attempt(act).cloned();
-        track.attempted(act, now, limits.limit(act));
+        let before = record.attempt(act).cloned();
+        record.attempted(act, now, limits.limit(act));
         if let (AppStep::Copy, Some(wanted)) = (act, wanted) {
             info!(app = id, "the device copies a package to its flash");
             let way = (wanted.package.clone(), copy_of(id));
             copies.begin(Arc::clone(&self.client), id, way, limits.limit(act));
         } else {
-            track.uncertain(act);
+            record.uncertain(act);
         }
-        Ok(Plan { act, package, limits, before, only_configured })
+        Ok(NextStep { act, package, limits, before, only_configured })
     }
 
     /// Reads what a step requires. Returns the state of the device on which the step is based, or, as the inner error,
@@ -174,8 +175,8 @@ impl IosXeDriver {
     async fn prepare(
         &self,
         observed: &Arc<Observed>,
-        AppCase { id, .. }: AppCase<'_>,
-        plan: &Plan,
+        AppTask { id, .. }: AppTask<'_>,
+        plan: &NextStep,
     ) -> Result<Result<Arc<Observed>, PodProgress>, DriverError> {
         let act = plan.act;
         let must_be_absent = match act {
@@ -190,7 +191,7 @@ impl IosXeDriver {
             AppStep::Install | AppStep::Activate | AppStep::Start => {
                 // The failures that are reported by then are none of this step.
                 let observed = self.read(STEP_MAX_AGE, true).await?;
-                self.state().track(id).record_earlier_failures(&observed.notifications, id);
+                self.state().record(id).record_earlier_failures(&observed.notifications, id);
             }
             AppStep::Configure if self.translator.network.subnet.is_some() => {
                 // Others may have got addresses since the configuration was read.
@@ -211,14 +212,14 @@ impl IosXeDriver {
     async fn is_hidden(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
-        let is_doubtful = act != AppStep::Install && !observed.served && !state.track(id).was_uninstalled();
+        let is_doubtful = act != AppStep::Install && !observed.served && !state.record(id).was_uninstalled();
         if observed.enabled == Some(false) || is_doubtful {
             return Ok(Some(not_listed(&observed)));
         }
         state.observe(&observed);
         Ok((observed.state_of(id) != AppState::Absent).then(|| PodProgress::Working {
             state: "the device has continued by itself".to_owned(),
-            poll_after: POLL_OF_STEP,
+            poll_after: POLL_AFTER_ACCEPTED_STEP,
         }))
     }
 
@@ -227,7 +228,7 @@ impl IosXeDriver {
     async fn act(
         &self,
         observed: &Observed,
-        AppCase { id, wanted, .. }: AppCase<'_>,
+        AppTask { id, wanted, .. }: AppTask<'_>,
         mut act: AppStep,
         package: Package,
     ) -> Result<bool, DriverError> {
@@ -245,16 +246,16 @@ impl IosXeDriver {
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (AppStep::Remove, _) => self.client.remove(id).await,
             (AppStep::Discard, _) => {
-                let may_come = self.state().track(id).copy_may_come(limits, Instant::now());
+                let may_come = self.state().record(id).copy_may_come(limits, Instant::now());
                 match self.discard(id, may_come).await {
                     Ok(()) => {
                         act = AppStep::Remove;
                         let now = Instant::now();
-                        self.record(id, |track| {
+                        self.record(id, |record| {
                             // Who comes after this process would not know that the copy is gone.
-                            track.discarded();
-                            track.attempted(act, now, limit);
-                            track.uncertain(act);
+                            record.discarded();
+                            record.attempted(act, now, limit);
+                            record.uncertain(act);
                         });
                         self.client.remove(id).await
                     }
@@ -270,18 +271,18 @@ impl IosXeDriver {
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == AppStep::Remove {
                 self.cool_down(observed, id);
-                self.state().tracks.remove(id);
+                self.state().records.remove(id);
             } else {
-                self.record(id, |track| track.answered(act, limit));
+                self.record(id, |record| record.answered(act, limit));
             }
             return Ok(true);
         };
-        if let Some(said) = fault.said {
-            debug!(app = id, step = act.doing(), said, "the device refused a step");
-            let leaves_copy = self.record(id, |track| {
-                track.answered(act, limit);
-                track.refused(act, said, refusal_kind(&fault.error), Instant::now());
-                track.leaves_copy(limits)
+        if let Some(device_text) = fault.device_text {
+            debug!(app = id, step = act.doing(), device_text, "the device refused a step");
+            let leaves_copy = self.record(id, |record| {
+                record.answered(act, limit);
+                record.refused(act, device_text, refusal_kind(&fault.error), Instant::now());
+                record.leaves_copy(limits)
             });
             if leaves_copy {
                 warn!(
@@ -293,26 +294,28 @@ impl IosXeDriver {
             return Ok(true);
         }
         if !fault.error.ambiguous() {
-            self.record(id, |track| track.unsent(act));
+            self.record(id, |record| record.unsent(act));
             return Err(*fault.error);
         }
-        self.record(id, |track| track.lost(act, Instant::now()));
+        self.record(id, |record| record.lost(act, Instant::now()));
         if fault.timed_out { Ok(false) } else { Err(*fault.error) }
     }
 
     /// Changes the record of the steps that were tried for the application `id`.
     fn record<T>(&self, id: &str, change: impl FnOnce(&mut AppRecord) -> T) -> T {
-        change(self.state().track(id))
+        change(self.state().record(id))
     }
 
     /// Deletes the copy of a package on the flash. If there is no such file, that is a success, or, with `may_come`, an
     /// error, because the device may still be copying.
-    async fn discard(&self, id: &str, may_come: bool) -> Result<(), Fault> {
-        let operation = Operation::Delete { file: copy_of(id) };
+    async fn discard(&self, id: &str, may_come: bool) -> Result<(), RequestFailure> {
+        let operation = DeviceOperation::Delete { file: copy_of(id) };
         match self.client.operate(&operation, None).await {
             Err(fault) if is_not_there(&fault) && may_come => {
-                let said = fault.said.map(|said| format!("a copy may still be in progress: {said}"));
-                Err(Fault { said, ..fault })
+                let device_text = fault
+                    .device_text
+                    .map(|device_text| format!("a copy may still be in progress: {device_text}"));
+                Err(RequestFailure { device_text, ..fault })
             }
             Err(fault) if is_not_there(&fault) => Ok(()),
             outcome => outcome,
@@ -374,17 +377,17 @@ fn operation(
     id: &str,
     wanted: Option<&WantedApp>,
     package: Package,
-) -> Result<Operation, DriverError> {
+) -> Result<DeviceOperation, DriverError> {
     let appid = id.to_owned();
     let package =
         if package == Package::Copied { Some(copy_of(id)) } else { wanted.map(|it| it.package.clone()) };
     Ok(match (act, package) {
-        (AppStep::Install, Some(package)) => Operation::Install { appid, package },
-        (AppStep::Activate, _) => Operation::Activate { appid },
-        (AppStep::Start, _) => Operation::Start { appid },
-        (AppStep::Stop, _) => Operation::Stop { appid },
-        (AppStep::Deactivate, _) => Operation::Deactivate { appid },
-        (AppStep::Uninstall, _) => Operation::Uninstall { appid },
+        (AppStep::Install, Some(package)) => DeviceOperation::Install { appid, package },
+        (AppStep::Activate, _) => DeviceOperation::Activate { appid },
+        (AppStep::Start, _) => DeviceOperation::Start { appid },
+        (AppStep::Stop, _) => DeviceOperation::Stop { appid },
+        (AppStep::Deactivate, _) => DeviceOperation::Deactivate { appid },
+        (AppStep::Uninstall, _) => DeviceOperation::Uninstall { appid },
         (act, _) => {
             let error = DriverError::new(Reason::Refused, "operate an app");
             return Err(error.detail(format!("the package of the application is unknown: {}", act.doing())));
@@ -392,6 +395,7 @@ fn operation(
     })
 }
 
+/// Classifies the error with which the device refused a step.
 fn refusal_kind(error: &DriverError) -> RefusalKind {
     match error.reason() {
         Reason::Conflict => RefusalKind::Busy,
@@ -402,9 +406,9 @@ fn refusal_kind(error: &DriverError) -> RefusalKind {
 
 /// Returns the source of an application's package: as the configuration says, or, without a configuration, as the
 /// record of its steps says.
-fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: AppCase<'_>) -> Package {
+fn package(observed: &Observed, record: &AppRecord, AppTask { id, wanted, .. }: AppTask<'_>) -> Package {
     let mark = observed.apps.get(id).and_then(|app| app.mark.as_ref());
-    if mark.map_or_else(|| track.may_have_copy(), |mark| mark.copied) {
+    if mark.map_or_else(|| record.may_have_copy(), |mark| mark.copied) {
         return Package::Copied;
     }
     // The configuration of an earlier agent is not changed.
@@ -436,7 +440,7 @@ mod tests {
     #[test]
     fn nothing_is_installed_without_a_package() {
         let copied = operation(AppStep::Install, "app", None, Package::Copied).unwrap();
-        assert_eq!(copied, Operation::Install { appid: "app".into(), package: copy_of("app") });
+        assert_eq!(copied, DeviceOperation::Install { appid: "app".into(), package: copy_of("app") });
         for package in [Package::OnDevice, Package::AtUrl] {
             let refused = operation(AppStep::Install, "app", None, package).unwrap_err();
             assert_eq!(refused.reason(), Reason::Refused);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::JoinSet;
 
-use crate::model::operation::Operation;
-use crate::restconf::{Fault, NetworkClient};
+use crate::model::operation::DeviceOperation;
+use crate::restconf::{NetworkClient, RequestFailure};
 
 /// The running copy of a package. If this is dropped, the response is not awaited any more, but the device continues
 /// the copy.
@@ -16,7 +16,7 @@ use crate::restconf::{Fault, NetworkClient};
 pub(super) struct Copies {
     /// The name of the application whose package is being copied.
     under_way: Option<String>,
-    tasks: JoinSet<Result<(), Fault>>,
+    tasks: JoinSet<Result<(), RequestFailure>>,
 }
 
 impl Copies {
@@ -36,19 +36,19 @@ impl Copies {
     ) {
         self.under_way = Some(id.to_owned());
         self.tasks.spawn(async move {
-            let rest = Operation::Delete { file: to.clone() };
+            let rest = DeviceOperation::Delete { file: to.clone() };
             match client.operate(&rest, None).await {
                 // Usually there is none.
-                Err(fault) if fault.said.is_none() => return Err(fault),
+                Err(fault) if fault.device_text.is_none() => return Err(fault),
                 _ => {}
             }
-            client.operate(&Operation::Copy { from, to }, Some(limit)).await
+            client.operate(&DeviceOperation::Copy { from, to }, Some(limit)).await
         });
     }
 
     /// Returns the application and the result of the copy that has ended; `None` if there is none. Each result is
     /// returned once.
-    pub(super) fn ended(&mut self) -> Option<(String, Result<(), Fault>)> {
+    pub(super) fn ended(&mut self) -> Option<(String, Result<(), RequestFailure>)> {
         let ended = self.tasks.try_join_next()?;
         let lost = |error| DriverError::new(Reason::Unavailable, "copy a package").because(error).into();
         Some((self.under_way.take()?, ended.unwrap_or_else(|error| Err(lost(error)))))
@@ -56,6 +56,9 @@ impl Copies {
 }
 
 /// Returns `true` if the device reports that the file to delete does not exist.
-pub(super) fn is_not_there(fault: &Fault) -> bool {
-    fault.said.as_ref().is_some_and(|said| said.to_ascii_lowercase().contains("no such file"))
+pub(super) fn is_not_there(fault: &RequestFailure) -> bool {
+    fault
+        .device_text
+        .as_ref()
+        .is_some_and(|device_text| device_text.to_ascii_lowercase().contains("no such file"))
 }

@@ -36,7 +36,7 @@ impl PodListing {
     pub(super) fn pods(
         &self,
         observed: &Observed,
-        tracks: &HashMap<String, AppRecord>,
+        records: &HashMap<String, AppRecord>,
         cluster: &str,
     ) -> HostedPods {
         let mut apps: Vec<_> = ours(observed, cluster).collect();
@@ -55,7 +55,7 @@ impl PodListing {
             pod.containers.push(HostedContainer {
                 name: mark.container.clone(),
                 id: format!("cisco://{}", app.id),
-                state: app.hosted(tracks.get(&app.id).and_then(AppRecord::problem)),
+                state: app.hosted(records.get(&app.id).and_then(AppRecord::problem)),
             });
         }
         pods.into_values().collect()

@@ -23,10 +23,10 @@ use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
 
 use self::absence::Absences;
-use self::act::AppCase;
+use self::act::AppTask;
 use self::listing::PodListing;
 use self::reading::{DeviceReading, fetch};
-use self::state::State;
+use self::state::DriverState;
 use crate::app::{Translator, WantedApp, is_of};
 use crate::machine::{AppRecord, AppStep, Configured, Goal, POLL};
 use crate::model::hardware::HardwareData;
@@ -54,7 +54,7 @@ pub(crate) struct IosXeDriver {
     reading: tokio::sync::Mutex<(DeviceReading, Absences)>,
     /// The number of requests so far that may have changed the device, counted at their begin and at their end.
     changes: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<DriverState>,
     listing: tokio::sync::Mutex<PodListing>,
     /// The device information and the time at which it was read.
     info: Mutex<Option<(Instant, DeviceInfo)>>,
@@ -75,13 +75,13 @@ impl IosXeDriver {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DriverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records.
     async fn observe(&self, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let full = self.state().tracks.values().any(AppRecord::awaits_report);
+        let full = self.state().records.values().any(AppRecord::awaits_report);
         let observed = self.read(age, full).await?;
         self.state().observe(&observed);
         Ok(observed)
@@ -100,8 +100,8 @@ impl IosXeDriver {
             let patience = self.absence_patience();
             let observed = {
                 let state = self.state();
-                let is_explained = |app: &ObservedApp| match state.tracks.get(&app.id) {
-                    Some(track) => track.expects_absence(&observed.notifications, &app.id),
+                let is_explained = |app: &ObservedApp| match state.records.get(&app.id) {
+                    Some(record) => record.expects_absence(&observed.notifications, &app.id),
                     None => !app.is_of(&self.translator.cluster),
                 };
                 absences.complete(device.number(), &observed, is_explained, patience)
@@ -150,7 +150,7 @@ impl IosXeDriver {
             }
             let as_wanted = there.map_or(Configured::No, |app| configured(app, Some((wanted, unformed))));
             let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
-            let case = AppCase { id, name, goal, wanted: Some(wanted), configured: as_wanted };
+            let case = AppTask { id, name, goal, wanted: Some(wanted), configured: as_wanted };
             let progress = self.step(&observed, case).await?;
             // An application that fails holds up no other.
             if matches!(progress, PodProgress::Working { .. })
@@ -179,7 +179,7 @@ impl IosXeDriver {
             let configured = app.map_or(Configured::No, |app| configured(app, None));
             let mark = app.and_then(|app| app.mark.as_ref());
             let name = mark.map_or("an application of the pod", |mark| mark.container.as_str());
-            let case = AppCase { id, name, goal: Goal::Gone, wanted: None, configured };
+            let case = AppTask { id, name, goal: Goal::Removed, wanted: None, configured };
             match self.step(observed, case).await {
                 Ok(progress) => whole = whole.and(progress),
                 // The other applications are not to stay because of this one.
@@ -197,7 +197,7 @@ enum LegacyMark {
     /// The configuration counts as that of the pod.
     AsWanted,
     /// The configuration counts as outdated, because the pod has changed.
-    Otherwise,
+    Outdated,
 }
 
 /// Compares the configuration of an application with the wanted one. With `wanted` = `None`, every configuration counts
@@ -206,12 +206,12 @@ fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Co
     let form = app.mark.as_ref().and_then(|mark| mark.form.as_ref());
     let other = match (wanted, form) {
         (Some((wanted, _)), Some(form)) => *form != wanted.form,
-        (Some((_, unformed)), None) => unformed == LegacyMark::Otherwise,
+        (Some((_, unformed)), None) => unformed == LegacyMark::Outdated,
         (None, _) => false,
     };
     match (app.configured, other) {
         (false, _) => Configured::No,
-        (true, true) => Configured::Otherwise,
+        (true, true) => Configured::Outdated,
         (true, false) => Configured::Yes,
     }
 }
@@ -244,7 +244,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        self.advance(request, LegacyMark::Otherwise).await
+        self.advance(request, LegacyMark::Outdated).await
     }
 
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
@@ -253,8 +253,8 @@ impl AppHostingDriver for IosXeDriver {
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
         // A device may have forgotten all but its files.
-        let has_left = |(id, track): &(&String, &AppRecord)| track.may_have_copy() && is_of(id, uid);
-        ids.extend(self.state().tracks.iter().filter(has_left).map(|(id, _)| id.clone()));
+        let has_left = |(id, record): &(&String, &AppRecord)| record.may_have_copy() && is_of(id, uid);
+        ids.extend(self.state().records.iter().filter(has_left).map(|(id, _)| id.clone()));
         self.remove(&observed, ids.iter().map(String::as_str)).await
     }
 
@@ -262,7 +262,7 @@ impl AppHostingDriver for IosXeDriver {
         let observed = self.observe(STEP_MAX_AGE).await?;
         let mut listing = self.listing.lock().await;
         listing.read_addresses(&*self.client, &observed, &self.translator.cluster).await;
-        Ok(listing.pods(&observed, &self.state().tracks, &self.translator.cluster))
+        Ok(listing.pods(&observed, &self.state().records, &self.translator.cluster))
     }
 
     fn last_answer(&self) -> Option<Instant> {

@@ -12,7 +12,7 @@ use tracing::debug;
 use crate::model::config::ConfigData;
 use crate::model::oper::OperData;
 use crate::model::read;
-use crate::model::resource::{self, Resource};
+use crate::model::resource::{self, RestconfResource};
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
 
@@ -105,6 +105,7 @@ impl DeviceReading {
         self.reads
     }
 
+    /// Decodes the last response with the configuration.
     fn configured(&mut self) -> Result<ConfigData, DriverError> {
         let read = parsed(resource::CONFIG, self.config.as_deref(), CONFIG);
         // What cannot be understood is read again.
@@ -112,6 +113,7 @@ impl DeviceReading {
     }
 }
 
+/// Decodes a response with operational data.
 fn operational(body: Option<&[u8]>) -> Result<OperData, DriverError> {
     parsed(resource::STATES, body, OPER)
 }
@@ -120,7 +122,7 @@ fn operational(body: Option<&[u8]>) -> Result<OperData, DriverError> {
 /// or the response cannot be decoded.
 pub(super) async fn fetch<T: DeserializeOwned + Default>(
     client: &dyn NetworkClient,
-    resource: Resource,
+    resource: RestconfResource,
     step: &'static str,
 ) -> Result<T, DriverError> {
     let body = client.get(resource, step).await?;
@@ -129,7 +131,7 @@ pub(super) async fn fetch<T: DeserializeOwned + Default>(
 
 /// Decodes the response for a resource.
 fn parsed<T: DeserializeOwned + Default>(
-    resource: Resource,
+    resource: RestconfResource,
     body: Option<&[u8]>,
     step: &'static str,
 ) -> Result<T, DriverError> {

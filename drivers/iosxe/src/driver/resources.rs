@@ -31,6 +31,8 @@ pub(super) async fn read_resources(
     Ok(resources(&data, is_ours))
 }
 
+/// Computes the resources of the device. `is_ours` returns `true` for the name of an application of this
+/// cluster.
 fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources {
     let sum = |list: &str, leaf: &str| {
         data.resources.iter().filter_map(|all| total(&all[list], leaf)).fold(0, u64::saturating_add)
@@ -92,6 +94,7 @@ pub(super) async fn read_usage(
     Ok(pods.into_values().collect())
 }
 
+/// Returns the usage of an application as that of the container `name`.
 fn usage(name: &str, app: &App) -> ContainerUsage {
     let cpu = app.cpu.zip(app.used_cpu);
     ContainerUsage {

@@ -17,9 +17,9 @@ const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// The in-memory state of a driver between its calls, protected by one lock.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct DriverState {
     /// The record of the steps that were tried for each application, by its name.
-    pub(super) tracks: HashMap<String, AppRecord>,
+    pub(super) records: HashMap<String, AppRecord>,
     /// The copy of a package to the flash that is in progress, if there is one.
     pub(super) copies: Copies,
     /// The applications of all users that the device reports as being installed, with the time at which this was first
@@ -36,22 +36,22 @@ pub(super) struct State {
     pub(super) starts_apps: Option<bool>,
 }
 
-impl State {
+impl DriverState {
     /// Returns the record of the steps for an application, and creates it if necessary.
-    pub(super) fn track(&mut self, id: &str) -> &mut AppRecord {
+    pub(super) fn record(&mut self, id: &str) -> &mut AppRecord {
         let now = Instant::now();
-        self.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
+        self.records.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
     }
 
     /// Updates the records with a read of the device, and with the copies to the flash that have ended.
     pub(super) fn observe(&mut self, observed: &Observed) {
         self.record_ended_copies();
         let now = Instant::now();
-        self.tracks.retain(|id, track| {
-            observed.apps.contains_key(id) || track.recent(now, RECORD_MAX_AGE) || track.may_have_copy()
+        self.records.retain(|id, record| {
+            observed.apps.contains_key(id) || record.recent(now, RECORD_MAX_AGE) || record.may_have_copy()
         });
-        for (id, track) in &mut self.tracks {
-            if track.observe(observed.state_of(id), now) {
+        for (id, record) in &mut self.records {
+            if record.observe(observed.state_of(id), now) {
                 self.starts_apps = Some(true);
             }
         }
@@ -65,19 +65,19 @@ impl State {
     /// Records the result of a copy to the flash that has ended.
     fn record_ended_copies(&mut self) {
         while let Some((id, outcome)) = self.copies.ended() {
-            let track = self.track(&id);
+            let record = self.record(&id);
             match outcome {
                 Ok(()) => {
                     info!(app = id, "the device has copied a package to its flash");
-                    track.copied();
+                    record.copied();
                 }
                 Err(fault) => {
                     if fault.error.ambiguous() {
-                        track.lost_copy();
+                        record.lost_copy();
                     }
-                    let said = fault.said.unwrap_or_else(|| fault.error.to_string());
-                    debug!(app = id, said, "the device did not copy a package to its flash");
-                    track.refused(AppStep::Copy, said, RefusalKind::Now, Instant::now());
+                    let device_text = fault.device_text.unwrap_or_else(|| fault.error.to_string());
+                    debug!(app = id, device_text, "the device did not copy a package to its flash");
+                    record.refused(AppStep::Copy, device_text, RefusalKind::Now, Instant::now());
                 }
             }
         }
@@ -88,7 +88,7 @@ impl State {
     pub(super) fn busy(&self, id: &str, now: Instant) -> Option<(String, Instant)> {
         let installing = self.installing.iter().map(|(other, since)| (other, *since));
         let accepted =
-            self.tracks.iter().filter(|(_, track)| track.installs(now)).map(|(other, _)| (other, now));
+            self.records.iter().filter(|(_, record)| record.installs(now)).map(|(other, _)| (other, now));
         let mut others = installing.chain(accepted).filter(|(other, _)| *other != id);
         others.next().map(|(other, since)| (other.clone(), since))
     }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::act::{AppStep, LONGEST_PAUSE, Package, StepLimits};
 use super::flash::fetch;
+use super::record::{AppRecord, RefusalKind};
 use super::state::AppState;
-use super::track::{AppRecord, RefusalKind};
 
 /// The delay before the next read while an operation is in progress.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
@@ -29,7 +29,7 @@ pub(crate) struct AppView<'a> {
     /// The state of the application on the device.
     pub(crate) state: AppState,
     /// The state in the words of the device, for messages.
-    pub(crate) said: &'a str,
+    pub(crate) device_text: &'a str,
     /// The source of the application's package.
     pub(crate) package: Package,
     /// Another application that is being installed. The next install waits for it, because a device that installs two
@@ -58,7 +58,7 @@ pub(crate) enum Configured {
     /// The configuration is the wanted one.
     Yes,
     /// The configuration differs from the wanted one.
-    Otherwise,
+    Outdated,
 }
 
 /// The goal for an application.
@@ -72,7 +72,7 @@ pub(crate) enum Goal {
         failed: bool,
     },
     /// The application is removed from the device.
-    Gone,
+    Removed,
 }
 
 /// The next action for an application.
@@ -97,27 +97,28 @@ pub(crate) enum Decision {
 pub(crate) fn decide(
     view: AppView<'_>,
     goal: Goal,
-    track: &AppRecord,
+    record: &AppRecord,
     limits: StepLimits,
     now: Instant,
 ) -> Decision {
-    let gone = || towards_gone(view, track, limits, now);
+    let gone = || towards_gone(view, record, limits, now);
     let next = match (goal, view.configured) {
         (Goal::Running { ended, failed }, Configured::Yes) => {
-            towards_running(view, (ended, failed), track, limits, now)
+            towards_running(view, (ended, failed), record, limits, now)
         }
         (Goal::Running { .. }, Configured::No) => Next::AppStep(AppStep::Configure),
-        (Goal::Running { .. }, Configured::Otherwise) | (Goal::Gone, _) => gone(),
+        (Goal::Running { .. }, Configured::Outdated) | (Goal::Removed, _) => gone(),
     };
     match next {
         Next::Done => Decision::Done,
         Next::Pause(reason, until) => {
-            let reported = track.reason().map(|reported| format!(": {reported}")).unwrap_or_default();
-            let (message, poll_after) = (format!("the device reports {}{reported}", view.said), until - now);
+            let reported = record.reason().map(|reported| format!(": {reported}")).unwrap_or_default();
+            let (message, poll_after) =
+                (format!("the device reports {}{reported}", view.device_text), until - now);
             Decision::Fail { reason, message, poll_after }
         }
-        Next::Wait => wait(view, track, limits, now),
-        Next::AppStep(act) => unless_tried_recently(act, view, track, limits, now),
+        Next::Wait => wait(view, record, limits, now),
+        Next::AppStep(act) => unless_tried_recently(act, view, record, limits, now),
     }
 }
 
@@ -137,24 +138,24 @@ enum Next {
 fn towards_running(
     view: AppView<'_>,
     (ended, failed): (bool, bool),
-    track: &AppRecord,
+    record: &AppRecord,
     limits: StepLimits,
     now: Instant,
 ) -> Next {
     match view.state {
-        AppState::Absent => Next::AppStep(fetch(view.package, track)),
-        AppState::Deployed => unless_by_itself(AppStep::Activate, view, track, limits, now),
-        AppState::Activated => unless_by_itself(AppStep::Start, view, track, limits, now),
+        AppState::Absent => Next::AppStep(fetch(view.package, record)),
+        AppState::Deployed => unless_by_itself(AppStep::Activate, view, record, limits, now),
+        AppState::Activated => unless_by_itself(AppStep::Start, view, record, limits, now),
         AppState::Stopped if ended => {
-            after_back_off("CrashLoopBackOff", track.ended, AppStep::Start, track, now)
+            after_back_off("CrashLoopBackOff", record.ended, AppStep::Start, record, now)
         }
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
         AppState::Failed => {
-            after_back_off("CrashLoopBackOff", track.failures, removal_step(track), track, now)
+            after_back_off("CrashLoopBackOff", record.failures, removal_step(record), record, now)
         }
         // A device that hangs on a URL is given the package in another way.
-        AppState::Installing if view.package == Package::AtUrl && lasts(limits.install, track, now) => {
+        AppState::Installing if view.package == Package::AtUrl && lasts(limits.install, record, now) => {
             Next::AppStep(AppStep::Uninstall)
         }
         AppState::Installing | AppState::Unknown => Next::Wait,
@@ -165,42 +166,42 @@ fn towards_running(
 fn unless_by_itself(
     act: AppStep,
     view: AppView<'_>,
-    track: &AppRecord,
+    record: &AppRecord,
     limits: StepLimits,
     now: Instant,
 ) -> Next {
-    let may_come = view.starts_by_itself && track.attempt(act).is_none();
-    if may_come && now < track.since() + limits.step { Next::Wait } else { Next::AppStep(act) }
+    let may_come = view.starts_by_itself && record.attempt(act).is_none();
+    if may_come && now < record.since() + limits.step { Next::Wait } else { Next::AppStep(act) }
 }
 
 /// Takes the step `act` after the `times`th exit or failure of an application, with a delay that doubles each time.
-fn after_back_off(reason: &'static str, times: u32, act: AppStep, track: &AppRecord, now: Instant) -> Next {
-    let until = track.since() + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
+fn after_back_off(reason: &'static str, times: u32, act: AppStep, record: &AppRecord, now: Instant) -> Next {
+    let until = record.since() + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
     if now < until { Next::Pause(reason, until) } else { Next::AppStep(act) }
 }
 
 /// Decides the next step towards a device without the application.
-fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Next {
+fn towards_gone(view: AppView<'_>, record: &AppRecord, limits: StepLimits, now: Instant) -> Next {
     match view.state {
         AppState::Running => Next::AppStep(AppStep::Stop),
         AppState::Stopped | AppState::Activated => Next::AppStep(AppStep::Deactivate),
         AppState::Deployed => Next::AppStep(AppStep::Uninstall),
-        AppState::Failed => Next::AppStep(removal_step(track)),
+        AppState::Failed => Next::AppStep(removal_step(record)),
         // A slow install is ended by an uninstall; any other one is left to its end.
-        AppState::Installing if lasts(limits.slow, track, now) => Next::AppStep(AppStep::Uninstall),
-        AppState::Unknown if now >= track.since() + limits.step => {
-            Next::AppStep(least_tried(&[AppStep::Stop, AppStep::Deactivate, AppStep::Uninstall], track))
+        AppState::Installing if lasts(limits.slow, record, now) => Next::AppStep(AppStep::Uninstall),
+        AppState::Unknown if now >= record.since() + limits.step => {
+            Next::AppStep(least_tried(&[AppStep::Stop, AppStep::Deactivate, AppStep::Uninstall], record))
         }
         AppState::Installing | AppState::Unknown => Next::Wait,
         // An install that was accepted may not be visible yet: its configuration stays until then.
         AppState::Absent
-            if track.installs(now) && now < track.waiting_since(AppStep::Install) + limits.step =>
+            if record.installs(now) && now < record.waiting_since(AppStep::Install) + limits.step =>
         {
             Next::Wait
         }
         // A copy that is being made is left to its end, so that none is made after it was deleted.
-        AppState::Absent if track.is_copying() => Next::Wait,
-        AppState::Absent if view.package == Package::Copied && !track.is_discarded(limits) => {
+        AppState::Absent if record.is_copying() => Next::Wait,
+        AppState::Absent if view.package == Package::Copied && !record.is_discarded(limits) => {
             Next::AppStep(AppStep::Discard)
         }
         AppState::Absent if view.configured == Configured::No => Next::Done,
@@ -209,37 +210,37 @@ fn towards_gone(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: I
 }
 
 /// Returns `true` if the current install has lasted for `limit` or longer.
-fn lasts(limit: Duration, track: &AppRecord, now: Instant) -> bool {
-    now >= track.waiting_since(AppStep::Install) + limit
+fn lasts(limit: Duration, record: &AppRecord, now: Instant) -> bool {
+    now >= record.waiting_since(AppStep::Install) + limit
 }
 
 /// Returns the step that removes a failed application: an uninstall or a deactivation, in turn. The right one depends
 /// on the step that failed, which the device does not report.
-fn removal_step(track: &AppRecord) -> AppStep {
-    least_tried(&[AppStep::Uninstall, AppStep::Deactivate], track)
+fn removal_step(record: &AppRecord) -> AppStep {
+    least_tried(&[AppStep::Uninstall, AppStep::Deactivate], record)
 }
 
 /// Returns the step of `steps` that was tried the least often; if there are several, the first one.
-fn least_tried(steps: &[AppStep], track: &AppRecord) -> AppStep {
-    let tries = |act: &&AppStep| track.attempt(**act).map_or(0, |attempt| attempt.tries);
+fn least_tried(steps: &[AppStep], record: &AppRecord) -> AppStep {
+    let tries = |act: &&AppStep| record.attempt(**act).map_or(0, |attempt| attempt.tries);
     *steps.iter().min_by_key(tries).expect("there is a step")
 }
 
 /// Waits for an operation that runs on the device, or for the end of an unknown state. After its time limit, this is reported as a
 /// failure.
-fn wait(view: AppView<'_>, track: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
-    let state = format!("the device reports {}", view.said);
+fn wait(view: AppView<'_>, record: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
+    let state = format!("the device reports {}", view.device_text);
     let installs = view.state == AppState::Installing;
-    if track.is_copying() {
+    if record.is_copying() {
         Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL }
-    } else if installs && lasts(limits.install, track, now) {
+    } else if installs && lasts(limits.install, record, now) {
         let limit = limits.install.as_secs();
         let message = format!("{state} for more than {limit} s; delete the pod to cancel the install");
         Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SLOW_INSTALL_POLL }
-    } else if installs && lasts(limits.slow, track, now) {
+    } else if installs && lasts(limits.slow, record, now) {
         let message = format!("{state} for more than {} s", limits.slow.as_secs());
         Decision::Fail { reason: "InstallSlow", message, poll_after: SLOW_INSTALL_POLL }
-    } else if view.state == AppState::Unknown && lasts(limits.step, track, now) {
+    } else if view.state == AppState::Unknown && lasts(limits.step, record, now) {
         let message = format!("{state} for more than {} s", limits.step.as_secs());
         Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW_POLL }
     } else {
@@ -274,24 +275,25 @@ fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Dec
 fn unless_tried_recently(
     act: AppStep,
     view: AppView<'_>,
-    track: &AppRecord,
+    record: &AppRecord,
     limits: StepLimits,
     now: Instant,
 ) -> Decision {
-    if let Some(attempt) = track.attempt(act) {
+    if let Some(attempt) = record.attempt(act) {
         if let Some(refusal) = &attempt.refusal {
             let (busy, tries) = (refusal.kind == RefusalKind::Busy, attempt.tries);
             let until = refusal.at + if busy { busy_delay(tries) } else { StepLimits::pause(tries) };
             if now < until && busy && attempt.tries <= BUSY_RETRIES {
-                let state = format!("{}; the device is busy: {}", act.doing(), refusal.said);
+                let state = format!("{}; the device is busy: {}", act.doing(), refusal.device_text);
                 return Decision::Wait { state, poll_after: until - now };
             }
             if now < until {
-                let (message, poll_after) = (format!("{}: {}", act.doing(), refusal.said), until - now);
+                let (message, poll_after) =
+                    (format!("{}: {}", act.doing(), refusal.device_text), until - now);
                 return Decision::Fail { reason: act.failed(), message, poll_after };
             }
         } else if now < attempt.until {
-            let state = format!("{}; the device reports {}", act.doing(), view.said);
+            let state = format!("{}; the device reports {}", act.doing(), view.device_text);
             if attempt.tries > 1 {
                 let message = format!("{state}; tried {} times", attempt.tries);
                 let poll_after = SLOW_POLL.min(attempt.until - now);

@@ -11,17 +11,17 @@
 use tokio::time::Instant;
 
 use super::act::{AppStep, Package, StepLimits};
-use super::track::{AppRecord, RefusalKind};
+use super::record::{AppRecord, RefusalKind};
 
 /// The number of attempts to delete a copy, after which it is left on the flash.
 const MAX_DISCARDS: u32 = 5;
 
 /// Returns the next step of an application that is configured and not installed: an install, a copy of its package to
 /// the flash before it, or the change of the configuration before that copy.
-pub(super) fn fetch(package: Package, track: &AppRecord) -> AppStep {
+pub(super) fn fetch(package: Package, record: &AppRecord) -> AppStep {
     match package {
-        Package::AtUrl if track.url_failed() => AppStep::Divert,
-        Package::Copied if !track.is_copied() => AppStep::Copy,
+        Package::AtUrl if record.url_failed() => AppStep::Divert,
+        Package::Copied if !record.is_copied() => AppStep::Copy,
         _ => AppStep::Install,
     }
 }

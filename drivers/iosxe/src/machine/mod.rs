@@ -4,12 +4,12 @@
 mod act;
 mod decide;
 mod flash;
+mod record;
 mod state;
 #[cfg(test)]
 mod tests;
-mod track;
 
 pub(crate) use act::{AppStep, Package, StepLimits};
 pub(crate) use decide::{AppView, Busy, Configured, Decision, Goal, POLL, decide};
+pub(crate) use record::{AppRecord, Attempt, RefusalKind, UNCERTAIN};
 pub(crate) use state::AppState;
-pub(crate) use track::{AppRecord, Attempt, RefusalKind, UNCERTAIN};

@@ -10,6 +10,7 @@ pub(crate) struct HardwareData {
     device_hardware: Hardware,
 }
 
+/// The container `device-hardware`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Hardware {
@@ -17,6 +18,7 @@ struct Hardware {
     device_system_data: System,
 }
 
+/// A hardware part of the device: a chassis, a module, a fan.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct HardwareInventory {
@@ -25,6 +27,7 @@ struct HardwareInventory {
     serial_number: String,
 }
 
+/// The container `device-system-data`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct System {
@@ -55,9 +58,10 @@ impl HardwareData {
 
 /// Returns the version in the software description of a device: `..., Version 17.12.1, RELEASE SOFTWARE ...`. Without a
 /// version, returns the whole description.
-fn version(said: &str) -> &str {
-    let number = said.split_once("Version ").and_then(|(_, rest)| rest.split([',', ' ', '\n', '\r']).next());
-    number.filter(|number| number.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(said.trim())
+fn version(device_text: &str) -> &str {
+    let number =
+        device_text.split_once("Version ").and_then(|(_, rest)| rest.split([',', ' ', '\n', '\r']).next());
+    number.filter(|number| number.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(device_text.trim())
 }
 
 #[cfg(test)]
@@ -83,8 +87,8 @@ mod tests {
         };
         assert_eq!(info, expected);
         assert_eq!(HardwareData::default().info().architecture, "amd64");
-        for said in ["17.18.2", "Version unknown"] {
-            assert_eq!(version(said), said);
+        for device_text in ["17.18.2", "Version unknown"] {
+            assert_eq!(version(device_text), device_text);
         }
     }
 }

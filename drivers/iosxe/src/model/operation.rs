@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// operation when the operation is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Operation {
+pub(crate) enum DeviceOperation {
     /// Installs the package of an application, from a file of the device or from a URL.
     Install { appid: String, package: String },
     /// Reserves the resources of an installed application.
@@ -37,7 +37,7 @@ pub(crate) enum Operation {
     },
 }
 
-impl Operation {
+impl DeviceOperation {
     /// Returns the path of the operation below the RESTCONF root.
     pub(crate) fn path(&self) -> &'static str {
         match self {

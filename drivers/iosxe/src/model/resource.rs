@@ -2,7 +2,7 @@
 
 /// A RESTCONF resource, with the queries that select the required part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub(crate) struct RestconfResource {
     /// The path of the resource below the RESTCONF root.
     pub(crate) path: &'static str,
     /// The query for exactly the required part; `None` to read the whole resource.
@@ -11,7 +11,7 @@ pub(crate) struct Resource {
     pub(crate) coarse: Option<&'static str>,
 }
 
-impl Resource {
+impl RestconfResource {
     /// Returns the name of the container that the resource is, without the name of its module.
     pub(crate) fn container(self) -> &'static str {
         self.path.rsplit_once(':').map_or(self.path, |(_, name)| name)
@@ -21,11 +21,11 @@ impl Resource {
 const OPER: &str = "data/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data";
 
 /// The configuration of all applications.
-pub(crate) const CONFIG: Resource = whole("data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data");
+pub(crate) const CONFIG: RestconfResource = whole("data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data");
 
 /// The states and interfaces of all applications, without counters, so that the response is the same as long as no
 /// state changes.
-pub(crate) const STATES: Resource = Resource {
+pub(crate) const STATES: RestconfResource = RestconfResource {
     path: OPER,
     fine: Some("fields=app(name;details/state;network-interfaces)"),
     coarse: Some("fields=app"),
@@ -33,29 +33,31 @@ pub(crate) const STATES: Resource = Resource {
 
 /// The states and interfaces of all applications, with the notifications about operations, and the flag that app
 /// hosting is enabled.
-pub(crate) const EVENTS: Resource = Resource {
+pub(crate) const EVENTS: RestconfResource = RestconfResource {
     path: OPER,
     fine: Some("fields=app(name;details/state;network-interfaces);app-notifications;app-globals"),
     coarse: None,
 };
 
 /// All operational data of the applications, including their resource usage.
-pub(crate) const USAGE: Resource =
-    Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
+pub(crate) const USAGE: RestconfResource =
+    RestconfResource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
 /// The amounts of CPU, memory and storage: in total and free on the device, and reserved by each application.
-pub(crate) const AMOUNTS: Resource = Resource {
+pub(crate) const AMOUNTS: RestconfResource = RestconfResource {
     path: OPER,
     fine: Some("fields=app-resources;app-globals;app(name;details/resource-reservation)"),
     coarse: None,
 };
 
 /// The ARP tables of all VRFs.
-pub(crate) const ARP: Resource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");
+pub(crate) const ARP: RestconfResource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");
 
 /// The hardware inventory and the software version of the device.
-pub(crate) const HARDWARE: Resource = whole("data/Cisco-IOS-XE-device-hardware-oper:device-hardware-data");
+pub(crate) const HARDWARE: RestconfResource =
+    whole("data/Cisco-IOS-XE-device-hardware-oper:device-hardware-data");
 
-const fn whole(path: &'static str) -> Resource {
-    Resource { path, fine: None, coarse: None }
+/// Returns the resource at `path`, which is read as a whole.
+const fn whole(path: &'static str) -> RestconfResource {
+    RestconfResource { path, fine: None, coarse: None }
 }

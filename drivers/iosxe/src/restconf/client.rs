@@ -39,10 +39,10 @@ pub(crate) struct Restconf {
     pub(super) root: Mutex<Option<String>>,
     /// The paths of the resources that the device has returned at least once.
     pub(super) served: Mutex<HashSet<&'static str>>,
-    /// `true` if the device does not support the `fine` query of a [`Resource`](crate::model::resource::Resource).
+    /// `true` if the device does not support the `fine` query of a [`RestconfResource`](crate::model::resource::RestconfResource).
     pub(super) coarse: AtomicBool,
     /// `true` if the device expects the input of operations without the envelope of RFC 8040.
-    pub(super) bare: AtomicBool,
+    pub(super) bare_input: AtomicBool,
 }
 
 impl Restconf {
@@ -89,7 +89,7 @@ impl Restconf {
             root: Mutex::default(),
             served: Mutex::default(),
             coarse: AtomicBool::new(false),
-            bare: AtomicBool::new(false),
+            bare_input: AtomicBool::new(false),
         })
     }
 

@@ -29,6 +29,7 @@ impl Restconf {
         }
     }
 
+    /// Returns the path of the API root in the document `document`.
     fn root_in(&self, document: &str) -> Result<String, DriverError> {
         let unknown = |detail: &str| DriverError::new(Reason::Unavailable, STEP).detail(detail);
         let link =
@@ -43,6 +44,7 @@ impl Restconf {
     }
 }
 
+/// Returns the parts of a URL that identify its server: scheme, host and port.
 fn origin(url: &Url) -> (&str, Option<&str>, Option<u16>) {
     (url.scheme(), url.host_str(), url.port_or_known_default())
 }

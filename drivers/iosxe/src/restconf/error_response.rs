@@ -9,7 +9,7 @@ use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
 use tracing::debug;
 
-use super::Fault;
+use super::RequestFailure;
 use crate::model::quote::quoted;
 
 /// The error response of a device.
@@ -24,7 +24,7 @@ pub(super) struct ErrorResponse {
 /// One entry of the list `error` in a response. Some devices send a single object instead of a list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+struct ErrorEntry {
     #[serde(rename = "error-tag")]
     tag: String,
     #[serde(rename = "error-message")]
@@ -37,7 +37,7 @@ impl ErrorResponse {
     /// Decodes the body of an error response.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
         if let Some(entry) = entry(body) {
-            let Entry { tag, message, path } = entry;
+            let ErrorEntry { tag, message, path } = entry;
             let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
             return Self { status, tag: Some(quoted(&tag)), message: quoted(&format!("{message}{at}")) };
         }
@@ -48,8 +48,8 @@ impl ErrorResponse {
     /// a text that starts with `%`. `None` if there is none.
     pub(super) fn in_output(status: StatusCode, body: &[u8]) -> Option<Self> {
         let top: BTreeMap<String, Value> = serde_json::from_slice(body).ok()?;
-        let said = top.into_values().next()?["result"].as_str()?.trim().to_owned();
-        said.starts_with('%').then(|| Self { status, tag: None, message: quoted(&said) })
+        let device_text = top.into_values().next()?["result"].as_str()?.trim().to_owned();
+        device_text.starts_with('%').then(|| Self { status, tag: None, message: quoted(&device_text) })
     }
 
     /// Returns `true` if the response has this `error-tag`.
@@ -65,6 +65,7 @@ impl ErrorResponse {
         self.status == StatusCode::NOT_FOUND && self.tag.as_deref().is_some_and(|tag| !unknown(tag))
     }
 
+    /// Returns the driver's reason for the error, by the `error-tag` and else by the status.
     fn reason(&self) -> Reason {
         match self.status.as_u16() {
             300..=399 | 408 | 429 | 500 | 502..=504 => Reason::Unavailable,
@@ -83,13 +84,13 @@ impl ErrorResponse {
         format!("HTTP {}", self.status.as_u16())
     }
 
-    /// Converts the response into a [`Fault`]. With `changes`, it quotes the message of the device, and the error of a
+    /// Converts the response into a [`RequestFailure`]. With `changes`, it quotes the message of the device, and the error of a
     /// server status (5xx) says that the request may have taken effect.
-    pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
-        let said = if changes { self.to_string() } else { self.status_only() };
-        let error = DriverError::new(self.reason(), step).detail(said.clone());
+    pub(super) fn fault(self, step: &'static str, changes: bool) -> RequestFailure {
+        let device_text = if changes { self.to_string() } else { self.status_only() };
+        let error = DriverError::new(self.reason(), step).detail(device_text.clone());
         let error = if changes && self.status.is_server_error() { error.maybe_applied() } else { error };
-        Fault { error: Box::new(error), said: Some(said), timed_out: false }
+        RequestFailure { error: Box::new(error), device_text: Some(device_text), timed_out: false }
     }
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for ErrorResponse {
 
 /// Returns the first error of a response in the format of RFC 8040, with or without a module prefix; `None` for another
 /// format.
-fn entry(body: &[u8]) -> Option<Entry> {
+fn entry(body: &[u8]) -> Option<ErrorEntry> {
     let mut top: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
     let errors = top.remove("ietf-restconf:errors").or_else(|| top.remove("errors"))?;
     let error = match errors.get("error")? {

@@ -17,10 +17,10 @@ const OUTAGE: Duration = Duration::from_secs(1);
 /// A gate that all requests to a device pass. After a failure it is closed for a time: requests then fail at once with
 /// the error of that failure.
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<State>);
+pub(super) struct Gate(Mutex<GateState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// The end of the current delay, and the error that requests get until then; `None` if the gate is open.
     closed: Option<(Instant, DriverError)>,
     /// `true` if the API has completed a request with the current credentials.
@@ -44,7 +44,8 @@ impl Gate {
     /// Opens the gate, and records the time, after a response other than a refused log-in.
     pub(super) fn open(&self) {
         let mut state = self.state();
-        *state = State { succeeded: state.succeeded, answered: Some(Instant::now()), ..State::default() };
+        *state =
+            GateState { succeeded: state.succeeded, answered: Some(Instant::now()), ..GateState::default() };
     }
 
     /// Records that the API has completed a request, which proves that the credentials are valid.
@@ -75,7 +76,7 @@ impl Gate {
         self.state().closed = Some((Instant::now() + OUTAGE, error.clone()));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,4 +12,4 @@ mod tests;
 mod tls;
 
 pub(crate) use client::Restconf;
-pub(crate) use network_client::{Fault, NetworkClient, NoAnswer};
+pub(crate) use network_client::{NetworkClient, NoAnswer, RequestFailure};

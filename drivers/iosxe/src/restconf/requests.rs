@@ -13,20 +13,25 @@ use tokio::time::Instant;
 
 use super::error_response::ErrorResponse;
 use super::exchange::Call;
-use super::{Fault, NetworkClient, Restconf};
+use super::{NetworkClient, RequestFailure, Restconf};
 use crate::model::APPS;
-use crate::model::operation::{Operation, in_envelope};
-use crate::model::resource::Resource;
+use crate::model::operation::{DeviceOperation, in_envelope};
+use crate::model::resource::RestconfResource;
 
 #[async_trait]
 impl NetworkClient for Restconf {
-    async fn get(&self, resource: Resource, step: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+    async fn get(
+        &self,
+        resource: RestconfResource,
+        step: &'static str,
+    ) -> Result<Option<Vec<u8>>, RequestFailure> {
         let Some(fine) = resource.fine.filter(|_| !self.coarse.load(Ordering::Relaxed)) else {
             return self.read(resource.path, resource.coarse, step).await;
         };
         let answer = self.read(resource.path, Some(fine), step).await;
         // What was no error of a part that is asked for alone would be one of the whole too.
-        let misunderstood = |fault: &Fault| fault.said.is_some() && fault.error.reason() == Reason::Refused;
+        let misunderstood =
+            |fault: &RequestFailure| fault.device_text.is_some() && fault.error.reason() == Reason::Refused;
         if resource.coarse == Some(fine) || !answer.as_ref().is_err_and(misunderstood) {
             return answer;
         }
@@ -35,19 +40,19 @@ impl NetworkClient for Restconf {
         Ok(whole)
     }
 
-    async fn configure(&self, body: &Value) -> Result<(), Fault> {
+    async fn configure(&self, body: &Value) -> Result<(), RequestFailure> {
         const STEP: &str = "configure an app";
         let call = Call { method: Method::POST, step: STEP, body: Some(body), limit: None };
         accepted(self.change(APPS, call).await?, STEP)
     }
 
-    async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
+    async fn amend(&self, id: &str, body: &Value) -> Result<(), RequestFailure> {
         const STEP: &str = "change the configuration of an app";
         let call = Call { method: Method::PATCH, step: STEP, body: Some(body), limit: None };
         accepted(self.change(&path_of(id), call).await?, STEP)
     }
 
-    async fn remove(&self, id: &str) -> Result<(), Fault> {
+    async fn remove(&self, id: &str) -> Result<(), RequestFailure> {
         const STEP: &str = "remove the configuration of an app";
         let call = Call { method: Method::DELETE, step: STEP, body: None, limit: None };
         let refusal = self.change(&path_of(id), call).await?;
@@ -55,10 +60,14 @@ impl NetworkClient for Restconf {
         accepted(refusal.filter(is_there), STEP)
     }
 
-    async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
+    async fn operate(
+        &self,
+        operation: &DeviceOperation,
+        limit: Option<Duration>,
+    ) -> Result<(), RequestFailure> {
         let (path, step, input) = (operation.path(), operation.step(), operation.input());
-        let (bare, enveloped) = (self.bare.load(Ordering::Relaxed), in_envelope(&input));
-        let (usual, other) = if bare { (&input, &enveloped) } else { (&enveloped, &input) };
+        let (bare_input, enveloped) = (self.bare_input.load(Ordering::Relaxed), in_envelope(&input));
+        let (usual, other) = if bare_input { (&input, &enveloped) } else { (&enveloped, &input) };
         let call = |body| Call { method: Method::POST, step, body: Some(body), limit };
         let refusal = self.change(path, call(usual)).await?;
         // What was malformed was not done: the other form may be sent at once.
@@ -68,7 +77,7 @@ impl NetworkClient for Restconf {
         match self.change(path, call(other)).await? {
             Some(again) if again.has_tag("malformed-message") => accepted(refusal, step),
             again => {
-                self.bare.store(!bare, Ordering::Relaxed);
+                self.bare_input.store(!bare_input, Ordering::Relaxed);
                 accepted(again, step)
             }
         }
@@ -87,7 +96,7 @@ impl Restconf {
         path: &'static str,
         query: Option<&'static str>,
         step: &'static str,
-    ) -> Result<Option<Vec<u8>>, Fault> {
+    ) -> Result<Option<Vec<u8>>, RequestFailure> {
         let call = Call { method: Method::GET, step, body: None, limit: None };
         let mut url = self.url(path).await?;
         url.set_query(query);
@@ -125,7 +134,7 @@ impl Restconf {
 }
 
 /// Converts the error response to a change into the result of the request.
-fn accepted(refusal: Option<ErrorResponse>, step: &'static str) -> Result<(), Fault> {
+fn accepted(refusal: Option<ErrorResponse>, step: &'static str) -> Result<(), RequestFailure> {
     refusal.map_or(Ok(()), |refusal| Err(refusal.fault(step, true)))
 }
 

@@ -149,10 +149,12 @@ fn fingerprint(text: &str) -> Option<[u8; DIGEST]> {
     Some(bytes)
 }
 
+/// Returns the error of an option that cannot be used.
 fn refused(field: &str, why: &str) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(format!("{field}: {why}"))
 }
 
+/// Returns the error of a file that cannot be read or parsed.
 fn unreadable(field: &str, error: impl std::error::Error + Send + Sync + 'static) -> DriverError {
     refused(field, "cannot be used").because(error)
 }

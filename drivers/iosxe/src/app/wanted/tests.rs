@@ -11,7 +11,7 @@ use staffetta_driver::virtual_node::EnvironmentVariable;
 
 use super::*;
 use crate::app::image::copy_of;
-use crate::model::operation::Operation;
+use crate::model::operation::DeviceOperation;
 
 const UID: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -121,12 +121,12 @@ fn each_step_has_a_body() {
     let appid = || translator(&DeviceSpec::default()).translate(&simple()).unwrap().apps[0].id.clone();
     let package = "flash:/hello.tar".to_owned();
     for (name, operation) in [
-        ("rpc-install", Operation::Install { appid: appid(), package }),
-        ("rpc-activate", Operation::Activate { appid: appid() }),
-        ("rpc-start", Operation::Start { appid: appid() }),
-        ("rpc-stop", Operation::Stop { appid: appid() }),
-        ("rpc-deactivate", Operation::Deactivate { appid: appid() }),
-        ("rpc-uninstall", Operation::Uninstall { appid: appid() }),
+        ("rpc-install", DeviceOperation::Install { appid: appid(), package }),
+        ("rpc-activate", DeviceOperation::Activate { appid: appid() }),
+        ("rpc-start", DeviceOperation::Start { appid: appid() }),
+        ("rpc-stop", DeviceOperation::Stop { appid: appid() }),
+        ("rpc-deactivate", DeviceOperation::Deactivate { appid: appid() }),
+        ("rpc-uninstall", DeviceOperation::Uninstall { appid: appid() }),
     ] {
         golden(name, &json!({ "Cisco-IOS-XE-rpc:app-hosting": operation.input() }));
     }
@@ -142,8 +142,11 @@ fn the_way_over_the_flash_has_bodies_and_changes_one_line_of_the_configuration()
         &json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": apps } }),
     );
     let (to, from) = (copy_of(&app.id), app.package.clone());
-    golden("rpc-copy", &json!({ "Cisco-IOS-XE-rpc:copy": Operation::Copy { from, to: to.clone() }.input() }));
-    golden("rpc-delete", &json!({ "Cisco-IOS-XE-rpc:delete": Operation::Delete { file: to }.input() }));
+    golden(
+        "rpc-copy",
+        &json!({ "Cisco-IOS-XE-rpc:copy": DeviceOperation::Copy { from, to: to.clone() }.input() }),
+    );
+    golden("rpc-delete", &json!({ "Cisco-IOS-XE-rpc:delete": DeviceOperation::Delete { file: to }.input() }));
     let copied = AppMark::read(&run_options(&app.config(None, true))).unwrap();
     let plain = AppMark::read(&run_options(&app.config(None, false))).unwrap();
     assert_eq!(copied, AppMark { copied: true, ..plain });

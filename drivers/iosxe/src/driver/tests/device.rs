@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-use crate::model::operation::Operation;
-use crate::model::resource::{self, Resource};
-use crate::restconf::{Fault, NetworkClient};
+use crate::model::operation::DeviceOperation;
+use crate::model::resource::{self, RestconfResource};
+use crate::restconf::{NetworkClient, RequestFailure};
 
 /// The duration of each state change of an application.
 pub(super) const DELAY: Duration = Duration::from_millis(700);
@@ -123,7 +123,7 @@ impl Device {
         std::mem::take(&mut self.inner().accepted)
     }
 
-    fn reached(&self) -> Result<MutexGuard<'_, Inner>, Fault> {
+    fn reached(&self) -> Result<MutexGuard<'_, Inner>, RequestFailure> {
         let mut inner = self.inner();
         inner.requests += 1;
         if inner.unreachable {
@@ -132,7 +132,7 @@ impl Device {
         Ok(inner)
     }
 
-    fn take_configuration(&self, body: &Value) -> Result<(), Fault> {
+    fn take_configuration(&self, body: &Value) -> Result<(), RequestFailure> {
         let mut inner = self.reached()?;
         let app = body["Cisco-IOS-XE-app-hosting-cfg:app"][0].clone();
         let id = app["application-name"].as_str().unwrap().to_owned();
@@ -144,7 +144,7 @@ impl Device {
         Self::answer(&mut inner)
     }
 
-    fn answer(inner: &mut Inner) -> Result<(), Fault> {
+    fn answer(inner: &mut Inner) -> Result<(), RequestFailure> {
         if std::mem::take(&mut inner.loses_answer) {
             return Err(DriverError::new(Reason::Unavailable, "wait for the answer").maybe_applied().into());
         }
@@ -157,17 +157,21 @@ fn of_file(word: &str, file: &str) -> String {
     format!("{word} {}", file.trim_start_matches("flash:/staffetta_").trim_end_matches(".tar"))
 }
 
-fn refused(said: &str) -> Fault {
-    Fault {
-        error: Box::new(DriverError::new(Reason::Conflict, "step").detail(said)),
-        said: Some(said.into()),
+fn refused(device_text: &str) -> RequestFailure {
+    RequestFailure {
+        error: Box::new(DriverError::new(Reason::Conflict, "step").detail(device_text)),
+        device_text: Some(device_text.into()),
         timed_out: false,
     }
 }
 
 #[async_trait]
 impl NetworkClient for Device {
-    async fn get(&self, resource: Resource, _: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+    async fn get(
+        &self,
+        resource: RestconfResource,
+        _: &'static str,
+    ) -> Result<Option<Vec<u8>>, RequestFailure> {
         let inner = self.reached()?;
         if inner.malformed {
             return Ok(Some(b"{\"data\":{\"app\":[".to_vec()));
@@ -211,12 +215,12 @@ impl NetworkClient for Device {
         None
     }
 
-    async fn configure(&self, body: &Value) -> Result<(), Fault> {
+    async fn configure(&self, body: &Value) -> Result<(), RequestFailure> {
         let answer = self.take_configuration(body);
         if self.inner().swallows_answers { std::future::pending().await } else { answer }
     }
 
-    async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
+    async fn amend(&self, id: &str, body: &Value) -> Result<(), RequestFailure> {
         let mut inner = self.reached()?;
         let lines = body["Cisco-IOS-XE-app-hosting-cfg:app"][0]["run-optss"]["run-opts"].as_array().unwrap();
         let app = inner.config.get_mut(id).unwrap();
@@ -228,52 +232,65 @@ impl NetworkClient for Device {
         Self::answer(&mut inner)
     }
 
-    async fn remove(&self, id: &str) -> Result<(), Fault> {
+    async fn remove(&self, id: &str) -> Result<(), RequestFailure> {
         let mut inner = self.reached()?;
         inner.accepted.push(format!("remove {id}"));
         inner.config.remove(id);
         Self::answer(&mut inner)
     }
 
-    async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
-        if let Operation::Copy { .. } | Operation::Delete { .. } = operation {
+    async fn operate(
+        &self,
+        operation: &DeviceOperation,
+        limit: Option<Duration>,
+    ) -> Result<(), RequestFailure> {
+        if let DeviceOperation::Copy { .. } | DeviceOperation::Delete { .. } = operation {
             return self.handle_file(operation, limit).await;
         }
         let word = json!(operation).as_object().and_then(|it| it.keys().next().cloned()).unwrap_or_default();
         if self.inner().hangs == Some(&*word) {
             tokio::time::sleep(Duration::from_secs(30)).await;
             let error = DriverError::new(Reason::Unavailable, "wait for the answer").maybe_applied();
-            return Err(Fault { timed_out: true, ..error.into() });
+            return Err(RequestFailure { timed_out: true, ..error.into() });
         }
         let mut inner = self.reached()?;
         if !inner.refusals.is_empty() {
             return Err(refused(inner.refusals.remove(0)));
         }
         let (word, id, from, now, then): (_, _, &[&str], _, _) = match operation {
-            Operation::Install { appid, .. } => ("install", appid, &[][..], "INSTALLING", "DEPLOYED"),
-            Operation::Activate { appid } => ("activate", appid, &["DEPLOYED"], "DEPLOYED", "ACTIVATED"),
-            Operation::Start { appid } => ("start", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "RUNNING"),
-            Operation::Stop { appid } => ("stop", appid, &["RUNNING"], "RUNNING", "STOPPED"),
-            Operation::Deactivate { appid } => {
+            DeviceOperation::Install { appid, .. } => ("install", appid, &[][..], "INSTALLING", "DEPLOYED"),
+            DeviceOperation::Activate { appid } => {
+                ("activate", appid, &["DEPLOYED"], "DEPLOYED", "ACTIVATED")
+            }
+            DeviceOperation::Start { appid } => {
+                ("start", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "RUNNING")
+            }
+            DeviceOperation::Stop { appid } => ("stop", appid, &["RUNNING"], "RUNNING", "STOPPED"),
+            DeviceOperation::Deactivate { appid } => {
                 ("deactivate", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "DEPLOYED")
             }
-            Operation::Uninstall { appid } => {
+            DeviceOperation::Uninstall { appid } => {
                 ("uninstall", appid, &["DEPLOYED", "INSTALLING"], "DEPLOYED", "gone")
             }
-            Operation::Copy { .. } | Operation::Delete { .. } => unreachable!("they concern files"),
+            DeviceOperation::Copy { .. } | DeviceOperation::Delete { .. } => {
+                unreachable!("they concern files")
+            }
         };
         let state = inner.oper.get(id).map(|oper| oper.state.clone());
         if !state.as_deref().map_or(from.is_empty(), |state| from.contains(&state)) {
             return Err(refused("HTTP 400 operation-failed: wrong state"));
         }
         let package = match operation {
-            Operation::Install { package, .. } => package.as_str(),
+            DeviceOperation::Install { package, .. } => package.as_str(),
             _ => "",
         };
         let urls = if package.starts_with("http") { inner.urls } else { Urls::Work };
         if urls == Urls::Refused {
             let error = DriverError::new(Reason::Unsupported, "install an app").into();
-            return Err(Fault { said: Some("HTTP 405 operation-not-supported".into()), ..error });
+            return Err(RequestFailure {
+                device_text: Some("HTTP 405 operation-not-supported".into()),
+                ..error
+            });
         }
         if package.starts_with("flash:/staffetta_") && !inner.files.contains(package) {
             return Err(refused("HTTP 400 operation-failed: no such package"));
@@ -305,9 +322,13 @@ impl NetworkClient for Device {
 }
 
 impl Device {
-    async fn handle_file(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
+    async fn handle_file(
+        &self,
+        operation: &DeviceOperation,
+        limit: Option<Duration>,
+    ) -> Result<(), RequestFailure> {
         match operation {
-            Operation::Copy { from, to } => {
+            DeviceOperation::Copy { from, to } => {
                 assert!(from.starts_with("http") && limit.is_some_and(|limit| limit > COPY));
                 self.reached()?.copies.push((to.clone(), Instant::now() + COPY));
                 tokio::time::sleep(COPY).await;
@@ -319,7 +340,7 @@ impl Device {
                 }
                 Self::answer(&mut inner)
             }
-            Operation::Delete { file } => {
+            DeviceOperation::Delete { file } => {
                 let mut inner = self.reached()?;
                 if inner.keeps_files {
                     return Err(refused("HTTP 500 operation-failed: %Error deleting (Permission denied)"));

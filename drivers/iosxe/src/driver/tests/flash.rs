@@ -143,7 +143,7 @@ async fn a_copy_is_deleted_although_the_device_has_forgotten_its_application() {
     (device.inner().config, device.inner().oper) = Default::default();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     delete(&driver, &request).await;
-    assert!(device.inner().files.is_empty() && driver.state().tracks.is_empty());
+    assert!(device.inner().files.is_empty() && driver.state().records.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

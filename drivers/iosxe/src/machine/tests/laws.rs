@@ -131,7 +131,7 @@ fn moods() -> impl Strategy<Value = Vec<(u64, Mood)>> {
 proptest! {
     #[test]
     fn from_every_state_the_goal_is_reached_and_no_step_is_taken_twice_within_its_limit(
-        configured in prop::sample::select(vec![Configured::No, Configured::Yes, Configured::Otherwise]),
+        configured in prop::sample::select(vec![Configured::No, Configured::Yes, Configured::Outdated]),
         state in states(), run in any::<bool>(), advances in any::<bool>(),
         delay in prop::sample::select(vec![100_u64, 900, 5000]), moods in moods(),
         url in prop::sample::select(vec![None, Some(Url::Works), Some(Url::Refused), Some(Url::Silent), Some(Url::Hangs)]),
@@ -140,7 +140,7 @@ proptest! {
     ) {
         let package = if url.is_some() { Package::AtUrl } else { Package::OnDevice };
         let url = url.unwrap_or(Url::Works);
-        let goal = if run { RUN } else { Goal::Gone };
+        let goal = if run { RUN } else { Goal::Removed };
         let delay = Duration::from_millis(delay);
         let begun = Instant::now();
         let mut now = begun;
@@ -157,7 +157,7 @@ proptest! {
             AppState::Unknown => Some((now + delay, AppState::Stopped)),
             _ => None,
         };
-        let mut track = AppRecord::new(state, now);
+        let mut record = AppRecord::new(state, now);
         let mut moods: Vec<_> = moods.into_iter().collect();
         moods.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut deaf: Option<bool> = None;
@@ -168,7 +168,7 @@ proptest! {
             device.at(now, delay);
             if device.copy.take_if(|at| *at <= now).is_some() {
                 device.file = true;
-                track.copied();
+                record.copied();
                 taken.remove(&AppStep::Install);
                 taken.remove(&AppStep::Copy);
             }
@@ -189,7 +189,7 @@ proptest! {
                         device.state = state;
                     }
                     Mood::Restart => {
-                        track = AppRecord::new(device.state, now);
+                        record = AppRecord::new(device.state, now);
                         taken.clear();
                         device.untracked_copy = device.copy.take().or(device.untracked_copy);
                     }
@@ -200,14 +200,14 @@ proptest! {
                 let past = |act: &AppStep| seen == AppState::Absent || act.is_fulfilled_by(seen);
                 taken.retain(|act, (_, refused)| !*refused && !past(act));
             }
-            track.observe(device.state, now);
-            left |= track.leaves_copy(PATIENCE);
+            record.observe(device.state, now);
+            left |= record.leaves_copy(PATIENCE);
             let view = AppView {
                 package: device.package,
                 copying: device.copy.map(|_| "X"),
                 ..view(device.configured, device.state)
             };
-            match decide(view, goal, &track, PATIENCE, now) {
+            match decide(view, goal, &record, PATIENCE, now) {
                 Decision::Done if moods.is_empty() => break,
                 Decision::Done => now += Duration::from_secs(1),
                 Decision::Wait { poll_after, .. } | Decision::Fail { poll_after, .. } => {
@@ -221,27 +221,27 @@ proptest! {
                     }
                     steps += 1;
                     prop_assert!(steps < 200, "it goes round and round");
-                    track.attempted(act, now, PATIENCE.limit(act));
+                    record.attempted(act, now, PATIENCE.limit(act));
                     let accepted = match deaf.take() {
                         // Whoever is told of a file that it is there or gone is not told so in vain.
                         Some(accepted) => accepted && !matches!(act, AppStep::Copy | AppStep::Discard),
                         None => device.take(act, now, delay),
                     };
                     // One that is not there is deleted, unless it may still come.
-                    let there = device.file || track.copy_may_come(PATIENCE, now);
+                    let there = device.file || record.copy_may_come(PATIENCE, now);
                     let gone = act == AppStep::Discard && !there;
                     let accepted = accepted || gone;
                     if accepted && act == AppStep::Discard {
-                        track.discarded();
+                        record.discarded();
                     }
                     taken.insert(act, (now, !accepted));
                     if !accepted {
                         let lasts = device.package == Package::AtUrl && device.url == Url::Refused;
                         let kind = if lasts { RefusalKind::Lasting } else { RefusalKind::Now };
-                        track.refused(act, "no".into(), kind, now);
+                        record.refused(act, "no".into(), kind, now);
                     }
                     if act == AppStep::Remove && device.configured == Configured::No {
-                        track = AppRecord::new(device.state, now);
+                        record = AppRecord::new(device.state, now);
                         taken.clear();
                         device.package = package;
                     }
@@ -250,7 +250,7 @@ proptest! {
             }
         }
         let reached = match goal {
-            Goal::Gone => (Configured::No, AppState::Absent),
+            Goal::Removed => (Configured::No, AppState::Absent),
             Goal::Running { .. } => (Configured::Yes, AppState::Running),
         };
         prop_assert_eq!((device.configured, device.state), reached);

@@ -19,7 +19,7 @@ use staffetta_driver::app_hosting::{DeviceSpec, Password};
 use staffetta_driver::{DriverError, Fence, Reason};
 
 use super::*;
-use crate::model::operation::{Operation, in_envelope};
+use crate::model::operation::{DeviceOperation, in_envelope};
 use crate::model::{APPS, resource};
 use crate::options::IosXeOptions;
 
@@ -82,8 +82,8 @@ async fn get(client: &Restconf) -> Result<Option<Vec<u8>>, DriverError> {
     client.get(resource::CONFIG, STEP).await.map_err(DriverError::from)
 }
 
-fn install() -> Operation {
-    Operation::Install { appid: "a".into(), package: "flash:a.tar".into() }
+fn install() -> DeviceOperation {
+    DeviceOperation::Install { appid: "a".into(), package: "flash:a.tar".into() }
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn what_is_refused_of_a_part_and_of_the_whole_is_refused() {
 #[tokio::test]
 async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
     let server = server().await;
-    let copy = Operation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    let copy = DeviceOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
     let late = ResponseTemplate::new(204).set_delay(Duration::from_millis(2500));
     Mock::given(body_json(in_envelope(&copy.input())))
         .and(at("/api/operations/Cisco-IOS-XE-rpc:copy"))
@@ -227,9 +227,9 @@ async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
     let fault = client.operate(&copy, Some(Duration::from_millis(100))).await.unwrap_err();
     assert!(fault.error.ambiguous(), "{:?}", fault.error);
     // That a copy takes long closes the way for nobody else.
-    let delete = Operation::Delete { file: "flash:/a".into() };
+    let delete = DeviceOperation::Delete { file: "flash:/a".into() };
     let fault = client.operate(&delete, None).await.unwrap_err();
-    assert_eq!(fault.said.as_deref(), Some("HTTP 200: %Error deleting flash:/a (No such file)"));
+    assert_eq!(fault.device_text.as_deref(), Some("HTTP 200: %Error deleting flash:/a (No such file)"));
 }
 
 #[tokio::test]
@@ -260,10 +260,10 @@ async fn what_an_account_may_not_do_is_a_refusal_of_that_and_closes_the_way_for_
     assert!(client.last_answer().is_none());
     get(&client).await.unwrap();
     assert!(client.last_answer().is_some());
-    let copy = Operation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    let copy = DeviceOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
     for _ in 0..3 {
         let fault = client.operate(&copy, Some(Duration::from_secs(60))).await.unwrap_err();
-        assert_eq!(fault.said.as_deref(), Some("HTTP 403 access-denied"));
+        assert_eq!(fault.device_text.as_deref(), Some("HTTP 403 access-denied"));
         assert_eq!(fault.error.reason(), Reason::Refused);
         get(&client).await.unwrap();
     }
@@ -293,7 +293,7 @@ async fn a_refusal_is_told_apart_from_trouble() {
             .await;
         let fault = client(&server).configure(&json!({})).await.unwrap_err();
         assert_eq!((fault.error.reason(), fault.error.ambiguous()), (reason, ambiguous), "{status}");
-        assert_eq!(fault.said, Some(format!("HTTP {status} some-tag")));
+        assert_eq!(fault.device_text, Some(format!("HTTP {status} some-tag")));
     }
 }
 

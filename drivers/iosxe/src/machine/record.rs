@@ -76,7 +76,7 @@ pub(super) struct StepRefusal {
     /// The time of the refusal.
     pub(super) at: Instant,
     /// The message with which the device refused the step.
-    pub(super) said: String,
+    pub(super) device_text: String,
     /// The kind of the refusal.
     pub(super) kind: RefusalKind,
 }
@@ -139,14 +139,14 @@ impl AppRecord {
                 let tries = install.map_or(1, |install| install.tries);
                 let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal: None };
                 self.attempts.insert(AppStep::Install, ended);
-                let said = "the install exceeded its time limit and was cancelled".to_owned();
-                self.refused(AppStep::Install, said, RefusalKind::Now, now);
+                let device_text = "the install exceeded its time limit and was cancelled".to_owned();
+                self.refused(AppStep::Install, device_text, RefusalKind::Now, now);
             }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if asked_to_stop.is_none() => {
                 self.attempts.extend(install.map(|install| (AppStep::Install, install)));
-                let said = "the device aborted the install".to_owned();
-                self.refused(AppStep::Install, said, RefusalKind::Lasting, now);
+                let device_text = "the device aborted the install".to_owned();
+                self.refused(AppStep::Install, device_text, RefusalKind::Lasting, now);
             }
             _ => {}
         }
@@ -169,10 +169,10 @@ impl AppRecord {
         let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
-            let said =
+            let device_text =
                 format!("the device accepted the install, but no application appeared within {limit} s");
             let kind = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
-            install.refusal = Some(StepRefusal { at: now, said, kind });
+            install.refusal = Some(StepRefusal { at: now, device_text, kind });
         }
     }
 
@@ -212,9 +212,9 @@ impl AppRecord {
     }
 
     /// Records that the device refused a step, or reported its failure. Ignored if the step was not tried.
-    pub(crate) fn refused(&mut self, act: AppStep, said: String, kind: RefusalKind, now: Instant) {
+    pub(crate) fn refused(&mut self, act: AppStep, device_text: String, kind: RefusalKind, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.refusal = Some(StepRefusal { at: now, said, kind });
+            attempt.refusal = Some(StepRefusal { at: now, device_text, kind });
         }
     }
 
@@ -245,9 +245,9 @@ impl AppRecord {
         };
         if let Some(attempt) = self.attempts.get_mut(&act) {
             let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
-            let said = quoted(&failure.message);
+            let device_text = quoted(&failure.message);
             let kind = if impossible { RefusalKind::Lasting } else { RefusalKind::Now };
-            attempt.refusal = Some(StepRefusal { at, said, kind });
+            attempt.refusal = Some(StepRefusal { at, device_text, kind });
         }
     }
 
@@ -310,8 +310,9 @@ impl AppRecord {
     /// `None` if there is neither.
     pub(crate) fn problem(&self) -> Option<&str> {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
-        let said = refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str());
-        said.or(self.reason())
+        let device_text =
+            refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.device_text.as_str());
+        device_text.or(self.reason())
     }
 
     /// Returns the explanation of the current failure, as the device reported it.
