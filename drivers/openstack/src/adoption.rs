@@ -12,15 +12,15 @@ use staffetta_driver::{
 };
 
 use crate::cloud::{Cloud, Service};
-use crate::error::{DriverResult, Result, Step, existing};
+use crate::error::{DriverResult, Result, StepName, existing};
 use crate::floating_ip::NeutronFloatingIps;
 use crate::mark;
 use crate::neutron::{MarkedPorts, PodVifNestedOptions};
 use crate::octavia::LoadBalancerAdoption;
 use crate::text::{is_well_formed, or_default};
 
-const ADOPT: Step = "adopt a network";
-const DELETE: Step = "delete an unused security group";
+const ADOPT: StepName = "adopt a network";
+const DELETE: StepName = "delete an unused security group";
 
 /// The driver `openstack` of adoptions.
 pub struct OpenStackAdoption {
@@ -64,6 +64,7 @@ impl OpenStackAdoption {
         }
     }
 
+    /// Returns the ownership mark in the description of a resource.
     fn mark_of(&self, resource: &DescribedResource) -> ExistingMark {
         match mark::owner_in(&resource.description, &self.cluster) {
             Some(owner) => ExistingMark::Owned(owner),
@@ -73,12 +74,13 @@ impl OpenStackAdoption {
     }
 
     /// Reads a resource in the projects of the configuration. `kind` is its key in Neutron's API.
-    async fn read(&self, step: Step, kind: &str, id: &str) -> Result<Option<DescribedResource>> {
+    async fn read(&self, step: StepName, kind: &str, id: &str) -> Result<Option<DescribedResource>> {
         if !is_well_formed(id) {
             return Ok(None);
         }
         let path = format!("{}s/{id}", kind.replace('_', "-"));
-        let found: Option<DescribedResource> = existing(self.network.get(step, path).answer_in(kind).await)?;
+        let found: Option<DescribedResource> =
+            existing(self.network.get(step, path).json_member(kind).await)?;
         Ok(found.filter(|found| self.network.owns(&found.project_id)))
     }
 
@@ -99,6 +101,8 @@ impl OpenStackAdoption {
         Ok(())
     }
 
+    /// Deletes a security group without an ownership mark, which Kuryr created for a network policy. Refuses
+    /// any other one, and the default group of a project.
     async fn delete_group(&self, id: &SecurityGroupId) -> DriverResult<()> {
         let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
         if self.mark_of(&group) != ExistingMark::Unmarked || group.name == "default" {

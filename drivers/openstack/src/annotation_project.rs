@@ -30,11 +30,13 @@ impl AnnotationProject {
         Self { namespaces, default, projects }
     }
 
+    /// Returns the project that the namespace `name` names in its annotation, or the default project.
     fn of_namespace(&self, name: Option<&str>) -> DriverResult<ProjectId> {
         let name = name.unwrap_or_default();
         self.or_default(self.namespaces.project(name)?, name)
     }
 
+    /// Returns `project`, or without it the default project; without either, the error names the namespace.
     fn or_default(&self, project: Option<ProjectId>, name: &str) -> DriverResult<ProjectId> {
         if let Some(foreign) = project.as_ref().filter(|project| !self.projects.contains(project)) {
             let shortened: String = foreign.as_str().chars().take(60).collect();

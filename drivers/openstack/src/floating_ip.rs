@@ -14,7 +14,7 @@ use staffetta_driver::{
 };
 
 use crate::cloud::{ApiCall, Cloud, Service};
-use crate::error::{DriverResult, Result, Step, existing};
+use crate::error::{DriverResult, Result, StepName, existing};
 use crate::mark;
 use crate::text::{is_well_formed, or_default, without_nulls};
 
@@ -43,6 +43,7 @@ impl FloatingIp {
     }
 }
 
+/// The fields of floating IPs that lists and reads request, separated by spaces.
 const FIELDS: &str = "id floating_ip_address port_id description project_id revision_number";
 
 /// The driver `neutron_floating_ip` of public addresses.
@@ -61,24 +62,25 @@ impl NeutronFloatingIps {
         Self { network: cloud.network(), cluster, pool, subnet }
     }
 
-    async fn list(&self, step: Step, filter: &[(&'static str, String)]) -> Result<Vec<FloatingIp>> {
+    /// Lists the floating IPs that match `filter`.
+    async fn list(&self, step: StepName, filter: &[(&'static str, String)]) -> Result<Vec<FloatingIp>> {
         self.network.get(step, "floatingips").fields(FIELDS).filter(filter).list("floatingips").await
     }
 
     /// Reads a floating IP. Returns `None` if it does not exist or `id` does not have the form of an id.
-    async fn read(&self, step: Step, id: &PublicIpId) -> Result<Option<FloatingIp>> {
+    async fn read(&self, step: StepName, id: &PublicIpId) -> Result<Option<FloatingIp>> {
         if !is_well_formed(id.as_str()) {
             return Ok(None);
         }
         let call = self.network.get(step, format!("floatingips/{id}")).fields(FIELDS);
-        existing(call.answer_in("floatingip").await)
+        existing(call.json_member("floatingip").await)
     }
 
     /// Updates a floating IP with the fields of `change`. Neutron rejects the update if the floating IP was changed since it was read.
-    async fn change(&self, step: Step, read: &FloatingIp, change: Value) -> Result<FloatingIp> {
+    async fn change(&self, step: StepName, read: &FloatingIp, change: Value) -> Result<FloatingIp> {
         let call = self.network.put(step, format!("floatingips/{}", read.id));
         let call = call.json(&json!({ "floatingip": change }));
-        read.revision_number.into_iter().fold(call, ApiCall::revision).answer_in("floatingip").await
+        read.revision_number.into_iter().fold(call, ApiCall::revision).json_member("floatingip").await
     }
 
     /// Lists the floating IPs whose ownership mark names `owner`.
@@ -95,6 +97,8 @@ impl NeutronFloatingIps {
         mark::owner_in(&found.description, &self.cluster).filter(|_| is_in_project)
     }
 
+    /// Converts a floating IP. One with the ownership mark of this cluster was allocated by this driver, any
+    /// other by a user.
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
         let ours = self.owner_of(&found).is_some();
         let allocation = if ours { Allocation::Pool } else { Allocation::User };
@@ -156,6 +160,7 @@ impl NeutronFloatingIps {
         Ok(ours.map(existing).collect())
     }
 
+    /// Returns the ownership mark in the description of a floating IP.
     fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
         match self.owner_of(found) {
             Some(owner) => ExistingMark::Owned(owner),
@@ -221,7 +226,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             "description": mark::description(&self.cluster, owner),
         }));
         let call = self.network.post(ALLOCATE, "floatingips");
-        let made = call.json(&json!({ "floatingip": new })).answer_in("floatingip").await?;
+        let made = call.json(&json!({ "floatingip": new })).json_member("floatingip").await?;
         Ok(self.public_ip(made))
     }
 

@@ -12,9 +12,13 @@ use staffetta_driver::{ClusterId, GroupName, Owner, PortId, Uid};
 
 use crate::text::is_well_formed;
 
+/// The key of the first word of each mark, which names the cluster.
 const CLUSTER: &str = "staffetta:cluster";
+/// The key of the UID of the owner.
 const UID: &str = "staffetta:uid";
+/// The key of the namespace and name of the owner.
 const NAME: &str = "staffetta:name";
+/// The key of the name of a security group within the cluster.
 const GROUP: &str = "staffetta:group";
 
 /// The longest description that every release of Neutron and Octavia accepts, in characters.
@@ -72,12 +76,14 @@ pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> 
 struct Words<'a>(&'a str, Vec<(&'a str, &'a str)>);
 
 impl<'a> Words<'a> {
+    /// Parses a description; `None` if its first word does not name a cluster.
     fn parse(description: &'a str) -> Option<Self> {
         let mut words = description.split_ascii_whitespace();
         let cluster = words.next()?.strip_prefix(CLUSTER)?.strip_prefix('=')?;
         Some(Self(cluster, words.filter_map(|word| word.split_once('=')).collect()))
     }
 
+    /// Returns the value of a key; `None` if the description does not contain it.
     fn get(&self, key: &str) -> Option<&'a str> {
         self.1.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
@@ -92,6 +98,7 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Writes the words of a description, truncated to the length that Neutron and Octavia accept.
 fn write(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
     f.write_str(&words.join(" ").chars().take(MAX_DESCRIPTION).collect::<String>())
 }

@@ -16,7 +16,7 @@ use staffetta_driver::{
 
 use crate::cached::Cached;
 use crate::cloud::Service;
-use crate::error::{DriverResult, Result, Step, existing};
+use crate::error::{DriverResult, Result, StepName, existing};
 use crate::mark;
 use crate::neutron::api::NeutronApi;
 use crate::neutron::wire::PortBody;
@@ -24,7 +24,7 @@ use crate::neutron::wire::PortBody;
 /// The time for which the IP version of the subnet pool is cached; a pool never changes it.
 const IP_VERSION_TTL: Duration = Duration::from_secs(600);
 
-const NEW_NETWORK: (Step, &str) = ("create the network of a namespace", "network");
+const NEW_NETWORK: (StepName, &str) = ("create the network of a namespace", "network");
 
 /// The driver `namespace` of namespace networks.
 pub struct NamespaceNetworks {
@@ -47,6 +47,7 @@ struct DescribedBody {
     description: String,
 }
 
+/// The fields of a subnet pool that are read.
 #[derive(Deserialize)]
 struct SubnetPoolBody {
     ip_version: u8,
@@ -79,6 +80,7 @@ impl NamespaceNetworks {
         Ok(sorted_ids(found))
     }
 
+    /// Lists the ids of the subnets of a network, sorted.
     async fn subnets(&self, network: &str) -> Result<Vec<String>> {
         let call = self.neutron.service.get("find the subnet of a namespace", "subnets");
         Ok(sorted_ids(call.query("network_id", network).fields("id").list("subnets").await?))
@@ -88,7 +90,7 @@ impl NamespaceNetworks {
     /// project.
     async fn create(
         &self,
-        (step, kind): (Step, &str),
+        (step, kind): (StepName, &str),
         owner: &Owner,
         project: &ProjectId,
         mut body: Value,
@@ -97,14 +99,15 @@ impl NamespaceNetworks {
         body["description"] = mark::description(&self.cluster, owner).into();
         body["project_id"] = project.as_str().into();
         let call = self.neutron.service.post(step, format!("{kind}s")).json(&json!({ kind: body }));
-        Ok(call.answer_in::<DescribedBody>(kind).await?.id)
+        Ok(call.json_member::<DescribedBody>(kind).await?.id)
     }
 
+    /// Creates the subnet of the network of `owner`, from the subnet pool, and returns its id.
     async fn create_subnet(&self, network: &str, owner: &Owner, project: &ProjectId) -> Result<String> {
         let read_ip_version = || async {
             let call =
                 self.neutron.service.get("read the subnet pool", format!("subnetpools/{}", self.subnet_pool));
-            Ok(call.answer_in::<SubnetPoolBody>("subnetpool").await?.ip_version)
+            Ok(call.json_member::<SubnetPoolBody>("subnetpool").await?.ip_version)
         };
         let body = json!({
             "network_id": network,
@@ -131,6 +134,7 @@ impl NamespaceNetworks {
         if self.ports(network).await?.iter().any(is_interface) { Ok(()) } else { Err(error) }
     }
 
+    /// Lists the ports in a network: those of pods, of routers and of Neutron itself.
     async fn ports(&self, network: &str) -> Result<Vec<PortBody>> {
         let fields = "id project_id device_id device_owner fixed_ips description";
         let filter = [("network_id", network.to_owned())];
@@ -201,6 +205,7 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
     }
 }
 
+/// Returns the ids of these resources, sorted.
 fn sorted_ids(bodies: Vec<DescribedBody>) -> Vec<String> {
     let mut ids: Vec<_> = bodies.into_iter().map(|body| body.id).collect();
     ids.sort();

@@ -10,7 +10,7 @@ use staffetta_driver::{
 };
 use tokio::time::Instant;
 
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::lock::lock;
 
 /// The annotation of a namespace that contains the id of the OpenStack project of its pods and services, with the name that Kuryr uses.
@@ -58,7 +58,8 @@ impl Namespaces {
         })
     }
 
-    fn known(&self, step: Step, name: &str) -> DriverResult<NamespaceRecord> {
+    /// Returns the fields of a namespace. While it is not known yet, the error is [`Reason::Awaited`].
+    fn known(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
         lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
             DriverError::new(Reason::Awaited, step).detail(detail).after(WAITS.0)
@@ -71,6 +72,7 @@ pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
     annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
 }
 
+/// Returns the value of an annotation, unless it is empty.
 fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a str> {
     namespace.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

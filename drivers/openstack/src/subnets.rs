@@ -40,6 +40,7 @@ pub struct Subnets {
     cached: Cached<SubnetId, (ProjectId, Subnet)>,
 }
 
+/// A subnet in a response of Neutron.
 #[derive(Deserialize)]
 struct SubnetBody {
     #[serde(default)]
@@ -53,12 +54,14 @@ struct SubnetBody {
     host_routes: Vec<RouteBody>,
 }
 
+/// A static route of a subnet in a response.
 #[derive(Deserialize)]
 struct RouteBody {
     destination: IpNet,
     nexthop: IpAddr,
 }
 
+/// A network in a response of Neutron.
 #[derive(Deserialize)]
 struct NetworkBody {
     name: Option<String>,
@@ -80,6 +83,7 @@ impl Subnets {
         Ok(self.with_project(id).await?.1)
     }
 
+    /// Returns a subnet with the project that owns it, from the cache or from Neutron.
     async fn with_project(&self, id: &SubnetId) -> DriverResult<(ProjectId, Subnet)> {
         if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
@@ -107,9 +111,9 @@ impl Subnets {
     /// Reads a subnet and its network from Neutron. Returns the subnet with its project.
     async fn fetch(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
-        let subnet: SubnetBody = subnet.answer_in("subnet").await?;
+        let subnet: SubnetBody = subnet.json_member("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
-        let network: NetworkBody = network.answer_in("network").await?;
+        let network: NetworkBody = network.json_member("network").await?;
         let project = subnet.project_id;
         let subnet = Subnet {
             id: id.clone(),

@@ -14,7 +14,7 @@ impl NeutronOptions {
     /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, and adds the locations of the
     /// latter to `locations`. Of alternative options, such as `username` and `user_id`, one that this section contains overrides all
     /// alternatives in `cloud`.
-    pub(super) fn over(&self, mut cloud: Self, locations: &mut Locations) -> Self {
+    pub(super) fn merged_over(&self, mut cloud: Self, locations: &mut Locations) -> Self {
         macro_rules! override_with {
             ($($($option:ident)|+,)+) => {$(
                 if false $(|| self.$option.is_some())+ {

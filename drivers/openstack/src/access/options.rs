@@ -126,7 +126,7 @@ impl NeutronOptions {
             }
             Some(cloud) => {
                 let (cloud_options, mut locations) = read_cloud(cloud, environment)?;
-                let access = resolve(&self.over(cloud_options, &mut locations), &locations)?;
+                let access = resolve(&self.merged_over(cloud_options, &mut locations), &locations)?;
                 self.reject_unused(&access.auth)?;
                 Ok(access)
             }

@@ -93,6 +93,7 @@ pub(super) fn resolve(options: &NeutronOptions, locations: &Locations) -> Result
     problems.finish(access())
 }
 
+/// Returns the interface of `endpoint_type`, or the public one if the option is not set.
 fn interface(options: &NeutronOptions, locations: &Locations) -> Result<EndpointInterface, AccessError> {
     let Some(name) = &options.endpoint_type else { return Ok(EndpointInterface::default()) };
     EndpointInterface::from_name(name).ok_or_else(|| {
@@ -101,6 +102,8 @@ fn interface(options: &NeutronOptions, locations: &Locations) -> Result<Endpoint
     })
 }
 
+/// Returns the login that `auth_type` selects. Without that option, an application credential is used if one
+/// is named, and otherwise a password.
 fn auth(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
     let has_credential =
         options.application_credential_id.is_some() || options.application_credential_name.is_some();
@@ -119,6 +122,7 @@ fn auth(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessE
     }
 }
 
+/// Returns the login by a password, which needs a user and a project.
 fn password(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
     let mut problems = AccessProblems::default();
     let scope = problems.check(scope(options, locations));
@@ -133,6 +137,7 @@ fn password(options: &NeutronOptions, locations: &Locations) -> Result<Auth, Acc
     problems.finish(auth())
 }
 
+/// Returns the login by an application credential. One that is given by its name needs its user too.
 fn credential(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
     let mut problems = AccessProblems::default();
     let credential = match id_or_name(
@@ -154,11 +159,14 @@ fn credential(options: &NeutronOptions, locations: &Locations) -> Result<Auth, A
     problems.finish(auth())
 }
 
+/// Returns the URL of Keystone from `auth_url`.
 fn keystone(options: &NeutronOptions, locations: &Locations) -> Result<Url, AccessError> {
     let text = options.auth_url.as_ref().ok_or_else(|| locations.error("auth_url", "is missing"))?;
     http_url(text).map_err(|message| locations.error("auth_url", message))
 }
 
+/// Returns the project for which the token is requested. Without a project, Keystone returns no service
+/// catalogue.
 fn scope(options: &NeutronOptions, locations: &Locations) -> Result<DomainResource, AccessError> {
     let domain = id_or_name(options.project_domain_id.as_ref(), options.project_domain_name.as_ref());
     let project = id_or_name(options.project_id.as_ref(), options.project_name.as_ref());
@@ -167,6 +175,7 @@ fn scope(options: &NeutronOptions, locations: &Locations) -> Result<DomainResour
     })
 }
 
+/// Returns the user of the options.
 fn user(options: &NeutronOptions, locations: &Locations) -> Result<DomainResource, AccessError> {
     let domain = id_or_name(options.user_domain_id.as_ref(), options.user_domain_name.as_ref());
     let user = id_or_name(options.user_id.as_ref(), options.username.as_ref());
@@ -185,6 +194,8 @@ fn in_domain(key: IdOrName, domain: Option<IdOrName>) -> DomainResource {
     DomainResource { key, domain }
 }
 
+/// Returns the secret that one of two options contains: the text, or the file with the text. Fails if both or
+/// neither are set.
 fn secret(
     locations: &Locations,
     (name, text): (&'static str, Option<&Secret>),

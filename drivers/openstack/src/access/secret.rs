@@ -16,6 +16,7 @@ const MAX_FILE: u64 = 64 * 1024;
 #[derive(Clone)]
 pub struct Secret(SecretSource);
 
+/// The place of a secret.
 #[derive(Clone)]
 enum SecretSource {
     /// The text of the secret, from the options or the environment.

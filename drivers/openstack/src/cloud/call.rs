@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::Service;
 use super::page::{ListPage, MAX_PAGES, PAGE_SIZE, QueryParameters, next_query};
-use crate::error::{OpenStackError, Result, Step};
+use crate::error::{OpenStackError, Result, StepName};
 use crate::http::{HttpRequest, HttpResponse};
 use crate::identity::Token;
 
@@ -25,11 +25,11 @@ const LIST_ATTEMPTS: usize = 4;
 /// An API call of a service, before it is sent.
 ///
 /// If the service rejects the token, the token is renewed and the call is repeated once. If the connection closes before the response
-/// begins, the call is repeated once, unless it is not idempotent ([`once`](Self::once)). All other errors are returned.
+/// begins, the call is repeated once, unless it is not idempotent ([`not_idempotent`](Self::not_idempotent)). All other errors are returned.
 #[must_use = "a call is sent by `done`, `answer_in` or `list`"]
 pub struct ApiCall<'s> {
     service: &'s Service,
-    step: Step,
+    step: StepName,
     method: Method,
     path: String,
     query: QueryParameters,
@@ -41,7 +41,7 @@ pub struct ApiCall<'s> {
 
 impl<'s> ApiCall<'s> {
     /// Creates a call of `path` without a body, with the default timeout.
-    pub(super) fn new(service: &'s Service, step: Step, method: Method, path: String) -> Self {
+    pub(super) fn new(service: &'s Service, step: StepName, method: Method, path: String) -> Self {
         let (query, body, revision) = (QueryParameters::new(), None, None);
         Self { service, step, method, path, query, body, revision, items: 0, repeatable: true }
     }
@@ -81,7 +81,7 @@ impl<'s> ApiCall<'s> {
     }
 
     /// Marks the call as not idempotent. If its response is lost, the call is not repeated and its error is ambiguous.
-    pub fn once(mut self) -> Self {
+    pub fn not_idempotent(mut self) -> Self {
         self.repeatable = false;
         self
     }
@@ -93,12 +93,12 @@ impl<'s> ApiCall<'s> {
 
     /// Sends the call and deserializes the value of the member `key` in the response. A status other than 2xx, or a response without that
     /// value, is an error.
-    pub async fn answer_in<A: DeserializeOwned>(self, key: &str) -> Result<A> {
-        self.answer_with_id(key).await.map(|(answer, _)| answer)
+    pub async fn json_member<A: DeserializeOwned>(self, key: &str) -> Result<A> {
+        self.json_member_with_id(key).await.map(|(answer, _)| answer)
     }
 
-    /// Sends the call like [`answer_in`](Self::answer_in), and also returns the id that the service gave the request.
-    pub(crate) async fn answer_with_id<A: DeserializeOwned>(self, key: &str) -> Result<(A, String)> {
+    /// Sends the call like [`json_member`](Self::json_member), and also returns the id that the service gave the request.
+    pub(crate) async fn json_member_with_id<A: DeserializeOwned>(self, key: &str) -> Result<(A, String)> {
         let response = self.send().await?;
         let unreadable = || response.unreadable(self.step, !self.repeatable);
         let keys: HashMap<String, Box<RawValue>> = response.json(self.step, !self.repeatable)?;
@@ -152,6 +152,7 @@ impl<'s> ApiCall<'s> {
         Err(self.list_error(&text))
     }
 
+    /// Returns the error of a list that cannot be read completely.
     fn list_error(&self, text: &str) -> OpenStackError {
         let text = format!("the list {} of the {} service {text}", self.path, self.service.kind.as_str());
         OpenStackError::unavailable(self.step, text)
@@ -162,6 +163,7 @@ impl<'s> ApiCall<'s> {
         self.send_to(|token| self.service.root(token, self.step)).await
     }
 
+    /// Sends the call to its path below the endpoint of the service, with its query.
     async fn send(&self) -> Result<HttpResponse> {
         self.send_to(|token| {
             let mut url = self.service.url(token, self.step, &self.path)?;
@@ -205,6 +207,8 @@ impl<'s> ApiCall<'s> {
         }
     }
 
+    /// Returns the HTTP request of the call: with the token, the condition on the revision number, the body
+    /// and the timeout.
     fn request(&self, url: Url, token: &Token) -> HttpRequest<'_> {
         let mut headers: Vec<(HeaderName, HeaderValue)> = token.header().into_iter().collect();
         if let Some(number) = self.revision {

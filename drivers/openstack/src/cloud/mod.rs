@@ -87,6 +87,7 @@ impl Cloud {
         Self { client: Arc::clone(&self.client), projects }
     }
 
+    /// Returns the client of the service `kind`.
     fn service(&self, kind: ServiceKind) -> Service {
         Service { cloud: Arc::clone(&self.client), projects: self.projects.clone(), kind }
     }

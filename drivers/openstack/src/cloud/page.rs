@@ -26,6 +26,7 @@ pub(super) struct ListPage<T> {
     pub(super) next: Option<String>,
 }
 
+/// A link of a page to another page of the same list.
 #[derive(Deserialize)]
 struct Link {
     rel: String,
@@ -50,6 +51,7 @@ impl<T: DeserializeOwned> ListPage<T> {
 /// Returns the query of the next page: the query of the first page, with the parameters `marker` and `page_reverse` of `link`. The host and
 /// the path of a link are ignored: they often belong to a server behind a proxy, and that server must not get the token.
 pub(super) fn next_query(first: &QueryParameters, link: &str) -> QueryParameters {
+    /// The query parameters of a link that select the page: `marker` is the id of the last item before it.
     const MARKERS: [&str; 2] = ["marker", "page_reverse"];
     let mut query: QueryParameters =
         first.iter().filter(|(name, _)| !MARKERS.contains(&&**name)).cloned().collect();

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use staffetta_driver::ProjectId;
 
 use super::{ApiCall, CloudClient, ServiceState};
-use crate::error::{OpenStackError, Result, Step};
+use crate::error::{OpenStackError, Result, StepName};
 use crate::http::{service_root, url_below};
 use crate::identity::Token;
 use crate::projects::Projects;
@@ -30,7 +30,7 @@ pub(super) const TTL: Duration = Duration::from_secs(600);
 ///
 /// let network = cloud.network();
 /// let body = serde_json::json!({ "port": { "network_id": "n1" } });
-/// let port: Port = network.post("create a port", "ports").json(&body).answer_in("port").await?;
+/// let port: Port = network.post("create a port", "ports").json(&body).json_member("port").await?;
 /// let down = network.get("list the ports", "ports").query("status", "DOWN").list::<Port>("ports").await?;
 /// network.delete("delete a port", format!("ports/{}", port.id)).done().await
 /// # }
@@ -57,22 +57,22 @@ impl Service {
     }
 
     /// Creates a call that reads (`GET`).
-    pub fn get(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+    pub fn get(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::GET, path.into())
     }
 
     /// Creates a call that creates a resource (`POST`). It is not idempotent.
-    pub fn post(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
-        ApiCall::new(self, step, Method::POST, path.into()).once()
+    pub fn post(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
+        ApiCall::new(self, step, Method::POST, path.into()).not_idempotent()
     }
 
-    /// Creates a call that updates a resource (`PUT`). It counts as idempotent unless [`ApiCall::once`] is called.
-    pub fn put(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+    /// Creates a call that updates a resource (`PUT`). It counts as idempotent unless [`ApiCall::not_idempotent`] is called.
+    pub fn put(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::PUT, path.into())
     }
 
     /// Creates a call that deletes a resource (`DELETE`). It counts as idempotent.
-    pub fn delete(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+    pub fn delete(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::DELETE, path.into())
     }
 
@@ -82,18 +82,20 @@ impl Service {
     }
 
     /// Returns the URL of a path. It is below the endpoint in the options or, without one, the endpoint in the catalogue of `token`.
-    pub(super) fn url(&self, token: &Token, step: Step, path: &str) -> Result<Url> {
+    pub(super) fn url(&self, token: &Token, step: StepName, path: &str) -> Result<Url> {
         let base = self.endpoint(token, step)?;
         let (version, prefix) = self.kind.path();
         Ok(url_below(&base, version, &format!("{prefix}{path}")))
     }
 
     /// Returns the URL of the list of API versions.
-    pub(super) fn root(&self, token: &Token, step: Step) -> Result<Url> {
+    pub(super) fn root(&self, token: &Token, step: StepName) -> Result<Url> {
         Ok(service_root(&self.endpoint(token, step)?))
     }
 
-    fn endpoint(&self, token: &Token, step: Step) -> Result<Url> {
+    /// Returns the endpoint of the service: the one in the options or, without it, the one in the catalogue
+    /// of `token`.
+    fn endpoint(&self, token: &Token, step: StepName) -> Result<Url> {
         let access = &self.cloud.session.access;
         let given = match self.kind {
             ServiceKind::Network => &access.urls.network,
@@ -110,7 +112,7 @@ impl Service {
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
         let list = || async {
             let call = self.get("list the extensions", "extensions");
-            let extensions: Vec<ExtensionBody> = call.answer_in("extensions").await?;
+            let extensions: Vec<ExtensionBody> = call.json_member("extensions").await?;
             let aliases: HashSet<_> = extensions.into_iter().map(|extension| extension.alias).collect();
             Ok::<_, OpenStackError>(Arc::new(aliases))
         };
@@ -129,21 +131,25 @@ impl Service {
     }
 }
 
+/// An API extension of Neutron, in the list of extensions.
 #[derive(Deserialize)]
 struct ExtensionBody {
     alias: String,
 }
 
+/// The response of a service at its root URL.
 #[derive(Deserialize)]
 struct VersionList {
     versions: Vec<VersionBody>,
 }
 
+/// An API version that a service lists: `v2.30`.
 #[derive(Deserialize)]
 struct VersionBody {
     id: String,
 }
 
+/// Returns the newest version in the list, as major and minor number.
 fn newest(list: &VersionList) -> Option<(u32, u32)> {
     let number = |id: &str| {
         let (major, minor) = id.strip_prefix('v')?.split_once('.')?;

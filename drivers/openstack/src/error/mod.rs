@@ -19,7 +19,7 @@ pub(crate) type Result<T, E = OpenStackError> = std::result::Result<T, E>;
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
 /// The operation of a call, as an imperative that errors contain, such as `create a port`.
-pub(crate) type Step = &'static str;
+pub(crate) type StepName = &'static str;
 
 /// The failure of an API call: a [`DriverError`], and the error response of the service if there was one.
 ///
@@ -29,14 +29,14 @@ pub struct OpenStackError(Box<(DriverError, Option<Rejection>)>);
 
 impl OpenStackError {
     /// Creates the error of a call without a usable response: the request was not sent, or the response was lost or cannot be read.
-    pub(crate) fn unavailable(step: Step, text: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(step: StepName, text: impl Into<String>) -> Self {
         Self(Box::new((DriverError::new(Reason::Unavailable, step).detail(text), None)))
     }
 
     /// Creates the error of a response with this status and body. If the status is 404 or 410 and the body does not have the format of an
     /// OpenStack service, the error is [`Reason::Unavailable`]: the response comes from a proxy that does not find the service, and does
     /// not mean that the resource is missing.
-    pub(crate) fn rejected(step: Step, status: u16, body: &[u8]) -> Self {
+    pub(crate) fn rejected(step: StepName, status: u16, body: &[u8]) -> Self {
         let (rejection, is_of_a_service) = Rejection::parse(status, body);
         if matches!(status, 404 | 410) && !is_of_a_service {
             return Self::unavailable(
@@ -79,6 +79,7 @@ impl OpenStackError {
         self.with(|error| error.because(source))
     }
 
+    /// Changes the driver error, and keeps the error response of the service.
     fn with(mut self, change: impl FnOnce(DriverError) -> DriverError) -> Self {
         self.0.0 = change(self.0.0);
         self

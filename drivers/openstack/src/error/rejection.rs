@@ -87,6 +87,7 @@ struct ErrorBody {
     description: Option<String>,
 }
 
+/// The value of `NeutronError`, whose form depends on the part of Neutron that rejects the request.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NeutronErrorBody {
@@ -100,6 +101,7 @@ enum NeutronErrorBody {
     Text(String),
 }
 
+/// The value of `error` in a response of Keystone or its middleware.
 #[derive(Deserialize)]
 struct KeystoneErrorBody {
     message: String,

@@ -15,7 +15,7 @@ use super::response::HttpResponse;
 use super::tls::{self, CloudError};
 use super::url::host;
 use crate::access::TlsOptions;
-use crate::error::{OpenStackError, Result, Step};
+use crate::error::{OpenStackError, Result, StepName};
 
 /// The maximum size of a response body, in bytes.
 const MAX_BODY: usize = 32 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct HttpRequest<'a> {
     /// The service type, for logs and metrics.
     pub(crate) service: &'static str,
     /// The operation that errors name, as an imperative such as `create a port`.
-    pub(crate) step: Step,
+    pub(crate) step: StepName,
     /// The HTTP method.
     pub(crate) method: &'a Method,
     /// The complete URL, query included.
@@ -89,6 +89,7 @@ impl HttpClient {
         })
     }
 
+    /// Sends the request once, with the request id `id`, and reads the whole response.
     async fn attempt(
         &self,
         request: &HttpRequest<'_>,
@@ -207,6 +208,7 @@ fn request_id() -> String {
     )
 }
 
+/// Returns the name of a method as a static string, for metrics.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde::de::DeserializeOwned;
 
-use crate::error::{OpenStackError, Result, Step, truncated};
+use crate::error::{OpenStackError, Result, StepName, truncated};
 
 /// The longest delay that is accepted from the header `Retry-After`; a longer one is shortened to it.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -63,12 +63,12 @@ impl HttpResponse {
 
     /// Deserializes the body. If it cannot be deserialized, the error is `Unavailable`. `ambiguous` records in that error that the request
     /// may have taken effect.
-    pub(crate) fn json<A: DeserializeOwned>(&self, step: Step, ambiguous: bool) -> Result<A> {
+    pub(crate) fn json<A: DeserializeOwned>(&self, step: StepName, ambiguous: bool) -> Result<A> {
         serde_json::from_slice(&self.body).map_err(|error| self.unreadable(step, ambiguous).because(error))
     }
 
     /// Returns the error of a response that cannot be deserialized. `ambiguous` records in it that the request may have taken effect.
-    pub(crate) fn unreadable(&self, step: Step, ambiguous: bool) -> OpenStackError {
+    pub(crate) fn unreadable(&self, step: StepName, ambiguous: bool) -> OpenStackError {
         let start: String = String::from_utf8_lossy(&self.body).chars().take(80).collect();
         let text = format!("HTTP {} with a body that cannot be read: {}", self.status, truncated(&start));
         OpenStackError::unavailable(step, text).maybe_applied(ambiguous).request_id(&self.request_id)
@@ -76,7 +76,7 @@ impl HttpResponse {
 
     /// Returns the error of a response whose status is not 2xx. If the request is not `repeatable`, it may have taken effect in spite of a
     /// status of 500 or more, except 501, and except 503 with `Retry-After`.
-    pub(crate) fn into_error(self, step: Step, repeatable: bool) -> OpenStackError {
+    pub(crate) fn into_error(self, step: StepName, repeatable: bool) -> OpenStackError {
         let delay = self.retry_after();
         let is_server_error = self.status >= 500 && self.status != 501;
         let ambiguous = is_server_error && !repeatable && !(self.status == 503 && delay.is_some());

@@ -65,10 +65,12 @@ pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
     builder.build().map_err(CloudError::Client)
 }
 
+/// Returns the error of a file that is not in PEM format.
 fn not_pem(path: &Path) -> impl FnOnce(reqwest::Error) -> CloudError {
     |source| CloudError::NotPem { path: path.to_owned(), source }
 }
 
+/// Reads a certificate or key file.
 fn read(path: &Path) -> Result<Vec<u8>, CloudError> {
     fs::read(path).map_err(|source| CloudError::Unreadable { path: path.to_owned(), source })
 }

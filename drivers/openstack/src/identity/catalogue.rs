@@ -13,6 +13,7 @@ const MAX_NAMED: usize = 20;
 #[serde(transparent)]
 pub(crate) struct Catalogue(Vec<CatalogueService>);
 
+/// A service in the catalogue, with its endpoints.
 #[derive(Clone, Debug, Deserialize)]
 struct CatalogueService {
     #[serde(rename = "type")]
@@ -21,6 +22,7 @@ struct CatalogueService {
     endpoints: Vec<Endpoint>,
 }
 
+/// An endpoint of a service: one URL for one interface and region.
 #[derive(Clone, Debug, Deserialize)]
 struct Endpoint {
     interface: String,
@@ -31,6 +33,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
+    /// Returns the region of the endpoint, in the field of newer or of older catalogues.
     fn region(&self) -> &str {
         self.region_id.as_deref().or(self.region.as_deref()).unwrap_or_default()
     }

@@ -61,6 +61,7 @@ fn tokens_url(keystone: &Url) -> Url {
     url
 }
 
+/// Returns the text of the secret of a login. A file that cannot be read is an error that names it.
 async fn reveal(secret: &Secret, secrets: &mut SecretReader) -> Result<String> {
     secrets.reveal(secret).await.map_err(|error| {
         let text = format!("cannot read the secret in {}", secret.file().unwrap_or(Path::new("")).display());
@@ -68,6 +69,7 @@ async fn reveal(secret: &Secret, secrets: &mut SecretReader) -> Result<String> {
     })
 }
 
+/// Returns the body of a login by password, for the scope of one project.
 fn by_password(user: &DomainResource, password: &str, project: &DomainResource) -> Value {
     let mut user = json!(user);
     user["password"] = password.into();

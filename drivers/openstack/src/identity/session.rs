@@ -111,6 +111,7 @@ impl KeystoneSession {
         }
     }
 
+    /// Logs in unless a failed login delays it, and replaces the current token.
     async fn renew(&self, state: &mut LoginState) -> Result<Arc<Token>> {
         state.backoff.check(Instant::now())?;
         match login(&self.http, &self.access.auth, self.access.timeout, &mut state.secrets).await {
@@ -129,6 +130,7 @@ impl KeystoneSession {
         }
     }
 
+    /// Returns the current token if it is another one than `token`: another call has renewed it meanwhile.
     fn newer(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
         self.current().filter(|current| !Arc::ptr_eq(current, token))
     }
@@ -138,6 +140,7 @@ impl KeystoneSession {
         self.current().filter(|token| !token.has_expired(Instant::now()))
     }
 
+    /// Returns the last token, even if it has expired; `None` before the first login.
     fn current(&self) -> Option<Arc<Token>> {
         lock(&self.current).clone()
     }

@@ -28,6 +28,7 @@ pub(crate) struct Token {
     accepted: [AtomicBool; ServiceKind::COUNT],
 }
 
+/// The lifetime of a token, on the clock of this process.
 #[derive(Clone, Copy, Debug)]
 struct TokenLifetime {
     start: Instant,
@@ -40,6 +41,7 @@ pub(super) struct TokenBody {
     token: TokenFields,
 }
 
+/// The fields of a token in Keystone's response.
 #[derive(Deserialize)]
 struct TokenFields {
     issued_at: Timestamp,

@@ -166,6 +166,7 @@ impl RepairState {
     }
 }
 
+/// Returns the final status of a port, or `None` while its activation may still succeed.
 fn final_status(port: &PortBody) -> Option<ActivationOutcome> {
     if port.is_active() {
         Some(ActivationOutcome::Active)

@@ -56,6 +56,8 @@ impl AddressPairs {
         done
     }
 
+    /// Makes all of these edits of a port, and repeats the attempt when another program has changed the port
+    /// meanwhile.
     async fn apply(&self, port: &PortId, edits: Vec<Edit>) -> Vec<DriverResult<()>> {
         match self.attempt(port, &edits).await {
             Ok(()) => edits.iter().map(|_| Ok(())).collect(),
@@ -80,6 +82,8 @@ impl AddressPairs {
         }
     }
 
+    /// Makes all of these edits of a port by one read and one update, which Neutron rejects if the port was
+    /// changed between the two.
     async fn attempt(&self, port: &PortId, edits: &[Edit]) -> DriverResult<()> {
         let id = port.as_str().into();
         let mut last = None;

@@ -10,13 +10,13 @@ use staffetta_driver::{
 
 use super::ports::MarkedPorts;
 use super::wire::{DEVICE_OWNER, KURYR_OWNER, PortBody, SUBPORT_OWNER, VIF_FIELDS};
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::mark::{Nesting, Parent, PortMark, Purpose, is_marked, is_uid};
 use crate::text::is_well_formed;
 
-const LIST: Step = "list the ports of pods";
-const ADOPT: Step = "adopt a port";
-const DELETE: Step = "delete an unused port";
+const LIST: StepName = "list the ports of pods";
+const ADOPT: StepName = "adopt a port";
+const DELETE: StepName = "delete an unused port";
 
 impl MarkedPorts {
     /// Lists the ports of pods in the projects of the configuration, of any controller. The nodes in `node_subnets` are the possible
@@ -98,7 +98,7 @@ impl MarkedPorts {
     }
 
     /// Reads a port in the projects of the configuration. Returns `None` if it does not exist or `id` does not have the form of an id.
-    async fn read(&self, step: Step, id: &VifId) -> DriverResult<Option<PortBody>> {
+    async fn read(&self, step: StepName, id: &VifId) -> DriverResult<Option<PortBody>> {
         if !is_well_formed(id.as_str()) {
             return Ok(None);
         }
@@ -107,6 +107,7 @@ impl MarkedPorts {
     }
 }
 
+/// Converts a port for the plan of a migration.
 fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> ExistingPort {
     ExistingPort {
         mac_address: port.mac_address.to_lowercase(),
@@ -120,6 +121,7 @@ fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> Exi
     }
 }
 
+/// Returns the ownership mark in the description of a port.
 fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
     match port.mark() {
         Some(PortMark { cluster: marked, purpose: Purpose::Pod(owner), .. }) if marked == *cluster => {
@@ -130,6 +132,7 @@ fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
     }
 }
 
+/// Returns the addresses of a port.
 fn ips(port: &PortBody) -> Vec<IpAddr> {
     port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address).collect()
 }
@@ -153,6 +156,7 @@ struct NodeAttachments {
 }
 
 impl NodeAttachments {
+    /// Collects the subports of the trunks of nodes, and the allowed address pairs of their ports.
     fn of(nodes: &[PortBody]) -> Self {
         let mut attachments = Self::default();
         for node in nodes {

@@ -10,7 +10,7 @@ use staffetta_driver::{SecurityGroupId, VifId};
 
 use super::wire::{NewPort, PortBody, TrunkBody};
 use crate::cloud::{ApiCall, Service};
-use crate::error::{Result, Step, existing};
+use crate::error::{Result, StepName, existing};
 use crate::mark::PortMark;
 
 /// The maximum total length of the ids in one list request, in characters. The request line then stays below 4 KiB, the default limit of
@@ -40,16 +40,16 @@ impl NeutronApi {
     }
 
     /// Creates a port, with its tags if Neutron accepts tags in that request.
-    pub(crate) async fn create_port(&self, step: Step, port: &NewPort) -> Result<PortBody> {
+    pub(crate) async fn create_port(&self, step: StepName, port: &NewPort) -> Result<PortBody> {
         let body = json!({ "port": self.body(port).await? });
         with_request_id(self.service.post(step, "ports").json(&body)).await
     }
 
     /// Creates all ports or none. The result has the order of Neutron's response, which Neutron's API does not specify.
-    pub(crate) async fn create_ports(&self, step: Step, ports: &[&NewPort]) -> Result<Vec<PortBody>> {
+    pub(crate) async fn create_ports(&self, step: StepName, ports: &[&NewPort]) -> Result<Vec<PortBody>> {
         let bodies = try_join_all(ports.iter().map(|port| self.body(port))).await?;
         let call = self.service.post(step, "ports").json(&json!({ "ports": bodies })).items(ports.len());
-        let (mut ports, request_id) = call.answer_with_id::<Vec<PortBody>>("ports").await?;
+        let (mut ports, request_id) = call.json_member_with_id::<Vec<PortBody>>("ports").await?;
         for port in &mut ports {
             port.request_id = Some(request_id.clone());
         }
@@ -66,14 +66,14 @@ impl NeutronApi {
     }
 
     /// Reads a port, or returns `None` if it does not exist.
-    pub(crate) async fn port(&self, step: Step, id: &VifId) -> Result<Option<PortBody>> {
-        existing(self.service.get(step, format!("ports/{id}")).answer_in("port").await)
+    pub(crate) async fn port(&self, step: StepName, id: &VifId) -> Result<Option<PortBody>> {
+        existing(self.service.get(step, format!("ports/{id}")).json_member("port").await)
     }
 
     /// Lists the ports that match `filter`, with only these fields (their names, separated by spaces).
     pub(crate) async fn ports(
         &self,
-        step: Step,
+        step: StepName,
         filter: &[(&'static str, String)],
         fields: &str,
     ) -> Result<Vec<PortBody>> {
@@ -81,7 +81,12 @@ impl NeutronApi {
     }
 
     /// Reads the ports with these ids, in any order. Ports that do not exist are missing in the result.
-    pub(crate) async fn ports_by_id(&self, step: Step, ids: &[VifId], fields: &str) -> Result<Vec<PortBody>> {
+    pub(crate) async fn ports_by_id(
+        &self,
+        step: StepName,
+        ids: &[VifId],
+        fields: &str,
+    ) -> Result<Vec<PortBody>> {
         self.by_id(step, "ports", ids, fields).await
     }
 
@@ -89,7 +94,7 @@ impl NeutronApi {
     /// has this revision number.
     pub(crate) async fn update_port(
         &self,
-        step: Step,
+        step: StepName,
         id: &VifId,
         change: &Value,
         revision: Option<u64>,
@@ -99,12 +104,12 @@ impl NeutronApi {
     }
 
     /// Adds a tag to a port. A port that does not exist is no error.
-    pub(crate) async fn tag_port(&self, step: Step, id: &VifId, tag: &str) -> Result<()> {
+    pub(crate) async fn tag_port(&self, step: StepName, id: &VifId, tag: &str) -> Result<()> {
         existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await).map(drop)
     }
 
     /// Deletes a port. A port that does not exist is no error. Neutron rejects the deletion of a subport.
-    pub(crate) async fn delete_port(&self, step: Step, id: &VifId) -> Result<()> {
+    pub(crate) async fn delete_port(&self, step: StepName, id: &VifId) -> Result<()> {
         existing(self.service.delete(step, format!("ports/{id}")).done().await).map(drop)
     }
 
@@ -112,7 +117,7 @@ impl NeutronApi {
     /// Kuryr, which has no mark, the trunk that lists the port. A port whose mark does not name a trunk is never removed from one.
     pub(crate) async fn delete_pod_port(
         &self,
-        step: Step,
+        step: StepName,
         id: &VifId,
         mark: Option<&PortMark>,
     ) -> Result<()> {
@@ -133,17 +138,22 @@ impl NeutronApi {
     }
 
     /// Lists all trunks.
-    pub(crate) async fn trunks(&self, step: Step) -> Result<Vec<TrunkBody>> {
+    pub(crate) async fn trunks(&self, step: StepName) -> Result<Vec<TrunkBody>> {
         self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await
     }
 
     /// Reads the trunks with these ids, in any order. Trunks that do not exist are missing in the result.
-    pub(crate) async fn trunks_by_id(&self, step: Step, ids: &[String]) -> Result<Vec<TrunkBody>> {
+    pub(crate) async fn trunks_by_id(&self, step: StepName, ids: &[String]) -> Result<Vec<TrunkBody>> {
         self.by_id(step, "trunks", ids, TRUNK_FIELDS).await
     }
 
     /// Adds all of these ports to the trunk as subports, each with its VLAN id, or none of them.
-    pub(crate) async fn add_subports(&self, step: Step, trunk: &str, ports: &[(VifId, u16)]) -> Result<()> {
+    pub(crate) async fn add_subports(
+        &self,
+        step: StepName,
+        trunk: &str,
+        ports: &[(VifId, u16)],
+    ) -> Result<()> {
         let subport = |(id, vlan): &(VifId, u16)| json!({ "port_id": id, "segmentation_type": "vlan", "segmentation_id": vlan });
         let subports: Vec<_> = ports.iter().map(subport).collect();
         let call = self.service.put(step, format!("trunks/{trunk}/add_subports"));
@@ -151,14 +161,20 @@ impl NeutronApi {
     }
 
     /// Removes all of these subports from the trunk, or none of them.
-    pub(crate) async fn remove_subports(&self, step: Step, trunk: &str, subports: &[VifId]) -> Result<()> {
+    pub(crate) async fn remove_subports(
+        &self,
+        step: StepName,
+        trunk: &str,
+        subports: &[VifId],
+    ) -> Result<()> {
         let subports: Vec<_> = subports.iter().map(|id| json!({ "port_id": id })).collect();
         let call = self.service.put(step, format!("trunks/{trunk}/remove_subports"));
         call.json(&json!({ "sub_ports": subports })).items(subports.len()).done().await
     }
 
     /// Returns the default security group of a project, or an empty list if the user may not see it.
-    pub(crate) async fn default_group(&self, step: Step, project: &str) -> Result<Vec<SecurityGroupId>> {
+    pub(crate) async fn default_group(&self, step: StepName, project: &str) -> Result<Vec<SecurityGroupId>> {
+        /// The id of a security group, in a response that contains nothing else of it.
         #[derive(Deserialize)]
         struct GroupIdBody {
             id: SecurityGroupId,
@@ -171,7 +187,7 @@ impl NeutronApi {
     /// Lists resources by their ids, with as few simultaneous requests as the length of URLs allows.
     async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
-        step: Step,
+        step: StepName,
         collection: &'static str,
         ids: &[I],
         fields: &str,
@@ -184,13 +200,15 @@ impl NeutronApi {
     }
 }
 
+/// Sends a call, and stores the id that Neutron gave the request in the returned port.
 async fn with_request_id(call: ApiCall<'_>) -> Result<PortBody> {
-    let (port, request_id) = call.answer_with_id::<PortBody>("port").await?;
+    let (port, request_id) = call.json_member_with_id::<PortBody>("port").await?;
     Ok(PortBody { request_id: Some(request_id), ..port })
 }
 
 /// Divides ids into chunks, each of which fits into one URL.
 fn chunks<I: Display>(ids: &[I]) -> Vec<Vec<&I>> {
+    /// The length of the text around each id in the query of a list, in characters.
     const PARAMETER: usize = "id=&".len();
     let mut chunks: Vec<Vec<&I>> = Vec::new();
     let mut room = 0;

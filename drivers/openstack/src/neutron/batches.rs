@@ -15,6 +15,7 @@ pub(super) struct BatchRegistry {
     numbers: Mutex<BatchNumbers>,
 }
 
+/// The numbers of the bulk requests: the last one that was started, and those in flight.
 #[derive(Debug, Default)]
 struct BatchNumbers {
     last: u64,

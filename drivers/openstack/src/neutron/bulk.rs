@@ -12,13 +12,13 @@ use staffetta_driver::{
 use super::batches::{Batch, BatchCutoff};
 use super::ports::{MarkedPort, MarkedPorts};
 use super::wire::{NewPort, PortBody, VIF_FIELDS};
-use crate::error::{DriverResult, OpenStackError, Step};
+use crate::error::{DriverResult, OpenStackError, StepName};
 use crate::mark::{Nesting, PortMark, Purpose};
 use crate::subnets::SubnetMap;
 
 /// The name of pooled ports, if the option `port_debug` gives ports names.
 const NAME: &str = "staffetta-pool-port";
-const GROUPS: Step = "change the security groups of a port";
+const GROUPS: StepName = "change the security groups of a port";
 /// The maximum number of ports in one request. Neutron needs several seconds for a request of this size.
 const MAX_BATCH: usize = 100;
 
@@ -165,6 +165,7 @@ impl MarkedPorts {
     }
 }
 
+/// Returns the key of a pooled port, which was created for the node `host`.
 fn key(port: &PortBody, host: String) -> VifPoolKey {
     let mut subnets: Vec<SubnetId> = port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect();
     subnets.sort_unstable();

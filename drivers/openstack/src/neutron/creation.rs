@@ -21,6 +21,7 @@ const MIN_BATCH: usize = 8;
 const SHARE: usize = 4;
 const STEP: &str = "create a port";
 
+/// The result of the creation of one port.
 type Created = Result<PortBody>;
 
 /// Creates ports. Each caller waits for its own port.
@@ -143,6 +144,7 @@ fn distribute(batch: Vec<PendingPort>, mut created: Vec<PortBody>) {
     }
 }
 
+/// Returns the ambiguous error of a port whose creation no response confirms.
 fn unanswered(reason: &str) -> OpenStackError {
     OpenStackError::unavailable(STEP, reason).maybe_applied(true)
 }

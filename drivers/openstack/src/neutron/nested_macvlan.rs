@@ -55,7 +55,7 @@ impl PodVifDriver for NestedMacvlanDriver {
                 self.nodes.forget(host);
                 // A pair of a deleted port would allow the node to use an address that another port may get.
                 match self.pairs.edit(&parent, Edit::Remove(pairs(&port))).await {
-                    Ok(()) => Err(self.ports.undo(&port.id, error).await),
+                    Ok(()) => Err(self.ports.delete_unusable(&port.id, error).await),
                     Err(_) => Err(error.maybe_applied()),
                 }
             }
@@ -96,7 +96,7 @@ impl PodVifDriver for NestedMacvlanDriver {
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
-        let ports = self.ports.of_kuryr(KURYR_OWNER).await?;
+        let ports = self.ports.kuryr_ports(KURYR_OWNER).await?;
         self.ports
             .vifs(ports, |_, port, subnets| translate::listed(port, subnets, PortAttachment::Macvlan))
             .await
@@ -109,6 +109,7 @@ fn pairs(port: &PortBody) -> Vec<AddressPair> {
     pairs_of(addresses, &port.mac_address)
 }
 
+/// Returns an allowed address pair for each address, all with the same MAC address.
 fn pairs_of(addresses: impl Iterator<Item = IpAddr>, mac_address: &str) -> Vec<AddressPair> {
     let pair =
         |ip: IpAddr| AddressPair { ip_address: ip.to_string(), mac_address: Some(mac_address.to_owned()) };

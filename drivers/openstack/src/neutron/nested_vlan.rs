@@ -22,11 +22,11 @@ use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, PortAttachment};
 use super::trunks::Trunks;
 use super::wire::{PortBody, SUBPORT_OWNER};
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::mark::{Nesting, Parent, PortMark};
 use crate::subnets::SubnetMap;
 
-const REPAIR: Step = "add a subport to its trunk again";
+const REPAIR: StepName = "add a subport to its trunk again";
 
 /// The driver `nested-vlan`, and bulk creation of its subports for the pool `nested`. A pooled subport becomes ACTIVE without a pod, and
 /// stays so.
@@ -158,7 +158,7 @@ impl PodVifDriver for NestedVlanDriver {
             }
             // The port may be a subport. Its mark names the trunk and the VLAN.
             Err(error) if error.ambiguous() => Err(error),
-            Err(error) => Err(self.ports.undo(&port.id, error).await),
+            Err(error) => Err(self.ports.delete_unusable(&port.id, error).await),
         }
     }
 
@@ -204,7 +204,7 @@ impl PodVifDriver for NestedVlanDriver {
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
-        let mut ports = self.ports.of_kuryr(SUBPORT_OWNER).await?;
+        let mut ports = self.ports.kuryr_ports(SUBPORT_OWNER).await?;
         let vlans = if ports.is_empty() { HashMap::new() } else { self.trunks.all_subports().await? };
         ports.retain(|(_, port)| vlans.contains_key(&port.id));
         let vif = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
@@ -316,6 +316,7 @@ fn trunks_of(marked: &[MarkedPort]) -> Vec<String> {
     trunks.into_iter().map(str::to_owned).collect()
 }
 
+/// Returns the VLAN id of a nested VIF; `None` for a VIF of another class.
 fn vlan_of(vif: &Vif) -> Option<u16> {
     match &vif.class {
         VifClass::VlanNested { vlan_id, .. } => Some(*vlan_id),

@@ -51,6 +51,7 @@ impl<T> NodePorts<T> {
         self.cache.remove(&host);
     }
 
+    /// Finds the port of the node at `host`: the only port with this address in the subnets of nodes.
     async fn find(&self, host: IpAddr) -> DriverResult<PortBody> {
         let subnets = self.subnets.iter().map(|subnet| format!("subnet_id={subnet}"));
         let filter: Vec<_> =

@@ -7,12 +7,12 @@ use tracing::warn;
 
 use super::ports::{MarkedPort, MarkedPorts};
 use super::wire::{KURYR_OWNER, PortBody, SUBPORT_OWNER, VIF_FIELDS};
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, is_marked, is_uid};
 use crate::text::is_well_formed;
 
 /// The operation that errors of these reads name.
-pub(super) const READ_STATUS: Step = "read the status of a port";
+pub(super) const READ_STATUS: StepName = "read the status of a port";
 
 /// The relation between a pod and the port that its annotation names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl MarkedPorts {
 
     /// Lists the ports of Kuryr with this `device_owner` that name a pod, each with a mark that names this pod. A port of Kuryr's pools
     /// names no pod.
-    pub(crate) async fn of_kuryr(&self, device_owner: &'static str) -> DriverResult<Vec<MarkedPort>> {
+    pub(crate) async fn kuryr_ports(&self, device_owner: &'static str) -> DriverResult<Vec<MarkedPort>> {
         let list = |owners: Vec<_>| async move {
             let listed = self.untagged(&owners).await;
             owners.iter().map(|_| listed.clone()).collect()

@@ -20,7 +20,7 @@ use super::options::PortOptions;
 use super::wire::{DEVICE_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
 use crate::cached::Cached;
 use crate::cloud::Cloud;
-use crate::error::{DriverResult, OpenStackError, Result, Step};
+use crate::error::{DriverResult, OpenStackError, Result, StepName};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, uid_tag};
 use crate::poll::Coalescer;
 use crate::subnets::{SubnetMap, Subnets};
@@ -31,7 +31,7 @@ use crate::text::{self, is_well_formed};
 const GROUP_TTL: Duration = Duration::from_secs(300);
 /// The maximum number of pods in one list request. A tag has about 50 characters, so the request stays below 4 KiB.
 const MAX_PODS: usize = 40;
-const LIST: Step = "list the ports of this cluster";
+const LIST: StepName = "list the ports of this cluster";
 
 /// Returns the filter for the ports of pods of all clusters, by `device_owner`.
 pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
@@ -236,7 +236,7 @@ impl MarkedPorts {
     /// cached for five minutes.
     pub(super) async fn default_groups(
         &self,
-        step: Step,
+        step: StepName,
         project: &ProjectId,
     ) -> Result<Vec<SecurityGroupId>> {
         self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
@@ -257,7 +257,7 @@ impl MarkedPorts {
     }
 
     /// Returns the project of a port, or `None` if the port does not exist. The port is read only if its project is not cached.
-    pub(super) async fn project(&self, step: Step, id: &VifId) -> Result<Option<ProjectId>> {
+    pub(super) async fn project(&self, step: StepName, id: &VifId) -> Result<Option<ProjectId>> {
         let recorded = self.records.get(id).map(|record| record.0.clone());
         match recorded {
             Some(project) => Ok(Some(project)),
@@ -304,7 +304,7 @@ impl MarkedPorts {
 
     /// Deletes a port that cannot be used, and returns `error`. If the deletion fails, the returned error is ambiguous, so that the caller
     /// later finds the port by its ownership mark.
-    pub(crate) async fn undo(&self, id: &VifId, error: DriverError) -> DriverError {
+    pub(crate) async fn delete_unusable(&self, id: &VifId, error: DriverError) -> DriverError {
         match self.delete(id).await {
             Ok(()) => error,
             Err(failure) => {

@@ -148,6 +148,7 @@ fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
     Ok(())
 }
 
+/// Returns the class of a port that is plugged into an Open vSwitch bridge.
 fn open_vswitch(port: &PortBody, details: &VifDetails, bridge: &str) -> VifClass {
     let id = port.id.as_str();
     match (&details.vhostuser_mode, &details.vhostuser_socket) {
@@ -178,6 +179,7 @@ fn addresses(port: &PortBody, subnets: &SubnetMap) -> (Network, Vec<SubnetAddres
     (network, addresses.into_iter().map(|(_, addresses)| addresses).collect())
 }
 
+/// Returns the name of an interface on the node, as Neutron's agents form it from the id of the port.
 fn interface(prefix: &str, id: &str) -> String {
     format!("{prefix}{id}").chars().take(INTERFACE_NAME).collect()
 }

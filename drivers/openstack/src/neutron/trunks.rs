@@ -195,6 +195,7 @@ impl NodeTrunk {
         if reservation.vlans.is_empty() { Err(trunk_full(&self.id)) } else { Ok(reservation) }
     }
 
+    /// Locks the VLAN ids of the trunk.
     fn vlans(&self) -> MutexGuard<'_, VlanPool> {
         lock(&self.vlans)
     }
@@ -215,6 +216,7 @@ impl Drop for VlanReservation {
     }
 }
 
+/// Returns the trunk of the node's port. Fails with [`Reason::Unsupported`] if the port has no trunk.
 fn trunk_of(port: PortBody) -> DriverResult<NodeTrunk> {
     let PortBody { id, trunk_details, .. } = port;
     let trunk = trunk_details.filter(|trunk| !trunk.id.is_empty()).ok_or_else(|| {

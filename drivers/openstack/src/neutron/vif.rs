@@ -18,12 +18,12 @@ use super::ownership::PortOwnership;
 use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, BindingStatus, PortAttachment};
 use super::wire::{KURYR_OWNER, PortBody, VIF_FIELDS};
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::mark::PortMark;
 use crate::poll::Coalescer;
 use crate::subnets::SubnetMap;
 
-const BIND: Step = "bind a port on the node";
+const BIND: StepName = "bind a port on the node";
 
 /// The driver `neutron-vif`, and bulk creation of its ports for the pool `neutron`. A port becomes ACTIVE when its node binds it for a pod.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl NeutronVifDriver {
         let port = self.bound(port).await?;
         match translate::vif_in(&port, subnets, self.attachment()) {
             Ok(vif) => Ok(vif),
-            Err(error) => Err(self.ports.undo(&port.id, error).await),
+            Err(error) => Err(self.ports.delete_unusable(&port.id, error).await),
         }
     }
 
@@ -77,7 +77,7 @@ impl NeutronVifDriver {
             BindingStatus::Unbound => match self.reads.call(id.clone(), |ids| self.read(ids)).await {
                 Ok(Some(read)) => PortBody { request_id: port.request_id, ..read },
                 Ok(None) => return Err(not_bound(&port, "it was deleted meanwhile")),
-                Err(error) => return Err(self.ports.undo(&id, error).await),
+                Err(error) => return Err(self.ports.delete_unusable(&id, error).await),
             },
             _ => port,
         };
@@ -89,7 +89,7 @@ impl NeutronVifDriver {
             }
         };
         let error = not_bound(&port, failure);
-        Err(self.ports.undo(&id, error).await)
+        Err(self.ports.delete_unusable(&id, error).await)
     }
 
     /// Reads the ports with these ids. The results are in the order of `ids`, with `None` for a port that does not exist.
@@ -161,7 +161,7 @@ impl PodVifDriver for NeutronVifDriver {
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
-        let ports = self.ports.of_kuryr(KURYR_OWNER).await?;
+        let ports = self.ports.kuryr_ports(KURYR_OWNER).await?;
         self.ports.vifs(ports, |_, port, subnets| translate::listed(port, subnets, self.attachment())).await
     }
 
@@ -227,6 +227,7 @@ fn hidden_binding(port: &PortBody) -> DriverError {
     DriverError::new(Reason::Refused, "list the pooled ports").detail(detail)
 }
 
+/// Returns the error of a port that Neutron has not bound on its node.
 fn not_bound(port: &PortBody, reason: &str) -> DriverError {
     let detail = format!("port {} on the host `{}`: {reason}", port.id, port.host);
     let error = DriverError::new(Reason::Unavailable, BIND).detail(detail);

@@ -63,6 +63,7 @@ impl VlanPool {
         self.used = used.into_iter().collect();
     }
 
+    /// Returns `true` if no subport has the id, gets it now, or has it reserved.
     fn is_free(&self, vlan: u16) -> bool {
         ![&self.used, &self.pending, &*self.reserved].iter().any(|ids| ids.contains(&vlan))
     }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum StepName {
         Take,
         Attach(usize),
         GiveBack(usize),
@@ -88,14 +89,14 @@ mod tests {
         Reserve(BTreeSet<u16>),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<StepName>> {
         // Few ids are left free by the test, so that they run out.
         let step = prop_oneof![
-            4 => Just(Step::Take),
-            2 => (0..8_usize).prop_map(Step::Attach),
-            2 => (0..8_usize).prop_map(Step::GiveBack),
-            1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(Step::Show),
-            1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(Step::Reserve),
+            4 => Just(StepName::Take),
+            2 => (0..8_usize).prop_map(StepName::Attach),
+            2 => (0..8_usize).prop_map(StepName::GiveBack),
+            1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(StepName::Show),
+            1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(StepName::Reserve),
         ];
         prop::collection::vec(step, 0..60)
     }
@@ -108,34 +109,34 @@ mod tests {
             let (mut shown, mut promised, mut reserved) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
             for step in steps {
                 match step {
-                    Step::Take => {
+                    StepName::Take => {
                         let taken = vlans.reserve();
                         let used = |vlan: &u16| shown.contains(vlan) || promised.contains(vlan) || reserved.contains(vlan);
                         prop_assert_eq!(taken.is_none(), (1..=6).all(|vlan| used(&vlan)));
                         prop_assert!(taken.is_none_or(|vlan| (1..=6).contains(&vlan) && !used(&vlan)));
                         promised.extend(taken);
                     }
-                    Step::Attach(at) if at < promised.len() => {
+                    StepName::Attach(at) if at < promised.len() => {
                         let vlan = promised.remove(at);
                         vlans.set_attached(vlan);
                         shown.insert(vlan);
                     }
-                    Step::GiveBack(at) if at < promised.len() => vlans.cancel(promised.remove(at)),
-                    Step::GiveBack(at) => {
+                    StepName::GiveBack(at) if at < promised.len() => vlans.cancel(promised.remove(at)),
+                    StepName::GiveBack(at) => {
                         if let Some(vlan) = shown.iter().copied().nth(at % 6) {
                             vlans.release(vlan);
                             shown.remove(&vlan);
                         }
                     }
-                    Step::Show(now) => {
+                    StepName::Show(now) => {
                         vlans.set_used(now.iter().chain(&foreign).copied());
                         shown = now;
                     }
-                    Step::Reserve(now) => {
+                    StepName::Reserve(now) => {
                         vlans.set_reserved(Arc::new(now.clone()));
                         reserved = now;
                     }
-                    Step::Attach(_) => {}
+                    StepName::Attach(_) => {}
                 }
             }
         }

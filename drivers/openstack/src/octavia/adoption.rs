@@ -10,11 +10,11 @@ use super::provisioning::ProvisioningPoller;
 use super::reading::marked_owner;
 use super::wire::{LoadBalancerBody, OctaviaResource};
 use crate::cloud::Cloud;
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::mark;
 use crate::text::{is_well_formed, without_nulls};
 
-const ADOPT: Step = "adopt a load balancer";
+const ADOPT: StepName = "adopt a load balancer";
 
 /// Lists the load balancers that Kuryr created, and gives them the ownership mark of this cluster.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ impl LoadBalancerAdoption {
         Ok(())
     }
 
+    /// Returns the ownership mark in the description or the tags of a load balancer.
     fn mark_of(&self, body: &LoadBalancerBody) -> ExistingMark {
         match marked_owner(body, &self.cluster) {
             Some(owner) => ExistingMark::Owned(owner),
@@ -88,7 +89,7 @@ pub(super) async fn write_mark(
     octavia: &OctaviaApi,
     provisioning: &ProvisioningPoller,
     cluster: &ClusterId,
-    (step, owner): (Step, &Owner),
+    (step, owner): (StepName, &Owner),
     found: &LoadBalancerBody,
 ) -> DriverResult<LoadBalancerBody> {
     let tags = octavia.features().await?.tags.then(|| {
@@ -99,5 +100,5 @@ pub(super) async fn write_mark(
     });
     let change = json!({ "description": mark::description(cluster, owner), "tags": tags });
     let call = octavia.update::<LoadBalancerBody>(found.id.as_str(), &without_nulls(change));
-    provisioning.change(&found.id, step, call.answer_in(LoadBalancerBody::KEY)).await
+    provisioning.change(&found.id, step, call.json_member(LoadBalancerBody::KEY)).await
 }

@@ -6,7 +6,7 @@ use staffetta_driver::{LoadBalancerId, PoolId, ProjectId};
 use super::features::{Features, Filter};
 use super::wire::{LoadBalancerBody, MEMBER_FIELDS, MemberBody, OctaviaResource, StatusTreeBody};
 use crate::cloud::{ApiCall, Cloud, Service};
-use crate::error::{Result, Step, existing};
+use crate::error::{Result, StepName, existing};
 
 /// The client of Octavia, with one method for each call that the driver makes.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl OctaviaApi {
     /// Lists the resources of the type `T` that match `filter`, with only the given fields.
     pub(super) async fn list<T: OctaviaResource>(
         &self,
-        step: Step,
+        step: StepName,
         filter: &Filter,
         fields: &str,
     ) -> Result<Vec<T>> {
@@ -43,18 +43,18 @@ impl OctaviaApi {
     /// Reads a resource, or returns `None` if it does not exist.
     pub(super) async fn get<T: OctaviaResource>(
         &self,
-        step: Step,
+        step: StepName,
         id: &str,
         fields: &str,
     ) -> Result<Option<T>> {
         let call = self.service.get(step, format!("{}/{id}", T::COLLECTION));
-        existing(call.fields(fields).answer_in(T::KEY).await)
+        existing(call.fields(fields).json_member(T::KEY).await)
     }
 
     /// Creates a resource. `items` is the number of other resources that the body contains; it extends the timeout.
     pub(super) async fn create<T: OctaviaResource>(&self, body: Value, items: usize) -> Result<T> {
         let call = self.service.post(T::CREATE, T::COLLECTION).json(&json!({ T::KEY: body }));
-        call.items(items).answer_in(T::KEY).await
+        call.items(items).json_member(T::KEY).await
     }
 
     /// Returns the call that updates a resource.
@@ -84,7 +84,7 @@ impl OctaviaApi {
     /// of the members are missing.
     pub(super) async fn status_tree(&self, id: &LoadBalancerId) -> Result<Option<StatusTreeBody>> {
         let step = "read the members of a load balancer's pools";
-        existing(self.service.get(step, format!("loadbalancers/{id}/status")).answer_in("statuses").await)
+        existing(self.service.get(step, format!("loadbalancers/{id}/status")).json_member("statuses").await)
     }
 
     /// Replaces all members of a pool.

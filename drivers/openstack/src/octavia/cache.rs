@@ -62,6 +62,7 @@ impl LoadBalancerCache {
 #[derive(Debug)]
 pub(super) struct ResourceIndex<K, V>(Mutex<ResourceIndexState<K, V>>);
 
+/// The entries of a [`ResourceIndex`], and the full lists that were started so far.
 #[derive(Debug)]
 struct ResourceIndexState<K, V> {
     /// `true` after the first full list.

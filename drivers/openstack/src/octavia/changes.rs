@@ -14,7 +14,7 @@ use super::tree;
 use super::wire::{
     DETACHED_POOL_FIELDS, ListenerBody, LoadBalancerBody, MonitorBody, OctaviaResource, PoolBody,
 };
-use crate::error::{DriverResult, Step};
+use crate::error::{DriverResult, StepName};
 use crate::text::is_well_formed;
 
 #[async_trait]
@@ -167,7 +167,7 @@ impl LbaasV2Driver {
     /// Reads the listener of a load balancer at a protocol and port, or returns `None` if there is none.
     async fn read_listener(
         &self,
-        step: Step,
+        step: StepName,
         id: &LoadBalancerId,
         at: ListenerPort,
     ) -> DriverResult<Option<Listener>> {

@@ -12,7 +12,7 @@ use super::provisioning::busy;
 use super::request;
 use super::tree;
 use super::wire::{LoadBalancerBody, OctaviaResource, PENDING_DELETE};
-use crate::error::{DriverResult, OpenStackError, Result, Step};
+use crate::error::{DriverResult, OpenStackError, Result, StepName};
 use crate::mark;
 use crate::poll::Pacing;
 use crate::text::{is_well_formed, without_nulls};
@@ -64,7 +64,7 @@ impl LbaasV2Driver {
     /// Writes the ownership mark of `owner` into the description and tags of a load balancer. Its other tags stay.
     async fn mark(
         &self,
-        step: Step,
+        step: StepName,
         owner: &Owner,
         found: &LoadBalancerBody,
     ) -> DriverResult<LoadBalancerBody> {

@@ -158,6 +158,7 @@ fn not_deleted(id: &LoadBalancerId, outcome: ProvisioningOutcome) -> DriverError
     DriverError::new(Reason::Unavailable, DELETE).detail(detail)
 }
 
+/// Returns the error of a load balancer that does not exist.
 fn not_found(id: &LoadBalancerId) -> DriverError {
     let detail = format!("the load balancer {} does not exist any more", id.as_str().escape_debug());
     DriverError::new(Reason::NotFound, "read the status of a load balancer").detail(detail)

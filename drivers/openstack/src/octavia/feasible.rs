@@ -22,7 +22,7 @@ const DEFAULT_AFFINITY_S: u32 = 10_800;
 
 /// The defaults of the driver for specs, from its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choices {
+pub(super) struct SpecDefaults {
     /// The provider of load balancers whose spec names none. `None`: the default provider of the cloud.
     pub(super) provider: Option<String>,
     /// The algorithm of pools whose spec names none.
@@ -35,7 +35,11 @@ pub(super) struct Choices {
 
 /// Completes the spec with the defaults `choices`, and removes what the Octavia release and the provider do not support. The result names
 /// the removed parts. The subnets of members are not changed.
-pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: Features) -> NormalizedSpec {
+pub(super) fn feasible(
+    mut spec: LoadBalancerSpec,
+    choices: &SpecDefaults,
+    features: Features,
+) -> NormalizedSpec {
     let mut without = Vec::new();
     spec.provider = spec.provider.or_else(|| choices.provider.clone());
     let on_ovn = spec.provider.as_deref() == Some(OVN);
@@ -94,6 +98,8 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
     NormalizedSpec { spec, without }
 }
 
+/// Returns the timeout of a spec, or the default of the driver if the spec names none, in milliseconds and at
+/// most Octavia's maximum.
 fn timeout(asked: Option<u32>, chosen: u32) -> u32 {
     asked.unwrap_or(chosen).min(MAX_TIMEOUT_MS)
 }
@@ -119,8 +125,8 @@ mod tests {
         vip_groups: true,
     };
 
-    fn choices() -> Choices {
-        Choices {
+    fn choices() -> SpecDefaults {
+        SpecDefaults {
             provider: None,
             algorithm: Algorithm::RoundRobin,
             timeouts: (50_000, 60_000),
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn what_ovn_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &["192.0.2.0/24"])]);
-        let choices = Choices { provider: Some("ovn".into()), ..choices() };
+        let choices = SpecDefaults { provider: Some("ovn".into()), ..choices() };
         let NormalizedSpec { spec, without } = feasible(wanted, &choices, NEWEST);
         let pool = &spec.listeners[0].pool.settings;
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
@@ -200,7 +206,7 @@ mod tests {
 
     #[test]
     fn ovn_keeps_session_affinity_since_it_can() {
-        let choices = Choices { provider: Some(OVN.into()), apply_groups: false, ..choices() };
+        let choices = SpecDefaults { provider: Some(OVN.into()), apply_groups: false, ..choices() };
         let kept = |protocol, features| {
             let NormalizedSpec { spec, without } =
                 feasible(spec(vec![listener(protocol, &[])]), &choices, features);
@@ -218,7 +224,7 @@ mod tests {
     #[test]
     fn groups_stay_as_they_are_or_make_room_for_ranges_that_are_served() {
         let groups = |listener, provider: Option<&str>, apply_groups| {
-            let choices = Choices { provider: provider.map(str::to_owned), apply_groups, ..choices() };
+            let choices = SpecDefaults { provider: provider.map(str::to_owned), apply_groups, ..choices() };
             feasible(spec(vec![listener]), &choices, NEWEST).spec.security_groups
         };
         let (plain, ranged) = (listener(Protocol::Tcp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"]));
@@ -244,7 +250,7 @@ mod tests {
         for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
             for provider in [None, Some(OVN.to_owned())] {
                 let wanted = spec(vec![listener(protocol, &["192.0.2.0/24", "198.51.100.0/24"])]);
-                let choices = Choices { provider, ..choices() };
+                let choices = SpecDefaults { provider, ..choices() };
                 let once = feasible(wanted, &choices, NEWEST).spec;
                 assert_eq!(
                     feasible(once.clone(), &choices, NEWEST),

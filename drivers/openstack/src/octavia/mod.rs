@@ -36,7 +36,7 @@ use staffetta_driver::ClusterId;
 
 use self::api::OctaviaApi;
 use self::cache::LoadBalancerCache;
-use self::feasible::Choices;
+use self::feasible::SpecDefaults;
 use self::provisioning::ProvisioningPoller;
 use self::vip_port::VipPorts;
 use crate::cloud::Cloud;
@@ -49,7 +49,7 @@ pub use self::options::{MemberMode, OctaviaDefaults};
 pub struct LbaasV2Driver {
     octavia: OctaviaApi,
     cluster: ClusterId,
-    choices: Choices,
+    choices: SpecDefaults,
     members: MemberSubnets,
     ports: VipPorts,
     /// Creates the ports of new load balancers in Neutron. Ports that this driver created are deleted in any case.
@@ -71,7 +71,7 @@ impl LbaasV2Driver {
         let octavia = OctaviaApi::new(cloud);
         Self {
             ports: VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone()),
-            choices: Choices {
+            choices: SpecDefaults {
                 provider,
                 algorithm: options.lb_algorithm,
                 timeouts: options.timeouts(),

@@ -84,6 +84,8 @@ impl LoadBalancerPacing {
         self.in_flight.retain(|_, in_flight| *in_flight > 0);
     }
 
+    /// Returns `true` if the load balancer belongs to the bulk creation: it is being created, and not for too
+    /// long.
     fn is_in_bulk(entry: &PollEntry<Self>, now: Instant) -> bool {
         entry.context == ProvisioningOperation::Create && now.saturating_duration_since(entry.since) <= STUCK
     }

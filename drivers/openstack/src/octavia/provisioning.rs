@@ -10,7 +10,7 @@ use super::api::OctaviaApi;
 use super::pacing::{LoadBalancerPacing, ProvisioningOperation, ProvisioningOutcome};
 use super::tree::outcome;
 use super::wire::LoadBalancerBody;
-use crate::error::{DriverResult, OpenStackError, Result, Step};
+use crate::error::{DriverResult, OpenStackError, Result, StepName};
 use crate::poll::{Pacing, PollState, Poller};
 
 const FIELDS: &str = "id provisioning_status";
@@ -69,7 +69,7 @@ impl ProvisioningPoller {
     pub(super) async fn change<T>(
         &self,
         id: &LoadBalancerId,
-        step: Step,
+        step: StepName,
         call: impl Future<Output = Result<T>>,
     ) -> DriverResult<T> {
         self.check_ready(id, step).await?;
@@ -86,7 +86,7 @@ impl ProvisioningPoller {
     pub(super) async fn delete_part(
         &self,
         id: &LoadBalancerId,
-        step: Step,
+        step: StepName,
         call: impl Future<Output = Result<()>>,
     ) -> DriverResult<bool> {
         match self.change(id, step, call).await {
@@ -98,7 +98,7 @@ impl ProvisioningPoller {
 
     /// Returns an error if this process waits for an operation on the load balancer that has not ended or that has failed. If it waits for
     /// none, returns `Ok` without a request.
-    pub(super) async fn check_ready(&self, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
+    pub(super) async fn check_ready(&self, id: &LoadBalancerId, step: StepName) -> DriverResult<()> {
         let awaited = self.poller.schedule().get(id).is_some();
         if awaited { ready(self.state(id).await?, id, step) } else { Ok(()) }
     }
@@ -108,7 +108,7 @@ impl ProvisioningPoller {
     pub(super) async fn explain(
         &self,
         id: &LoadBalancerId,
-        step: Step,
+        step: StepName,
         error: OpenStackError,
     ) -> DriverError {
         let immutable = error.mentions("immutable") || error.mentions("Invalid state");
@@ -158,7 +158,7 @@ impl Drop for CreationPermit<'_> {
 }
 
 /// Returns an error unless a load balancer in this state accepts a change.
-fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
+fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: StepName) -> DriverResult<()> {
     let failed = |reason, detail: &str| {
         Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
     };
@@ -171,7 +171,7 @@ fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: Step)
 }
 
 /// Returns the error of a load balancer that does not accept a change at present. It has a short retry delay.
-pub(super) fn busy(id: &LoadBalancerId, step: Step) -> DriverError {
+pub(super) fn busy(id: &LoadBalancerId, step: StepName) -> DriverError {
     let detail = format!("the load balancer {id} is being changed");
     DriverError::new(Reason::Conflict, step).detail(detail).after(LoadBalancerPacing::MIN_INTERVAL)
 }

@@ -69,7 +69,7 @@ impl LbaasV2Driver {
         }
         let unused = ports.iter().filter(|(_, port)| !used.contains(&port_id(port)));
         trees.extend(unused.filter_map(|(owner, port)| {
-            Some(Owned { owner: Some(owner.clone()), thing: tree::port_alone(owner, port)? })
+            Some(Owned { owner: Some(owner.clone()), thing: tree::failed_load_balancer(owner, port)? })
         }));
         Ok(trees)
     }
@@ -195,6 +195,7 @@ impl LbaasV2Driver {
     }
 }
 
+/// Returns the ids of the members of a pool.
 fn member_ids(pool: &PoolBody) -> impl Iterator<Item = &MemberId> {
     pool.members.iter().map(|member| &member.id)
 }

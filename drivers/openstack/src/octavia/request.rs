@@ -65,6 +65,7 @@ pub(super) fn changed_pool(existing: &PoolSettings, wanted: &PoolSettings) -> Op
     (!same || existing.disabled).then(|| pool_update(existing, wanted))
 }
 
+/// Returns the settings of a pool that differ from the wanted ones.
 fn pool_update(existing: &PoolSettings, wanted: &PoolSettings) -> Value {
     let persistence = |SessionPersistence { timeout_s }| PersistenceBody {
         kind: SOURCE_IP.to_owned(),

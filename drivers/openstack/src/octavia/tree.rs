@@ -48,7 +48,7 @@ pub(super) fn load_balancer(
 
 /// Converts a port of a virtual address that no load balancer uses. The result is a failed load balancer with the id of the port, so that
 /// it is released like a load balancer. Returns `None` if the port has no address.
-pub(super) fn port_alone(owner: &Owner, port: &PortBody) -> Option<LoadBalancer> {
+pub(super) fn failed_load_balancer(owner: &Owner, port: &PortBody) -> Option<LoadBalancer> {
     let fixed = port.fixed_ips.first()?;
     Some(LoadBalancer {
         id: port.id.as_str().into(),

@@ -219,6 +219,8 @@ impl<P: Pacing> PollEntry<P> {
         self.last_poll.is_some_and(|(_, status)| status.is_some())
     }
 
+    /// Returns `true` if the next poll of the resource is due within half of its interval, so that it can
+    /// join another poll now.
     fn is_due_soon(&self, now: Instant) -> bool {
         let interval = self.last_poll.map_or(P::MIN_INTERVAL, |(at, _)| self.interval(at));
         now + interval / 2 >= self.due()

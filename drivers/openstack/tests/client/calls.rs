@@ -163,14 +163,14 @@ async fn octavia_is_reached_below_its_own_path() {
     });
     let service = cloud.load_balancer();
     let read = service.get("read a load balancer", "loadbalancers/l1");
-    assert_eq!(read.answer_in::<Value>("loadbalancer").await.unwrap(), json!({ "id": "l1" }));
+    assert_eq!(read.json_member::<Value>("loadbalancer").await.unwrap(), json!({ "id": "l1" }));
 }
 
 #[tokio::test]
 async fn an_answer_that_is_none_leaves_open_what_was_done() {
     let world = World::new().await;
     world.answers("POST", "/v2.0/ports", vec![ResponseTemplate::new(201).set_body_string("{}")]).await;
-    let error = world.cloud().network().post("make a port", "ports").answer_in::<Value>("port").await;
+    let error = world.cloud().network().post("make a port", "ports").json_member::<Value>("port").await;
     let error = error.unwrap_err();
     assert!(error.ambiguous() && error.to_string().contains("a body that cannot be read"), "{error}");
 }
@@ -246,7 +246,7 @@ async fn a_connection_that_closes_before_the_answer_is_tried_once_more_where_tha
     let network = without_login(&url, Duration::from_secs(10)).network();
     let error = network.post("make a port", "ports").done().await.unwrap_err();
     assert!(error.ambiguous() && error.to_string().contains("closed the connection"), "{error}");
-    network.put("once", "x").once().done().await.unwrap();
+    network.put("once", "x").not_idempotent().done().await.unwrap();
     assert_eq!(requests.await.unwrap(), 2);
 }
 

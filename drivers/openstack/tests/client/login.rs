@@ -8,7 +8,7 @@ use wiremock::ResponseTemplate;
 use crate::world::{PASSWORD, World, ok, unauthorized};
 
 async fn read(cloud: &Cloud) -> Result<Value, OpenStackError> {
-    cloud.network().get("read a port", "ports/p1").answer_in("port").await
+    cloud.network().get("read a port", "ports/p1").json_member("port").await
 }
 
 const PORT: &str = "/v2.0/ports/p1";

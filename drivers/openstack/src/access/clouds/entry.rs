@@ -58,6 +58,7 @@ pub(super) struct CloudEntry {
     project_domain_name: Text,
 }
 
+/// The section `auth` of an entry: the login of the cloud.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct AuthEntry {
@@ -82,6 +83,7 @@ struct AuthEntry {
     endpoint: Text,
 }
 
+/// The region of a cloud, in one of the forms that clouds.yaml allows.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Region {
@@ -176,6 +178,7 @@ pub(super) fn options(name: &str, layers: &[CloudLayer], home: Option<&Path>) ->
 }
 
 impl Region {
+    /// Returns the name of the region.
     fn name(&self) -> String {
         match self {
             Self::Name(name) | Self::Full { name } => name.clone(),

@@ -102,6 +102,8 @@ pub(super) fn read_cloud(
     Ok((options, locations))
 }
 
+/// Reads the entry of the vendor profile `profile` in a clouds-public.yaml. `named_in` is the file that names
+/// the profile. Fails if there is no such entry.
 fn read_profile(
     environment: &Environment,
     named_in: &Path,
@@ -116,6 +118,8 @@ fn read_profile(
     Err(AccessError::new(location(named_in, profile), message))
 }
 
+/// Returns the entry with the position at which it begins in the file `path`. A missing entry counts as
+/// empty.
 fn layer(path: &Path, entry: Option<&Spanned<CloudEntry>>) -> CloudLayer {
     let position = entry.map(|entry| (entry.referenced.line(), entry.referenced.column()));
     let (line, column) = position.unwrap_or_default();
@@ -123,6 +127,8 @@ fn layer(path: &Path, entry: Option<&Spanned<CloudEntry>>) -> CloudLayer {
     CloudLayer { entry, path: path.to_owned(), line, column }
 }
 
+/// Parses a file with entries of clouds. The error names the line and column, but quotes nothing of the file,
+/// which may contain a password.
 fn parse(path: &Path) -> Result<CloudsFile, AccessError> {
     let text = fs::read_to_string(path)
         .map_err(|error| AccessError::new(path.display().to_string(), format!("cannot be read: {error}")))?;
@@ -138,6 +144,7 @@ fn parse(path: &Path) -> Result<CloudsFile, AccessError> {
     })
 }
 
+/// Returns the file, line and column of a value, for error messages.
 fn location<T>(path: &Path, value: &Spanned<T>) -> String {
     format!("{}:{}:{}", path.display(), value.referenced.line(), value.referenced.column())
 }

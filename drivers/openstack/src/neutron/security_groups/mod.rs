@@ -67,17 +67,19 @@ impl NeutronSecurityGroups {
         Ok(ours)
     }
 
+    /// Converts a group of a response; `None` if it has no ownership mark of this cluster.
     fn group(&self, body: SecurityGroupBody) -> Option<SecurityGroup> {
         let mark = ResourceMark::parse(&body.description).filter(|mark| mark.cluster == self.cluster)?;
         let rules = existing_rules(body.security_group_rules);
         Some(SecurityGroup { id: body.id, name: mark.group?, owner: mark.owner, rules })
     }
 
+    /// Adds rules to a group by one request, all of them or none, and returns them with their ids.
     async fn add(&self, group: &SecurityGroupId, rules: &[Rule]) -> Result<Vec<ExistingRule>> {
         let new: Vec<_> = rules.iter().map(|rule| new_rule(group, &self.project, rule)).collect();
         let body = json!({ "security_group_rules": new });
         let call = self.neutron.service.post(UPDATE, "security-group-rules").json(&body).items(rules.len());
-        Ok(existing_rules(call.answer_in("security_group_rules").await?))
+        Ok(existing_rules(call.json_member("security_group_rules").await?))
     }
 
     /// Adds those rules that do not exist yet, and returns all of them with their ids. Neutron rejects a request that contains an existing
@@ -92,7 +94,7 @@ impl NeutronSecurityGroups {
             .service
             .get("read the rules of a security group", format!("security-groups/{group}"));
         let call = call.fields("id security_group_rules");
-        let body: SecurityGroupBody = call.answer_in("security_group").await?;
+        let body: SecurityGroupBody = call.json_member("security_group").await?;
         let mut found = existing_rules(body.security_group_rules);
         found.retain(|found| found.rule.as_ref().is_some_and(|rule| rules.contains(rule)));
         let is_missing = |rule: &&Rule| !found.iter().any(|found| found.rule.as_ref() == Some(*rule));
@@ -130,7 +132,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
             "project_id": self.project,
         } });
         let call = self.neutron.service.post("create a security group", "security-groups").json(&body);
-        let body: SecurityGroupBody = call.answer_in("security_group").await?;
+        let body: SecurityGroupBody = call.json_member("security_group").await?;
         let rules = existing_rules(body.security_group_rules);
         Ok(SecurityGroup { id: body.id, name: name.clone(), owner: mark.owner, rules })
     }
@@ -203,7 +205,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
     async fn rule_quota(&self) -> DriverResult<Option<usize>> {
         let path = format!("quotas/{}", self.project);
         let call = self.neutron.service.get("read the quota of security group rules", path);
-        match call.answer_in::<QuotaBody>("quota").await {
+        match call.json_member::<QuotaBody>("quota").await {
             Ok(quota) => Ok(usize::try_from(quota.security_group_rule).ok()),
             Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -211,11 +213,13 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
     }
 }
 
+/// The quota of security group rules of a project; -1 for no limit.
 #[derive(Deserialize)]
 struct QuotaBody {
     security_group_rule: i64,
 }
 
+/// Converts the rules of a response.
 fn existing_rules(bodies: Vec<RuleBody>) -> Vec<ExistingRule> {
     bodies.into_iter().map(RuleBody::existing).collect()
 }
