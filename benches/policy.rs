@@ -164,13 +164,13 @@ impl Sent {
     fn add(&mut self, calls: &[NetworkPolicyCall]) {
         for call in calls {
             match call {
-                NetworkPolicyCall::Groups | NetworkPolicyCall::Guards => continue,
-                NetworkPolicyCall::Guard(_) => self.guards += 1,
-                NetworkPolicyCall::Change(_, removed, added) => {
+                NetworkPolicyCall::Groups | NetworkPolicyCall::VifGroups => continue,
+                NetworkPolicyCall::SetVifGroups(_) => self.guards += 1,
+                NetworkPolicyCall::UpdateRules(_, removed, added) => {
                     self.removed += removed;
                     self.added += added;
                 }
-                NetworkPolicyCall::Make(_) | NetworkPolicyCall::Remove(_) => {}
+                NetworkPolicyCall::CreateGroup(_) | NetworkPolicyCall::DeleteGroup(_) => {}
             }
             self.calls += 1;
         }

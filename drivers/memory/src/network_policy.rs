@@ -17,15 +17,15 @@ pub enum NetworkPolicyMethod {
     /// The method [`NetworkPolicyDriver::groups`].
     Groups,
     /// The method [`NetworkPolicyDriver::create_group`].
-    Make,
+    CreateGroup,
     /// The method [`NetworkPolicyDriver::update_rules`].
-    Change,
+    UpdateRules,
     /// The method [`NetworkPolicyDriver::delete_group`].
-    Remove,
+    DeleteGroup,
     /// The method [`NetworkPolicyDriver::vif_groups`].
-    Guards,
+    VifGroups,
     /// The method [`NetworkPolicyDriver::set_vif_groups`].
-    Guard,
+    SetVifGroups,
 }
 
 /// A logged call of a driver of network policies.
@@ -34,15 +34,15 @@ pub enum NetworkPolicyCall {
     /// A call that listed the security groups.
     Groups,
     /// A call to create the security group with this name.
-    Make(GroupName),
+    CreateGroup(GroupName),
     /// A call to remove and add these numbers of rules of the security group, in this order.
-    Change(SecurityGroupId, usize, usize),
+    UpdateRules(SecurityGroupId, usize, usize),
     /// A call to delete this security group.
-    Remove(SecurityGroupId),
+    DeleteGroup(SecurityGroupId),
     /// A call that listed the security groups of VIFs.
-    Guards,
+    VifGroups,
     /// A call to set the security groups of this VIF.
-    Guard(VifId),
+    SetVifGroups(VifId),
 }
 
 #[async_trait]
@@ -58,7 +58,9 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
         owner: Option<&Owner>,
     ) -> Result<SecurityGroup, DriverError> {
         let work = || self.world.groups().make(&self.cluster, name, owner);
-        self.calls.call(NetworkPolicyMethod::Make, NetworkPolicyCall::Make(name.clone()), work).await
+        self.calls
+            .call(NetworkPolicyMethod::CreateGroup, NetworkPolicyCall::CreateGroup(name.clone()), work)
+            .await
     }
 
     async fn update_rules(
@@ -67,9 +69,9 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
         change: &RuleChange,
     ) -> Result<Vec<ExistingRule>, DriverError> {
         let (removed, added) = (change.remove.len(), change.add.len());
-        let call = NetworkPolicyCall::Change(group.clone(), removed, added);
+        let call = NetworkPolicyCall::UpdateRules(group.clone(), removed, added);
         let work = || self.world.groups().change(group, change);
-        self.calls.call(NetworkPolicyMethod::Change, call, work).await
+        self.calls.call(NetworkPolicyMethod::UpdateRules, call, work).await
     }
 
     async fn delete_group(&self, group: &SecurityGroupId) -> Result<(), DriverError> {
@@ -77,7 +79,9 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
             let used = self.world.ports().into_iter().flat_map(|port| port.security_groups).collect();
             self.world.groups().remove(group, &used)
         };
-        self.calls.call(NetworkPolicyMethod::Remove, NetworkPolicyCall::Remove(group.clone()), work).await
+        self.calls
+            .call(NetworkPolicyMethod::DeleteGroup, NetworkPolicyCall::DeleteGroup(group.clone()), work)
+            .await
     }
 
     async fn vif_groups(&self) -> Result<Vec<VifSecurityGroups>, DriverError> {
@@ -91,13 +95,13 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
             });
             Ok(guarded.collect())
         };
-        self.calls.call(NetworkPolicyMethod::Guards, NetworkPolicyCall::Guards, work).await
+        self.calls.call(NetworkPolicyMethod::VifGroups, NetworkPolicyCall::VifGroups, work).await
     }
 
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
-        let call = NetworkPolicyCall::Guard(vif.clone());
+        let call = NetworkPolicyCall::SetVifGroups(vif.clone());
         let work = || self.world.set_vif_groups(vif, groups);
-        self.calls.call(NetworkPolicyMethod::Guard, call, work).await
+        self.calls.call(NetworkPolicyMethod::SetVifGroups, call, work).await
     }
 
     async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {
@@ -179,7 +183,7 @@ mod tests {
         let driver = driver();
         driver.network().set_security_group_quota(Some(1), Some(2));
         let lost = DriverError::new(Reason::Unavailable, "make a security group");
-        driver.faults().inject(NetworkPolicyMethod::Make, 1, Fault::DoneThenFail(lost));
+        driver.faults().inject(NetworkPolicyMethod::CreateGroup, 1, Fault::DoneThenFail(lost));
         assert!(driver.create_group(&"a".into(), None).await.unwrap_err().ambiguous());
         let group = driver.groups().await.unwrap().remove(0);
         assert_eq!(driver.create_group(&"b".into(), None).await.unwrap_err().reason(), Reason::Quota);

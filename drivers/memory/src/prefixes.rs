@@ -38,6 +38,7 @@ pub enum PrefixFault {
 #[derive(Default)]
 pub struct MemoryPrefixes(Mutex<PrefixCloud>);
 
+/// The state of the simulated cloud: subnets, machines with their interfaces, and planned faults.
 #[derive(Default)]
 struct PrefixCloud {
     subnets: BTreeMap<SubnetId, PrefixSubnet>,
@@ -201,16 +202,19 @@ impl PrefixSubnet {
         free
     }
 
+    /// Marks the addresses of a block as in use.
     fn take(&mut self, block: Ipv4Net) {
         self.used.insert((block.network().into(), block.broadcast().into()));
     }
 
+    /// Marks the addresses of a block as free.
     fn release(&mut self, block: Ipv4Net) {
         self.used.remove(&(block.network().into(), block.broadcast().into()));
     }
 }
 
 impl PrefixCloud {
+    /// Adds a machine, whose interface takes the lowest free address of the subnet.
     fn add_machine(
         &mut self,
         id: &InstanceId,
@@ -255,6 +259,7 @@ impl PrefixCloud {
         }
     }
 
+    /// Assigns blocks to an interface, all that are requested or none, as EC2 does.
     fn assign(&mut self, id: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
         self.calls.assign += 1;
         let refused = |error| Assigned { blocks: Vec::new(), error: Some(error) };
@@ -288,6 +293,7 @@ impl PrefixCloud {
         }
     }
 
+    /// Removes blocks from an interface. A block that is not assigned counts as removed.
     fn unassign(&mut self, id: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
         self.calls.unassign += 1;
         let fault = self.failure(UNASSIGN)?;

@@ -30,7 +30,11 @@ async fn patiently(world: &World, name: &str, spec: &Value) -> Vec<&'static str>
 
 #[tokio::test]
 async fn a_lost_answer_creates_nothing_twice() {
-    for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
+    for method in [
+        NetworkPolicyMethod::CreateGroup,
+        NetworkPolicyMethod::UpdateRules,
+        NetworkPolicyMethod::SetVifGroups,
+    ] {
         let world = World::new().await;
         let db = world.pod("db", &json!({ "app": "db" })).await;
         world.driver.faults().inject(method, 1, Fault::DoneThenFail(outage()));
@@ -46,7 +50,11 @@ async fn a_lost_answer_creates_nothing_twice() {
 
 #[tokio::test]
 async fn an_interrupted_call_is_repeated() {
-    for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
+    for method in [
+        NetworkPolicyMethod::CreateGroup,
+        NetworkPolicyMethod::UpdateRules,
+        NetworkPolicyMethod::SetVifGroups,
+    ] {
         for fault in [Fault::Hang, Fault::DoneThenHang] {
             let world = World::new().await;
             let db = world.pod("db", &json!({ "app": "db" })).await;
@@ -201,7 +209,7 @@ async fn a_group_that_cannot_be_deleted_does_not_block_others() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let refused = Fault::Fail(DriverError::new(Reason::Refused, "remove a security group"));
-    world.driver.faults().inject(NetworkPolicyMethod::Remove, 1, refused);
+    world.driver.faults().inject(NetworkPolicyMethod::DeleteGroup, 1, refused);
     assert_eq!(world.no_policy("p").await.unwrap_err().reason(), "DriverRefused");
     assert_eq!(world.groups().len(), 1);
 }

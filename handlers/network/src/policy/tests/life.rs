@@ -43,7 +43,7 @@ async fn a_change_of_a_pods_labels_is_one_call() {
     let vif = world.pod("a", &json!({ "app": "a" })).await;
     let before = world.calls();
     world.shows("a", &json!({ "app": "web" }), &vif).await.unwrap();
-    assert_eq!(world.changes(before), [NetworkPolicyCall::Guard(vif.id.clone())]);
+    assert_eq!(world.changes(before), [NetworkPolicyCall::SetVifGroups(vif.id.clone())]);
     assert_eq!(world.groups_of(&vif).len(), 2);
     world.shows("a", &json!({ "app": "web", "other": "change" }), &vif).await.unwrap();
     assert_eq!(world.changes(before).len(), 1);
@@ -69,7 +69,7 @@ async fn a_changed_policy_updates_only_the_rules_that_differ() {
     world.policy("p", &spec(json!([{ "port": 80 }, { "port": 81 }]))).await.unwrap();
     let before = world.calls();
     world.policy("p", &spec(json!([{ "port": 81 }, { "port": 82 }]))).await.unwrap();
-    let [NetworkPolicyCall::Change(_, removed, added)] = world.changes(before)[..] else {
+    let [NetworkPolicyCall::UpdateRules(_, removed, added)] = world.changes(before)[..] else {
         panic!("{:?}", world.changes(before))
     };
     assert_eq!((removed, added), (2, 2));

@@ -190,8 +190,9 @@ impl World {
 
     /// Returns the changing calls after the first `before` calls.
     fn changes(&self, before: usize) -> Vec<NetworkPolicyCall> {
-        let changes =
-            |call: &NetworkPolicyCall| !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::Guards);
+        let changes = |call: &NetworkPolicyCall| {
+            !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::VifGroups)
+        };
         self.driver.calls().split_off(before).into_iter().filter(changes).collect()
     }
 

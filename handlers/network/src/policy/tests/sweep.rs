@@ -149,7 +149,7 @@ async fn a_vif_that_a_pod_gets_during_the_removal_of_groups_ends_up_with_the_pod
     world.no_pod("old").await;
     world.handler.owners().await.unwrap();
     let late = Fault::Delay(Duration::from_secs(2));
-    world.driver.faults().inject(NetworkPolicyMethod::Guard, 1, late);
+    world.driver.faults().inject(NetworkPolicyMethod::SetVifGroups, 1, late);
     let handed_out = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let labels = json!({ "app": "db" });
