@@ -7,9 +7,9 @@ use crate::os_vif::KURYR_VIF;
 
 /// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
 /// object, and removes it after that resource is deleted.
-const THEIRS: &str = "kuryr.openstack.org/";
+const KURYR_FINALIZER_PREFIX: &str = "kuryr.openstack.org/";
 /// The prefix of staffetta's own finalizers.
-const OURS: &str = "staffetta.dev/";
+const OWN_FINALIZER_PREFIX: &str = "staffetta.dev/";
 /// The annotations in which earlier releases of Kuryr, and this program, record a port or a load
 /// balancer.
 const ANNOTATIONS: [&str; 2] = [KURYR_VIF, "openstack.org/kuryr-lbaas-state"];
@@ -20,7 +20,7 @@ pub(crate) const MANAGED: &str = "ManagedByKuryr";
 /// Returns `true` if the finalizer is one of Kuryr's: `kuryr.openstack.org/pod-finalizer`,
 /// `kuryrnetwork.finalizers.kuryr.openstack.org` and so on.
 pub fn is_finalizer(finalizer: &str) -> bool {
-    finalizer.starts_with(THEIRS) || finalizer.ends_with(".kuryr.openstack.org")
+    finalizer.starts_with(KURYR_FINALIZER_PREFIX) || finalizer.ends_with(".kuryr.openstack.org")
 }
 
 /// Returns the text of the Event if Kuryr manages the object: it has a finalizer of Kuryr, and
@@ -28,7 +28,8 @@ pub fn is_finalizer(finalizer: &str) -> bool {
 pub(crate) fn managed(object: &impl ResourceExt) -> Option<String> {
     let with = |prefix| object.finalizers().iter().find(move |finalizer| finalizer.starts_with(prefix));
     let is_annotated = ANNOTATIONS.iter().any(|key| object.annotations().contains_key(*key));
-    let theirs = with(THEIRS).filter(|_| with(OURS).is_none() && !is_annotated)?;
+    let theirs =
+        with(KURYR_FINALIZER_PREFIX).filter(|_| with(OWN_FINALIZER_PREFIX).is_none() && !is_annotated)?;
     Some(format!(
         "the object has the finalizer {theirs}: Kuryr manages it by a custom resource, and it is left alone until \
          `staffetta migrate kuryr` takes it over"

@@ -14,7 +14,7 @@ use tracing::error;
 use super::garbage_collector::GarbageCollector;
 use super::index::Index;
 use super::resource::{ResourceEventHandler, TriggerHandler};
-use super::route::{OfKind, OfTrigger, Route, RouteHandler};
+use super::route::{HandlerRoute, OfKind, OfTrigger, RouteHandler};
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
@@ -33,7 +33,7 @@ use crate::failure::{HandlerError, Panicked};
 /// ```
 pub struct Registration<H = ()> {
     handler: Arc<H>,
-    routes: Vec<Route>,
+    routes: Vec<HandlerRoute>,
     indexes: Vec<KindIndex>,
     superseded: Superseded,
     collector: Option<Arc<dyn GarbageCollector>>,
@@ -73,7 +73,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: ResourceEventHandler<K>,
     {
         let handler = Box::new(OfKind::<K, H>(Arc::clone(&self.handler), PhantomData));
-        self.routes.push(Route { type_id: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
+        self.routes.push(HandlerRoute { type_id: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
         self
     }
 
@@ -107,7 +107,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: TriggerHandler<S>,
     {
         let handler = Box::new(OfTrigger::<S, H>(Arc::clone(&self.handler), PhantomData));
-        self.routes.push(Route { type_id: TypeId::of::<S>(), kind: None, handler });
+        self.routes.push(HandlerRoute { type_id: TypeId::of::<S>(), kind: None, handler });
         self
     }
 
@@ -189,7 +189,7 @@ impl Registration {
 
 /// A handler of one or more kinds and triggers whose types are erased: the innermost part of every chain.
 pub struct ErasedHandler {
-    routes: Vec<Route>,
+    routes: Vec<HandlerRoute>,
     superseded: Superseded,
 }
 

@@ -13,7 +13,7 @@ use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
 /// The handler of all messages with the same [route](crate::Message::route).
-pub(super) struct Route {
+pub(super) struct HandlerRoute {
     /// The Rust type of the objects or triggers.
     pub(super) type_id: TypeId,
     /// The kind to watch; `None` for triggers.

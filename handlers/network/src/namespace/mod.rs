@@ -83,6 +83,7 @@ impl NamespaceHandler {
         }
     }
 
+    /// Removes the finalizer of this handler from the namespace, whose network is released.
     async fn remove_finalizer(&self, namespace: &Namespace) -> Result<(), StepError> {
         let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
         self.writer.metadata(namespace, &patch).await.map(drop).step(WRITE)

@@ -33,7 +33,9 @@ const VIFS: &Classes = &[
 /// The classes of the variants of [`PortProfile`](staffetta_driver::PortProfile).
 const PROFILES: &Classes = &[("open_vswitch", "VIFPortProfileOpenVSwitch", "1.4")];
 
+/// The fields of an object in JSON, by name.
 type Fields = Map<String, Value>;
+/// The result of a conversion, whose error is a text for the person who wrote the annotation.
 type Result<T> = std::result::Result<T, Error>;
 
 /// The content of an envelope: the name and version of the class, and the fields of the object.
@@ -69,8 +71,9 @@ pub(super) fn pod_state(fields: Value) -> Value {
     object("PodState", "1.0", fields)
 }
 
+/// Converts a VIF to the object of its class, in its envelope.
 fn write_vif(vif: &Vif) -> Result<Value> {
-    let ClassObject { name, version, fields: mut data } = take_apart(&vif.class, VIFS)?;
+    let ClassObject { name, version, fields: mut data } = to_class_object(&vif.class, VIFS)?;
     data.extend(fields(vif)?);
     data.retain(|field, _| field != "class" && field != "subnets");
     let subnets = vif.subnets.iter().map(write_subnet).collect::<Result<_>>()?;
@@ -79,12 +82,13 @@ fn write_vif(vif: &Vif) -> Result<Value> {
     network.insert("subnets".into(), list("Subnet", subnets));
     data.insert("network".into(), object("Network", "1.1", network));
     if let Some(profile) = &vif.port_profile {
-        let ClassObject { name, version, fields } = take_apart(profile, PROFILES)?;
+        let ClassObject { name, version, fields } = to_class_object(profile, PROFILES)?;
         data.insert("port_profile".into(), object(&name, &version, fields));
     }
     Ok(object(&name, &version, data))
 }
 
+/// Converts a subnet with the addresses of the VIF to an object of `os_vif`, in its envelope.
 fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
     let mut data = fields(subnet)?;
     let routes = subnet.routes.iter().map(to_value).collect::<Result<_>>()?;
@@ -116,7 +120,7 @@ fn fields(of: &impl Serialize) -> Result<Fields> {
 }
 
 /// Converts the JSON form of an enum variant to the name and version of its class, and its fields.
-fn take_apart(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject> {
+fn to_class_object(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject> {
     let variant: BTreeMap<String, Value> = from_value(to_value(variant)?)?;
     let (variant, fields) = variant.into_iter().next().ok_or_else(|| Error::missing_field("class"))?;
     match classes.iter().find(|(known, ..)| *known == variant) {
@@ -129,13 +133,14 @@ fn take_apart(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject
 
 /// Parses a `PodState` in its envelope.
 pub(super) fn read_state(value: Value) -> Result<PodState> {
+    /// The fields of a `PodState`, each still in its envelope.
     #[derive(Deserialize)]
     struct StateFields {
         #[serde(default)]
         additional_vifs: BTreeMap<String, Value>,
         default_vif: Value,
     }
-    open(
+    open_envelope(
         value,
         |name| name == "PodState",
         "PodState 1.0",
@@ -150,8 +155,9 @@ pub(super) fn read_state(value: Value) -> Result<PodState> {
     )
 }
 
+/// Parses a VIF in its envelope.
 fn read_vif(value: Value) -> Result<Vif> {
-    open(
+    open_envelope(
         value,
         |name| name.starts_with("VIF"),
         "a VIF class 1",
@@ -163,9 +169,9 @@ fn read_vif(value: Value) -> Result<Vif> {
             let profile = profile.map(|profile| {
                 let is_profile = |name: &str| name.starts_with("VIFPortProfile");
                 let expected = "a VIFPortProfile class 1";
-                open(profile, is_profile, expected, |class| Ok(put_together(&class, PROFILES)))
+                open_envelope(profile, is_profile, expected, |class| Ok(from_class_object(&class, PROFILES)))
             });
-            vif.insert("class".into(), put_together(&class, VIFS));
+            vif.insert("class".into(), from_class_object(&class, VIFS));
             vif.insert("network".into(), network.into());
             vif.insert("subnets".into(), subnets.into());
             vif.insert("port_profile".into(), profile.transpose()?.into());
@@ -177,7 +183,7 @@ fn read_vif(value: Value) -> Result<Vif> {
 
 /// Parses a network in its envelope. Returns its fields, and the fields of each of its subnets.
 fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
-    open(
+    open_envelope(
         value,
         |name| name == "Network",
         "Network 1.1",
@@ -201,6 +207,7 @@ fn take(fields: &mut Fields, field: &'static str) -> Result<Value> {
     fields.remove(field).ok_or_else(|| Error::missing_field(field))
 }
 
+/// Converts the fields of a subnet of `os_vif` to those of the driver's type.
 fn read_subnet(mut fields: Fields) -> Result<Fields> {
     let routes = read_list(fields.remove("routes"), "Route", |route| Ok(Value::from(route)))?;
     let ips = read_list(fields.remove("ips"), "FixedIP", |mut ip| take(&mut ip, "address"))?;
@@ -213,14 +220,19 @@ fn read_subnet(mut fields: Fields) -> Result<Fields> {
 fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
     let Some(list) = list else { return Ok(Vec::new()) };
     let list_class = format!("{class}List");
-    open(
+    open_envelope(
         list,
         |name| name == list_class,
         &format!("{list_class} 1.0"),
         |mut list| {
             let objects: Vec<Value> = from_value(take(&mut list.fields, "objects")?)?;
             let object = |value| {
-                open(value, |name| name == class, &format!("{class} 1.0"), |object| read(object.fields))
+                open_envelope(
+                    value,
+                    |name| name == class,
+                    &format!("{class} 1.0"),
+                    |object| read(object.fields),
+                )
             };
             objects.into_iter().map(object).collect()
         },
@@ -229,7 +241,7 @@ fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Resul
 
 /// Opens an envelope and parses its content with `read`. Returns an error unless the name of the
 /// class `fits` and the major version is 1. An error about the content names the class.
-fn open<T>(
+fn open_envelope<T>(
     value: Value,
     fits: impl Fn(&str) -> bool,
     expected: &str,
@@ -244,7 +256,7 @@ fn open<T>(
 
 /// Converts an object of a class to the JSON form of the enum variant. A class that is not in
 /// `classes` becomes the variant `other`.
-fn put_together(class: &ClassObject, classes: &Classes) -> Value {
+fn from_class_object(class: &ClassObject, classes: &Classes) -> Value {
     match classes.iter().find(|(_, name, _)| *name == class.name) {
         Some((variant, ..)) => json!({ (*variant): class.fields }),
         None => json!({ "other": class }),

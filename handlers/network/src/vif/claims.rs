@@ -168,6 +168,7 @@ impl VifClaims {
         Some(wait)
     }
 
+    /// Returns the keyed hash of a VIF and, if one is given, of its pod.
     fn hash(&self, uid: Option<&Uid>, vif: &Vif) -> u64 {
         self.hasher.hash_one((uid, format!("{:?}", vif.binding())))
     }
@@ -178,6 +179,7 @@ fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()
 }
 
+/// Returns the ids of the VIFs.
 fn ids(vifs: &[Vif]) -> Vec<VifId> {
     vifs.iter().map(|vif| vif.id.clone()).collect()
 }

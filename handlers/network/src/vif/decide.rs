@@ -90,7 +90,7 @@ pub(super) fn decide(
     match PodLifecycle::of(pod) {
         PodLifecycle::HostNetwork | PodLifecycle::Unscheduled => Ok(VifAction::Nothing),
         PodLifecycle::Starting | PodLifecycle::Started => {
-            Ok(keep(pod, published.transpose()?, record, several))
+            Ok(decide_living(pod, published.transpose()?, record, several))
         }
         PodLifecycle::Terminating if matches!(published, Some(Ok(_))) => {
             Ok(published.transpose()?.map_or(VifAction::Nothing, |state| VifAction::Verify(Box::new(state))))
@@ -130,7 +130,12 @@ pub(super) fn has_finalizer(pod: &Pod) -> bool {
 
 /// Decides the next action for a pod that starts or runs: it keeps its VIFs, or gets new ones. A
 /// pod that was started without a VIF has another network and gets no VIF.
-fn keep(pod: &Pod, published: Option<PodState>, record: Option<VifRecord>, several: bool) -> VifAction {
+fn decide_living(
+    pod: &Pod,
+    published: Option<PodState>,
+    record: Option<VifRecord>,
+    several: bool,
+) -> VifAction {
     let starting = PodLifecycle::of(pod) == PodLifecycle::Starting;
     match (published, record) {
         (_, Some(VifRecord::Requested)) => VifAction::ReadMarks,

@@ -53,6 +53,7 @@ struct LeakScan {
 }
 
 impl LeakDetector {
+    /// Creates the detector, before its first scan.
     pub(super) fn new(claims: Arc<VifClaims>) -> Self {
         Self { claims, scan: Mutex::default(), found: Notify::new() }
     }
@@ -99,6 +100,7 @@ impl LeakDetector {
         self.claims.is_unpublished(uid, vif)
     }
 
+    /// Locks the result of the last scan.
     fn scan(&self) -> MutexGuard<'_, LeakScan> {
         self.scan.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -173,9 +173,10 @@ impl PolicyIndex {
         let nodes: BTreeSet<IpNet> =
             self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
         let always = [(Direction::Ingress, &self.always.from), (Direction::Egress, &self.always.to)];
-        let always = always.map(|(direction, also)| rules::networks(direction, nodes.iter().chain(also)));
+        let always =
+            always.map(|(direction, also)| rules::allow_networks(direction, nodes.iter().chain(also)));
         let group = |name, rules| DesiredGroup { name, owner: None, rules };
-        let open = |direction| group(name::open(direction), rules::everything(direction));
+        let open = |direction| group(name::open(direction), rules::allow_everything(direction));
         let nodes = group(name::nodes(), always.into_iter().flatten().collect());
         [open(Direction::Ingress), open(Direction::Egress), nodes]
     }
@@ -342,12 +343,14 @@ impl PolicyIndex {
         self.changed.notify_one();
     }
 
+    /// Locks the content of the index.
     fn lock(&self) -> MutexGuard<'_, IndexState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl IndexState {
+    /// Advances the logical time and returns it.
     fn next_tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick

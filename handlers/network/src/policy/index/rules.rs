@@ -13,12 +13,15 @@ use super::terms::{PolicyTerms, RuleTerm};
 pub(crate) type GroupRules = BTreeSet<SecurityRule<GroupName>>;
 
 /// Returns the rules that allow everything in one direction.
-pub(super) fn everything(direction: Direction) -> GroupRules {
+pub(super) fn allow_everything(direction: Direction) -> GroupRules {
     rule(direction, None, &Remote::Any).into_iter().collect()
 }
 
 /// Returns the rules that allow everything from these networks (ingress) or to them (egress).
-pub(super) fn networks<'n>(direction: Direction, networks: impl Iterator<Item = &'n IpNet>) -> GroupRules {
+pub(super) fn allow_networks<'n>(
+    direction: Direction,
+    networks: impl Iterator<Item = &'n IpNet>,
+) -> GroupRules {
     networks.flat_map(|net| rule(direction, None, &Remote::Net(*net))).collect()
 }
 

@@ -51,6 +51,7 @@ impl PodSelector {
 }
 
 impl LabelRequirement {
+    /// Parses one requirement of a selector; an unknown operator becomes [`LabelRequirement::Unknown`].
     fn of(expression: &LabelSelectorRequirement) -> Self {
         let values = || expression.values.iter().flatten().cloned().collect();
         let key = expression.key.clone();
@@ -63,6 +64,7 @@ impl LabelRequirement {
         }
     }
 
+    /// Returns `true` if these labels meet the requirement.
     fn matches(&self, labels: &Labels) -> bool {
         match self {
             Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
