@@ -140,6 +140,7 @@ impl Checker<'_> {
         }
     }
 
+    /// Adds the mistake that the value at `path` is wrong.
     fn add_wrong_value(&mut self, path: &OptionPath, message: String) {
         self.findings.push(Finding { path: path.clone(), kind: FindingKind::WrongValue, message });
     }

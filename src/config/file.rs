@@ -31,6 +31,7 @@ impl SourceFile {
         Ok(Self::parse(path.into(), bytes))
     }
 
+    /// Parses the content of the file. The error lists all syntax errors.
     fn parse(path: Arc<Path>, bytes: Vec<u8>) -> Result<Self, Vec<Mistake>> {
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
@@ -61,6 +62,7 @@ impl SourceFile {
         self.locate(path, |(_, value)| value)
     }
 
+    /// Returns the line and column of one of the offsets of `path`: of its key or of its value.
     fn locate(&self, path: &OptionPath, offset: fn((usize, usize)) -> usize) -> Location {
         locate(&self.path, &self.text, offset(self.offsets.get(path).copied().unwrap_or_default()))
     }
@@ -91,6 +93,7 @@ fn index_value(
     offsets.insert(path, (key, value.span().start));
 }
 
+/// Returns the mistake of a syntax error at a byte offset.
 fn syntax_error(path: &Arc<Path>, text: &str, offset: usize, message: String) -> Mistake {
     Mistake { location: locate(path, text, offset), path: String::new(), message }
 }

@@ -47,10 +47,12 @@ const FORMATS: [StringFormat; 10] = [
     }),
 ];
 
+/// Returns `true` if the parser of `T` accepts the text.
 fn parses<T: FromStr>(text: &str) -> bool {
     text.parse::<T>().is_ok()
 }
 
+/// Creates a format whose check is `accepts`.
 const fn format(name: &'static str, about: &'static str, accepts: fn(&str) -> bool) -> StringFormat {
     StringFormat { name, about, accepts }
 }

@@ -98,12 +98,14 @@ impl OptionPath {
         parent.and_then(Value::as_object_mut).is_some_and(|table| table.remove(last).is_some())
     }
 
+    /// Returns the name at this depth of the path; `None` if the path is shorter or has an index there.
     fn name(&self, depth: usize) -> Option<&str> {
         self.0
             .get(depth)
             .and_then(|step| if let PathStep::Key(key) = step { Some(key.as_str()) } else { None })
     }
 
+    /// Returns this path with one more step.
     fn then(&self, step: PathStep) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }

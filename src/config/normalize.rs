@@ -82,6 +82,7 @@ fn replace_network(words: &mut Map<String, Value>) {
     words.extend([("type".to_owned(), json!("string")), ("format".to_owned(), json!(format))]);
 }
 
+/// Returns `true` if the schema is one of the names that a string may have.
 fn is_choice(choice: &Value) -> bool {
     choice.get("const").is_some_and(Value::is_string) || choice.get("enum").is_some_and(Value::is_array)
 }

@@ -38,6 +38,7 @@ impl FileSchema {
 }
 
 impl OptionSchema {
+    /// Adds the option to the sample: its description, its limits, and a line with its default.
     fn sample(&self, sample: &mut String) {
         comment(sample, self.about());
         for line in rules(&self.schema) {
@@ -108,6 +109,7 @@ pub(super) fn inline(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
+/// Lists the names that a string may have, each with its description.
 fn named(intro: &str, choices: &[(&str, &str)]) -> Vec<String> {
     let line = |(name, about): &(&str, &str)| match *about {
         "" => format!("- {name:?}"),
@@ -116,6 +118,7 @@ fn named(intro: &str, choices: &[(&str, &str)]) -> Vec<String> {
     std::iter::once(intro.to_owned()).chain(choices.iter().map(line)).collect()
 }
 
+/// Describes the minimum and the maximum number of `units`; `None` without both.
 fn counted(minimum: Option<i64>, maximum: Option<i64>, units: &str) -> Option<String> {
     match (minimum, maximum) {
         (Some(1), None) => Some("Not empty.".to_owned()),
@@ -123,6 +126,7 @@ fn counted(minimum: Option<i64>, maximum: Option<i64>, units: &str) -> Option<St
     }
 }
 
+/// Describes a range of values; `None` without a minimum and a maximum.
 fn range<T: Display>(minimum: Option<T>, maximum: Option<T>, unit: &str) -> Option<String> {
     match (minimum, maximum) {
         (Some(minimum), Some(maximum)) => Some(format!("From {minimum} to {maximum}{unit}.")),
@@ -132,6 +136,7 @@ fn range<T: Display>(minimum: Option<T>, maximum: Option<T>, unit: &str) -> Opti
     }
 }
 
+/// Returns the text with its first letter in upper case.
 fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())

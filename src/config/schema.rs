@@ -106,6 +106,7 @@ impl FileSchema {
 }
 
 impl SectionSchema {
+    /// Reads and normalizes the schema of a registered section.
     fn read(section: &Section) -> Result<Self, SchemaError> {
         let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
         let mut schema = section.schema.as_value().clone();
@@ -141,6 +142,7 @@ impl SectionSchema {
         self.options.iter().find(|option| option.name == name)
     }
 
+    /// Returns the JSON Schema of the section.
     fn to_json(&self) -> Value {
         let options = self.options.iter().map(|option| (option.name.clone(), option.schema.clone()));
         json!({

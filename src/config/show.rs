@@ -23,6 +23,7 @@ impl Configuration {
         shown
     }
 
+    /// Returns the line of one option: its name, its value and, as a comment, its origin.
     fn line(&self, section: &str, option: &OptionSchema) -> String {
         let location = self.origins.get(&(section.to_owned(), option.name.clone()));
         let origin = match location {

@@ -74,6 +74,7 @@ impl TokenFile {
     }
 }
 
+/// Reads the token from its file, as the value of the header `Authorization`.
 fn read(path: &PathBuf) -> io::Result<HeaderValue> {
     let text = std::fs::read_to_string(path)?;
     let token = text.trim();
@@ -109,6 +110,7 @@ pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
     Client::new(service, namespace)
 }
 
+/// Returns the request with this value of the header `Authorization`.
 fn with(mut request: Request<Body>, header: &HeaderValue) -> Request<Body> {
     request.headers_mut().insert(AUTHORIZATION, header.clone());
     request

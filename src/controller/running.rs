@@ -139,6 +139,7 @@ impl<'r> HandlerTasks<'r> {
         self.context.health.remove(&self.conditions);
     }
 
+    /// Ends the watches and the background tasks.
     async fn close(&mut self) {
         self.watcher.stop();
         self.tasks.shutdown().await;

@@ -59,6 +59,7 @@ impl<'r> LeadershipSession<'r> {
         end
     }
 
+    /// Takes part in the election, and runs the handlers while this process is the leader.
     async fn run_term(&mut self) -> Result<Option<LossReason>, ControllerError> {
         let (context, client) = (self.context, self.client.clone());
         let status = self.election.subscribe();

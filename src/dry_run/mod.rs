@@ -91,6 +91,7 @@ struct Listed {
 }
 
 impl<'a> Planner<'a> {
+    /// Creates the state of a dry run, before anything is read.
     fn new(configuration: &'a Configuration, client: Client) -> Self {
         let (log, newer) = (PlanLog::default(), NewerObjects::default());
         let client = recording(client, &log, &newer);
@@ -225,6 +226,7 @@ impl<'a> Planner<'a> {
         self.attempt(&what, self.limit, || collector.recover()).await.is_some()
     }
 
+    /// Runs the checks of the drivers once, and notes those that fail.
     async fn check(&self, checks: Vec<Check>) {
         for check in checks {
             let what = format!("the check of the driver {} failed", check.name);
@@ -280,14 +282,17 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Notes that an object cannot be decoded, so that nothing is planned for it.
     fn undecodable(&self, Undecodable { identity, error }: &Undecodable) {
         self.not_planned(format!("{} cannot be decoded: {error}", identity.object_ref()));
     }
 
+    /// Notes that `what` failed, with the error.
     fn failed(&self, what: &str, error: &HandlerError) {
         self.not_planned(format!("{what}: {}", causes(&**error)));
     }
 
+    /// Notes a part that could not be planned.
     fn not_planned(&self, reason: String) {
         let mut not_planned = lock(&self.not_planned);
         if !not_planned.contains(&reason) {

@@ -163,6 +163,7 @@ impl PlanLog {
         std::mem::take(&mut self.objects())
     }
 
+    /// Locks the plans.
     fn objects(&self) -> MutexGuard<'_, BTreeMap<PlannedObject, ObjectPlan>> {
         lock(&self.0)
     }

@@ -159,10 +159,12 @@ fn event(write: &EventWrite, instance: String) -> Event {
     }
 }
 
+/// Returns the count and the time of the last occurrence, in the form of the Events API.
 fn series(write: &EventWrite) -> EventSeries {
     EventSeries { count: write.count, last_observed_time: MicroTime(write.occurrence.at) }
 }
 
+/// Returns the reference of an Event to its object.
 fn reference(identity: &Identity) -> ObjectReference {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ObjectReference {
@@ -199,6 +201,7 @@ fn pause_hint(error: &HandlerError) -> Option<Duration> {
     if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }
 }
 
+/// Returns the `Status` in the response of the API server; `None` if the error is another one.
 fn status(error: &HandlerError) -> Option<&Status> {
     let error: &(dyn Error + 'static) = &**error;
     if let Some(kube::Error::Api(status)) = error.downcast_ref() { Some(status) } else { None }

@@ -101,6 +101,7 @@ impl MetricsPage {
         }
     }
 
+    /// Adds a metric with one series for each of `samples`, which `set` writes into its series.
     fn samples<'a, const N: usize, M, V>(
         &mut self,
         description: &'static MetricDescription,

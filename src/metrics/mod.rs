@@ -192,6 +192,7 @@ impl Metrics {
         page.encode()
     }
 
+    /// Adds the metrics of all handlers of virtual nodes to `page`.
     fn show_virtual_nodes(&self, page: &mut MetricsPage) {
         let figures = self.virtual_nodes.values();
         let figures = || figures.iter();

@@ -33,6 +33,7 @@ impl Default for OperationMetrics {
     }
 }
 
+/// The actions that operations on modules can have, for the label `action`.
 const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::Stop];
 
 impl OperationMetrics {

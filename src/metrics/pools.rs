@@ -21,6 +21,8 @@ struct PoolSource {
 }
 
 impl PoolSource {
+    /// Returns the current gauges of the pool, and its counts together with those of earlier pools of the
+    /// same name.
     fn read(&self) -> VifPoolMetrics {
         (self.read_metrics)().after(&self.earlier)
     }

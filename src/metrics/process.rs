@@ -13,10 +13,10 @@ use crate::lock::lock;
 /// The CPU time, memory and open files of this process, as they were last read. The last values are kept because reading `/proc` takes
 /// file descriptors, and the metrics must not vanish when none is free.
 #[derive(Default)]
-pub(super) struct ProcessMetrics(Mutex<Option<Reading>>);
+pub(super) struct ProcessMetrics(Mutex<Option<ProcValues>>);
 
 /// The values that were read from `/proc` at one moment.
-struct Reading {
+struct ProcValues {
     stat: Stat,
     open: usize,
     max_open: u64,
@@ -28,11 +28,11 @@ impl ProcessMetrics {
     #[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far below 2^52")]
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let mut last = lock(&self.0);
-        match Reading::now() {
+        match ProcValues::now() {
             Ok(reading) => *last = Some(reading),
             Err(error) => debug!(%error, "cannot read /proc"),
         }
-        let Some(Reading { stat, open, max_open, boot_time }) = &*last else { return };
+        let Some(ProcValues { stat, open, max_open, boot_time }) = &*last else { return };
         let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
         page.values(&names::PROCESS_CPU, [([], seconds(stat.utime + stat.stime))]);
         page.counts(&names::PROCESS_RESIDENT, [([], stat.rss * procfs::page_size())]);
@@ -44,7 +44,8 @@ impl ProcessMetrics {
     }
 }
 
-impl Reading {
+impl ProcValues {
+    /// Reads the current values from `/proc`.
     fn now() -> ProcResult<Self> {
         let process = Process::myself()?;
         let max_open = match process.limits()?.max_open_files.soft_limit {

@@ -21,6 +21,7 @@ pub(crate) enum WebhookOutcome {
 }
 
 impl WebhookOutcome {
+    /// All outcomes, for the series of the metric.
     const ALL: [Self; 3] = [Self::Patched, Self::Unchanged, Self::Rejected];
 
     /// Returns the value of the label `outcome` of the metric of requests.

@@ -24,6 +24,7 @@ impl ControllerState {
     }
 }
 
+/// Adds the metrics of the watches to `page`.
 fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
     let kinds = || watches.iter().map(|watch| ([&*watch.kind.name], watch));
     let events = kinds().flat_map(|([kind], watch)| {
@@ -38,6 +39,7 @@ fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
     page.values(&names::WATCH_IDLE, idle);
 }
 
+/// Adds the numbers of queued objects of each handler to `page`.
 fn show_queues(page: &mut MetricsPage, queues: &[QueueState]) {
     let handlers = || queues.iter().map(|queue| ([&*queue.handler], queue));
     let objects = handlers().flat_map(|([handler], queue)| {

@@ -32,7 +32,7 @@ pub(crate) struct ControllerState {
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
     /// The pipelines and the watches that run.
-    running: Mutex<[Running; HandlerScope::ALL.len()]>,
+    running: Mutex<[RunningHandlers; HandlerScope::ALL.len()]>,
     /// The conditions that must be met before the process is ready.
     pub(crate) health: Arc<Health>,
     /// All metrics that are updated where something happens.
@@ -41,7 +41,7 @@ pub(crate) struct ControllerState {
 
 /// The pipeline and the watches of the handlers of one [`HandlerScope`].
 #[derive(Clone, Default)]
-struct Running(Weak<Pipeline>, Weak<Watcher<Pipeline>>);
+struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>);
 
 /// The state of the queues of one enabled handler.
 struct QueueState {
@@ -85,7 +85,8 @@ impl ControllerState {
         pipeline: &Arc<Pipeline>,
         watcher: &Arc<Watcher<Pipeline>>,
     ) {
-        lock(&self.running)[scope as usize] = Running(Arc::downgrade(pipeline), Arc::downgrade(watcher));
+        lock(&self.running)[scope as usize] =
+            RunningHandlers(Arc::downgrade(pipeline), Arc::downgrade(watcher));
     }
 
     /// Returns the status of each watch that runs, ordered by the name of its kind. Two watches of one kind, by handlers of different

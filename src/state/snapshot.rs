@@ -205,6 +205,7 @@ impl ObjectSummary {
         self.last_error.as_ref().map_or(self.since_seconds, |last_error| last_error.since_seconds)
     }
 
+    /// Converts an entry of the queues of `handler`, with its times relative to `now`.
     pub(super) fn new(handler: &str, entry: QueueEntry, now: Now) -> Self {
         let next = match entry.phase {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),

@@ -58,6 +58,7 @@ struct WatchEntry {
 }
 
 impl WatchEntry {
+    /// Returns the current status of the watch.
     fn status(&self) -> WatchStatus {
         self.state.status(*self.listed.borrow(), self.task.is_finished())
     }
@@ -147,6 +148,7 @@ impl<S: EventSink> Watcher<S> {
         self.watches().values().filter(selected).any(contains)
     }
 
+    /// Locks the watches.
     fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, WatchEntry>> {
         lock(&self.watches)
     }

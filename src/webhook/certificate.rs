@@ -90,7 +90,7 @@ impl PemIdentity {
         Ok(CertificateFacts { names: names.collect(), expires })
     }
 
-    /// Returns the certificate and the key for TLS. Fails if they do not belong together.
+    /// Returns the certificate and the key in the form of the TLS library. Fails if they do not belong together.
     pub(super) fn certified(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;

@@ -15,6 +15,7 @@ const KIND: &str = "AdmissionReview";
 #[error("the request is no AdmissionReview of admission.k8s.io/v1 with a pod that can be decoded")]
 pub(super) struct MalformedReview;
 
+/// The body of a request: a review with the object that is to be admitted.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AdmissionReview<'r> {
@@ -24,6 +25,7 @@ struct AdmissionReview<'r> {
     request: AdmissionRequest<'r>,
 }
 
+/// The object and the operation of a review.
 #[derive(Deserialize)]
 struct AdmissionRequest<'r> {
     uid: String,
@@ -33,6 +35,7 @@ struct AdmissionRequest<'r> {
     object: Option<&'r RawValue>,
 }
 
+/// The group, version and kind of the object.
 #[derive(Deserialize, PartialEq, Eq)]
 struct ReviewedKind {
     group: String,
@@ -40,6 +43,7 @@ struct ReviewedKind {
     kind: String,
 }
 
+/// The body of a response: a review with the decision.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AnsweredReview {
@@ -48,6 +52,7 @@ struct AnsweredReview {
     response: AdmissionResponse,
 }
 
+/// The decision about the object: always an admission, with a patch if it is changed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AdmissionResponse {

@@ -146,6 +146,7 @@ impl ServedCertificate {
 }
 
 impl CertificateFiles {
+    /// Reads the certificate and the key from their files.
     fn read(&self) -> Result<PemIdentity, CertificateFileError> {
         Ok(PemIdentity { chain: text(&self.certificate)?, key: text(&self.key)? })
     }

@@ -59,6 +59,7 @@ pub(super) async fn serve(
     connections::serve(listener, BOUND, "webhook", connection).await
 }
 
+/// Returns the routes of the server: the webhook at [`PATH`].
 fn router(state: Arc<ReviewState>) -> Router {
     Router::new().route(PATH, post(review)).layer(DefaultBodyLimit::max(MAX_BODY)).with_state(state)
 }
@@ -88,7 +89,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
     }
 }
 
-/// Answers one review.
+/// Answers one `AdmissionReview` of the API server: admits the object, with a patch if it is a pod that needs an address.
 async fn review(State(state): State<Arc<ReviewState>>, body: Result<Bytes, BytesRejection>) -> Response {
     let started = Instant::now();
     let enabled = state.enabled.load(Ordering::Relaxed);

@@ -154,6 +154,7 @@ impl CertificateWriter {
         Ok(PAUSE)
     }
 
+    /// Generates a certificate for the names by which API servers call the webhook.
     fn generate(&self, trust: &WebhookTrust, now: Timestamp) -> Result<StoredIdentity, CertificateError> {
         let identity = PemIdentity::generate(&trust.names, now, self.lifetime)?;
         Ok(StoredIdentity { facts: identity.facts()?, identity })
@@ -179,6 +180,7 @@ fn existing<K>(object: Option<K>, kind: &str, name: &str) -> Option<K> {
     object
 }
 
+/// Logs that an object cannot be read.
 fn unreadable(error: &kube::runtime::watcher::Error, kind: &str, name: &str) {
     warn!(kind, name, error = causes(error), "an object of the webhook cannot be read");
 }

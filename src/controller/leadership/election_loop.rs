@@ -202,6 +202,7 @@ impl ElectionLoop {
         });
     }
 
+    /// Logs the error of a request for the lease, and publishes it in the status.
     fn record_error(&self, message: &'static str, error: &HandlerError) {
         let cause = causes(&**error);
         let last_error = Some(format!("{message}: {cause}"));
@@ -215,6 +216,7 @@ impl ElectionLoop {
         });
     }
 
+    /// Removes the last error from the status, because a request has succeeded.
     fn clear_error(&self) {
         self.status.send_if_modified(|status| status.last_error.take().is_some());
     }

@@ -87,6 +87,7 @@ fn compare_finalizers(
     }
 }
 
+/// Returns the texts in a JSON list; empty for any other value.
 fn texts(list: &Value) -> BTreeSet<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

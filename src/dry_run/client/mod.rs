@@ -226,6 +226,7 @@ impl DryRunOutcome {
     }
 }
 
+/// Returns a response with this status and JSON body.
 fn response(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string().into_bytes()));
     *response.status_mut() = status;

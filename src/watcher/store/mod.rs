@@ -201,6 +201,7 @@ impl ObjectStore {
 }
 
 impl<'a> ItemMeta<'a> {
+    /// Returns the identifying fields of an item, whether it could be decoded or not.
     fn of(item: &'a WatchItem) -> Self {
         match item {
             WatchItem::Object(object) => {
