@@ -175,6 +175,7 @@ impl Ec2Prefixes {
         Ok(blocks.iter().copied().filter(|block| all.contains(block)).collect())
     }
 
+    /// Removes the blocks from an interface by one request.
     async fn remove(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), Ec2Failure> {
         let mut parameters = vec![("NetworkInterfaceId".to_owned(), interface.to_string())];
         let (mut prefixes, mut addresses) = (0, 0);

@@ -49,6 +49,7 @@ impl RateLimit {
     }
 }
 
+/// The state of a [`RateLimit`].
 struct RequestBucket {
     /// The time in which one token is added.
     interval: Duration,

@@ -72,6 +72,7 @@ impl CredentialFetch {
         Ok(keys)
     }
 
+    /// Obtains the keys from a source that has them itself.
     async fn of_source(&self, source: &DirectSource) -> Result<AccessKeys, DriverError> {
         match source {
             DirectSource::Fixed(keys) => Ok(keys.clone()),
@@ -193,6 +194,7 @@ fn role_keys(body: &str) -> Result<AccessKeys, DriverError> {
     })
 }
 
+/// Parses the keys in the response of the metadata service or of an agent.
 fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
     // An error of serde_json names the place, and quotes no value of a string field.
     let keys: AgentCredentials = serde_json::from_str(body).map_err(|_| malformed())?;
@@ -214,12 +216,14 @@ fn read_token(path: &Path) -> Result<String, DriverError> {
     Ok(token.trim().to_owned())
 }
 
+/// Returns a token as the value of a header that is never logged.
 fn sensitive(token: &str) -> Result<HeaderValue, DriverError> {
     let mut value = HeaderValue::from_str(token).map_err(|_| malformed())?;
     value.set_sensitive(true);
     Ok(value)
 }
 
+/// Returns the error of credentials that cannot be obtained, which a retry does not mend.
 fn refused(detail: impl Into<String>) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(detail)
 }

@@ -24,9 +24,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::lock::lock;
 
-/// The times for which decisions are cached: permission for a certificate or a token, and denial. Those of a kubelet.
+/// The time for which the permission of a client with a certificate is cached, as in a kubelet.
 const PERMITTED: Duration = Duration::from_secs(300);
+/// The time for which the permission of a client with a token is cached, as in a kubelet.
 const PERMITTED_TOKEN: Duration = Duration::from_secs(120);
+/// The time for which a denial is cached, as in a kubelet.
 const DENIED: Duration = Duration::from_secs(30);
 
 /// The maximum number of cached decisions per node.
