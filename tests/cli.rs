@@ -13,7 +13,7 @@ fn staffetta(arguments: &[&str]) -> String {
 
 #[test]
 fn every_transcript_is_what_the_program_answers() {
-    trycmd::TestCases::new().case("tests/cmd/*.trycmd");
+    trycmd::TestCases::new().case("tests/cmd/*.trycmd").case("docs/commands.md");
 }
 
 #[test]

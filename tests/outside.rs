@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "support/page.rs"]
+mod page;
 #[path = "support/process.rs"]
 mod process;
 
@@ -12,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, Config};
+use page::Page;
 use process::{Process, eventually};
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Options};
@@ -93,6 +96,30 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     assert!(plan.starts_with(expected), "{plan}{}", String::from_utf8_lossy(&output.stderr));
     let metadata = pods.get("web").await.unwrap().metadata;
     assert_eq!((metadata.annotations, metadata.finalizers), (None, None));
+}
+
+/// The commands of the quick starts for authors that need no cluster.
+#[tokio::test]
+async fn the_commands_of_the_quick_starts_list_the_outside_handler_and_the_outside_driver() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap();
+    for (page, enabled, listed) in [("handler", "greeter", "greeter "), ("driver", "vif", "acme ")] {
+        let page = Page::read(&format!("docs/start/{page}.md"));
+        let folder = tempfile::tempdir().unwrap();
+        page.write_files(folder.path());
+        let mut printed = String::new();
+        for (command, shown) in page.commands() {
+            let call = command.strip_prefix("examples/outside/target/debug/outside ");
+            let Some(arguments) = call.filter(|arguments| !arguments.starts_with("run ")) else { continue };
+            let mut process = tokio::process::Command::new(&program);
+            process.env("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", enabled).current_dir(folder.path());
+            let output = process.args(arguments.split(' ')).output().await.unwrap();
+            let answer = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success() && (shown.is_empty() || answer == shown), "{command}: {answer}");
+            printed += &answer;
+        }
+        let is_listed = |line: &str| line.contains(listed) && line.contains(" yes ");
+        assert!(printed.lines().any(is_listed), "{printed}");
+    }
 }
 
 /// Sends a request to the daemon of the CNI plugin, and returns the status code and the body.

@@ -1,5 +1,6 @@
 //! The configuration sections of the program itself. Their doc comments become comments in the sample file.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -36,6 +37,13 @@ pub struct KubernetesOptions {
     /// not change while resources with it exist. If not set: the UID of the namespace `kube-system`, without hyphens.
     #[schemars(length(min = 1, max = 32), extend("format" = "dns-label"), example = &"east")]
     pub cluster_id: Option<String>,
+    /// The namespaces whose pods and services are managed; all if empty. With the handler `namespace`, also the namespaces that get a
+    /// network. An object that is managed already stays so until it is deleted.
+    #[schemars(extend("uniqueItems" = true), inner(length(min = 1, max = 63)))]
+    pub namespaces: Vec<String>,
+    /// Labels that pods and services must have to be managed, such as `{ network = "neutron" }`. An object that is managed already stays
+    /// so until it is deleted.
+    pub object_labels: BTreeMap<String, String>,
     /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
@@ -60,6 +68,8 @@ impl Default for KubernetesOptions {
         Self {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: None,
+            namespaces: Vec::new(),
+            object_labels: BTreeMap::new(),
             kubeconfig: None,
             api_root: None,
             port_debug: false,

@@ -6,6 +6,7 @@
 mod leadership;
 mod replica;
 mod running;
+mod selection;
 mod session;
 mod start;
 mod validation;
@@ -32,6 +33,7 @@ use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
 use crate::webhook::Webhook;
 use crate::{admin, client};
+use selection::ObjectSelection;
 use session::LeadershipSession;
 
 pub use crate::webhook::WebhookError;
@@ -235,15 +237,18 @@ impl ControllerContext {
     }
 }
 
-/// Builds the handlers called `names` with their drivers, in this order.
+/// Builds the handlers called `names` with their drivers, in this order. They get the events of objects that the configuration selects.
 pub(crate) fn create_handlers(
     registry: &Arc<Registry>,
     names: &[String],
     setup: &Setup,
 ) -> Result<Vec<(String, Registration)>, ControllerError> {
-    let create = |name: &String| match registry.make(name, setup) {
-        Ok(registration) => Ok((name.clone(), registration)),
-        Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
+    let create = |name: &String| {
+        let created = registry.make(name, setup).and_then(|registration| {
+            let selection = ObjectSelection::new(&setup.section("kubernetes")?);
+            Ok((name.clone(), registration.filter(move |event| selection.admits(event))))
+        });
+        created.map_err(|source| ControllerError::Handler { handler: name.clone(), source })
     };
     names.iter().map(create).collect()
 }

@@ -163,6 +163,7 @@ async fn everything_else_is_allowed(tenant: &Tenant) {
     for object in ["pod/web", "service/web", &node, &namespace] {
         tenant.may(&["annotate", object, "openstack.org/kuryr-project=team"]).await;
         tenant.may(&["label", object, "tier=web"]).await;
+        tenant.may(&["annotate", object, "staffetta.dev/managed=false"]).await;
     }
     let status = r#"{"status":{"conditions":[{"type":"Seen","status":"True"}]}}"#;
     tenant.may(&["patch", "pod/web", "--subresource=status", "--patch", status]).await;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod annotations;
+mod commands;
 mod custom_resources;
 mod events;
 mod faults;

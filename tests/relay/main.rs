@@ -19,6 +19,7 @@ mod plans;
 mod pods;
 mod policies;
 mod promql;
+mod selection;
 mod services;
 mod status;
 mod world;

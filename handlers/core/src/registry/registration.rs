@@ -38,7 +38,11 @@ pub struct Registration<H = ()> {
     superseded: Superseded,
     collector: Option<Arc<dyn GarbageCollector>>,
     sources: Vec<Box<dyn Source>>,
+    filter: Option<EventFilter>,
 }
+
+/// The type of a function that returns `true` if a handler may get an event.
+type EventFilter = Box<dyn Fn(&AnyEvent) -> bool + Send + Sync>;
 
 /// An index, and the kind whose events update the index.
 pub struct KindIndex {
@@ -62,6 +66,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
             superseded: Superseded::default(),
             collector: None,
             sources: Vec::new(),
+            filter: None,
         }
     }
 
@@ -167,12 +172,19 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { routes, indexes, superseded, collector, sources, .. } = self;
-        Registration { handler: Arc::new(()), routes, indexes, superseded, collector, sources }
+        let Self { routes, indexes, superseded, collector, sources, filter, .. } = self;
+        Registration { handler: Arc::new(()), routes, indexes, superseded, collector, sources, filter }
     }
 }
 
 impl Registration {
+    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants. Indexes get all events.
+    #[must_use]
+    pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
     /// Removes and returns the sources of the handler.
     pub fn take_sources(&mut self) -> Vec<Box<dyn Source>> {
         std::mem::take(&mut self.sources)
@@ -183,7 +195,8 @@ impl Registration {
         // A handler that is registered twice for a type gets each event once.
         let mut types = HashSet::new();
         self.routes.retain(|route| types.insert(route.type_id));
-        (ErasedHandler { routes: self.routes, superseded: self.superseded }, self.indexes, self.collector)
+        let handler = ErasedHandler { routes: self.routes, superseded: self.superseded, filter: self.filter };
+        (handler, self.indexes, self.collector)
     }
 }
 
@@ -191,6 +204,7 @@ impl Registration {
 pub struct ErasedHandler {
     routes: Vec<HandlerRoute>,
     superseded: Superseded,
+    filter: Option<EventFilter>,
 }
 
 impl ErasedHandler {
@@ -209,10 +223,10 @@ impl ErasedHandler {
         self.superseded
     }
 
-    /// Returns `true` if the handler wants the event. A handler that panics does not get the event.
+    /// Returns `true` if the handler wants the event, and its filter accepts it. A handler that panics does not get the event.
     pub fn wants(&self, event: &AnyEvent) -> bool {
         let wants = |handler: &dyn RouteHandler| catch_panic(event, || handler.wants(event)).unwrap_or(false);
-        self.route(event).is_some_and(wants)
+        self.filter.as_ref().is_none_or(|filter| filter(event)) && self.route(event).is_some_and(wants)
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
