@@ -97,7 +97,7 @@ pub async fn cleanup(
 }
 
 /// Lists the owners of the resources of one handler, and releases the resources if `apply` is set.
-async fn clean_handler(
+pub(crate) async fn clean_handler(
     name: &str,
     registration: Registration,
     configuration: &Configuration,
@@ -139,7 +139,7 @@ fn with_pool(configuration: &Configuration) -> Configuration {
 
 /// Logs how many VIFs a pool of the other cluster kept ready, and deletes them if `apply` is set. The handler `vif` has started the
 /// pool by then.
-async fn drain_pool(setup: &Setup, apply: bool) -> Result<(), CleanupError> {
+pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<(), CleanupError> {
     let pool = setup.driver::<dyn VifPoolDriver>();
     let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
     if pool.observer().is_none() {

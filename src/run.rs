@@ -22,6 +22,7 @@ use crate::controller::{self, Controller, ControllerError};
 use crate::dry_run::{self, DryRun};
 use crate::migrate::{self, MigrateError, Migration, MigrationOptions};
 use crate::telemetry;
+use crate::uninstall::{self, UninstallError, UninstallOptions, Uninstalled};
 
 /// The time that blocking operations get to finish at the end of the program. The limit is needed because a read from a file system
 /// that does not respond never completes.
@@ -39,6 +40,9 @@ pub enum RunError {
     /// The resources of another cluster cannot be listed.
     #[error(transparent)]
     Cleanup(#[from] CleanupError),
+    /// The controller cannot be uninstalled.
+    #[error(transparent)]
+    Uninstall(#[from] UninstallError),
     /// The migration cannot be planned or executed.
     #[error(transparent)]
     Migrate(#[from] Box<MigrateError>),
@@ -81,6 +85,19 @@ pub(crate) fn cleanup(
     block_on(start(configuration)?, async {
         let client = connection(configuration, kubeconfig).await?.client;
         Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
+    })
+}
+
+/// Removes the finalizers of the controller, and lists what stays in external systems.
+pub(crate) fn uninstall(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+    options: &UninstallOptions,
+) -> Result<Uninstalled, RunError> {
+    block_on(start(configuration)?, async {
+        let client = connection(configuration, kubeconfig).await?.client;
+        Ok(uninstall::uninstall(registry, configuration, client, options).await?)
     })
 }
 

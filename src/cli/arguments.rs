@@ -47,6 +47,9 @@ pub(super) enum Command {
     Status(StatusArguments),
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
+    /// Lists the objects that wait for the controller when they are deleted, and frees them with `--apply`. Lists what stays in
+    /// external systems.
+    Uninstall(UninstallArguments),
     /// Takes a cluster over from another controller.
     #[command(subcommand)]
     Migrate(MigrateCommand),
@@ -71,7 +74,6 @@ pub(super) struct DryRunArguments {
     pub(super) timeout: TimeSpan,
 }
 
-/// The format of the plan of a dry run.
 #[derive(Debug, Args)]
 pub(super) struct CleanupArguments {
     /// The cluster id of the other cluster, as its resources carry it in their marks.
@@ -87,6 +89,25 @@ pub(super) struct CleanupArguments {
     pub(super) file: ConfigFile,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct UninstallArguments {
+    /// Remove the finalizers of the controller, and its virtual nodes. Without it, they are only listed.
+    #[arg(long)]
+    pub(super) apply: bool,
+    /// The Deployment of the controller, which is scaled to 0 first. It is in the namespace of the Lease.
+    #[arg(long, value_name = "DEPLOYMENT", requires = "apply")]
+    pub(super) stop: Option<String>,
+    /// The time limit for the controller to stop.
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "apply")]
+    pub(super) timeout: TimeSpan,
+    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+}
+
+/// The format of the plan of a dry run.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum PlanFormat {
     /// Text for people, one line per step.

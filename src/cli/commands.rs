@@ -9,7 +9,7 @@ use staffetta_handler::Registry;
 use super::CommandError;
 use super::arguments::{
     CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, MigrateArguments, MigrateCommand,
-    PlanFormat,
+    PlanFormat, UninstallArguments,
 };
 use super::status::status;
 use super::table::TextTable;
@@ -19,6 +19,7 @@ use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::dry_run::DryRun;
 use crate::migrate::{Migration, MigrationOptions};
 use crate::run::{self, check, run};
+use crate::uninstall::{UninstallOptions, Uninstalled};
 
 /// Runs `command` and writes its result to `output`. `variables` are the environment variables.
 pub(super) fn execute(
@@ -68,6 +69,14 @@ pub(super) fn execute(
             write!(output, "{}", leftovers_table(&leftovers))?;
             if !leftovers.iter().all(Leftover::is_ok) {
                 return Err(CommandError::NotReleased);
+            }
+        }
+        Command::Uninstall(UninstallArguments { apply, stop, timeout, kubeconfig, file }) => {
+            let options = UninstallOptions { apply, stop, timeout: timeout.into() };
+            let done = run::uninstall(registry, &load(file)?, kubeconfig.as_deref(), &options)?;
+            write!(output, "{}", uninstalled(&done))?;
+            if !done.objects.iter().all(|object| object.is_ok) {
+                return Err(CommandError::NotFreed);
             }
         }
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
@@ -139,6 +148,23 @@ fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
         table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
     }
     table
+}
+
+/// The text of the result of `uninstall`.
+fn uninstalled(done: &Uninstalled) -> String {
+    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
+    for object in &done.objects {
+        table.row([&object.kind, &object.namespace, &object.name, &object.result]);
+    }
+    let outside = match done.outside.as_slice() {
+        [] => "Nothing is known that stays in external systems.\n".to_owned(),
+        owners => format!(
+            "The resources of these objects stay in external systems, with the mark of this cluster:\n{}",
+            leftovers_table(owners)
+        ),
+    };
+    let unknown = done.unknown.iter().map(|reason| format!("What else stays is not known: {reason}\n"));
+    format!("{table}\n{outside}{}", unknown.collect::<String>())
 }
 
 fn migration_table(migration: &Migration) -> TextTable<4> {

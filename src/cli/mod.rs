@@ -56,6 +56,9 @@ enum CommandError {
     /// `staffetta cleanup` could not release everything.
     #[error("not everything was released; the table shows the errors")]
     NotReleased,
+    /// `staffetta uninstall` could not free all objects.
+    #[error("not every object was freed; the table shows the errors")]
+    NotFreed,
     /// `staffetta migrate` cannot take everything over.
     #[error("not everything can be taken over; the table shows the reasons")]
     NotMigrated,
@@ -92,6 +95,7 @@ impl CommandError {
             | Self::CniDaemon(_)
             | Self::Incomplete
             | Self::NotReleased
+            | Self::NotFreed
             | Self::NotMigrated
             | Self::Output(_) => ExitCode::FAILURE,
         }

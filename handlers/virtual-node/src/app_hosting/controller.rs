@@ -29,7 +29,7 @@ use crate::shared::Shared;
 
 /// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the
 /// device, and its node is deleted.
-pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
+pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.
 const ROUND: Duration = Duration::from_secs(1);

@@ -44,6 +44,7 @@ use crate::shared::Dependencies;
 #[cfg(test)]
 pub(crate) use self::back_end::DeviceBackEnd;
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
+pub use self::controller::FINALIZER;
 pub use self::entry::DeviceEntry;
 pub use self::error::DeviceError;
 pub use self::file::{FileError, check as check_devices, read as read_devices};
