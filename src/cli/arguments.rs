@@ -47,8 +47,7 @@ pub(super) enum Command {
     Status(StatusArguments),
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
-    /// Lists the objects that wait for the controller when they are deleted, and frees them with `--apply`. Lists what stays in
-    /// external systems.
+    /// Removes the controller's finalizers from all objects with `--apply`, and lists what stays in external systems.
     Uninstall(UninstallArguments),
     /// Takes a cluster over from another controller.
     #[command(subcommand)]

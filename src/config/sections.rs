@@ -236,7 +236,7 @@ impl Default for AdminOptions {
 /// The admission webhook of the handler `prefix_ip`: it adds the resource `vpc.amazonaws.com/PrivateIPv4Address` to pods that need an
 /// address of their node.
 ///
-/// Every replica serves it. The manifests in `etc/deploy/webhook` contain what it needs in the cluster.
+/// Every replica serves it. The Helm chart (`etc/deploy/chart`) contains what it needs in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookOptions {

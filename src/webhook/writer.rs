@@ -175,7 +175,10 @@ impl ObservedObjects {
 /// Returns `object`, and logs if it does not exist.
 fn existing<K>(object: Option<K>, kind: &str, name: &str) -> Option<K> {
     if object.is_none() {
-        warn!(kind, name, "an object of the webhook does not exist; apply the component etc/deploy/webhook");
+        warn!(
+            kind,
+            name, "an object of the webhook does not exist; install the Helm chart with webhook.enabled=true"
+        );
     }
     object
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::cluster::CLUSTER;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
-use crate::site::Site;
+use crate::site::{Site, simulated};
 
 /// The objects of a tenant. NAME stands for the namespace, and for a node of the same name.
 const OBJECTS: &str = r"
@@ -90,7 +90,7 @@ impl Tenant {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("admission", "base", &["handlers/vif", "admission"]).await;
+    let site = Site::apply("admission", &simulated(&["vif"])).await;
     let tenant = Tenant::create(&site).await;
     let forge = ["patch", "pod", "plain", "--patch", VIF, "--dry-run=server", "--as=tenant"];
     eventually("the policy is in force", async || {

@@ -1,6 +1,5 @@
-//! Tests that the manifests in etc/deploy work on a real cluster, with no more rights than needed.
+//! Tests that the objects of the chart work on a real cluster, with no more rights than needed.
 
-use std::fs;
 use std::time::Instant;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition};
@@ -9,15 +8,15 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, ObjectList, PostParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
+use staffetta_apiserver::testing::real_kubeconfig;
 use tokio::sync::Mutex;
 
 use crate::container::Container;
-use crate::folder;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rules};
-use crate::site::Site;
+use crate::site::{Site, simulated};
 
 /// A controller is for the whole cluster: two of them would take each other's pods.
 pub(crate) static CLUSTER: Mutex<()> = Mutex::const_new(());
@@ -57,7 +56,7 @@ endpoints: [{addresses: [10.10.0.9], conditions: {ready: true}}]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("rights", ".", &[]).await;
+    let site = Site::apply("rights", &simulated(&DEFAULT)).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
     site.put(&token);
@@ -93,7 +92,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("pods", "example", &[]).await;
+    let site = Site::apply("pods", &simulated(&["vif"])).await;
     let token = site.token(&site.account().await, "token").await;
     site.put(&token);
     let mut process = site.run("only").await;
@@ -111,15 +110,17 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("devices", "base", &["handlers/app_hosting"]).await;
+    let open = format!("{}-open", Site::namespace("devices"));
+    let admin = Kubectl::find(&real_kubeconfig(), "");
+    admin.run(&["create", "namespace", &open]).await;
+    let site = Site::apply("devices", &devices_alone(&open)).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
     site.put(&token);
     site.kubectl
         .run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"])
         .await;
-    let open = format!("{}-open", site.namespace);
-    let mut process = site.run_changed("only", |configuration| devices_alone(&configuration, &open)).await;
+    let mut process = site.run("only").await;
     process.ready().await;
     let device = Device { site: &site };
     device.comes().await;
@@ -149,17 +150,18 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
 }
 
-/// The configuration of the base, with devices instead of its handlers, which may get the Secrets of the namespace `open`.
-fn devices_alone(configuration: &str, open: &str) -> String {
-    let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
-    assert!(configuration.contains(handlers), "{configuration}");
-    let devices = "enabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"";
-    let allowed = format!(
-        "allowed_addresses = [\"192.0.2.0/24\"]\nallowed_label_prefixes = [\"rack\"]\nsecret_namespaces = [{open:?}]\n"
-    );
-    configuration.replace(handlers, devices)
-        + "[app_hosting]\npoll_interval_ms = 200\nkubelet = false\n"
-        + &allowed
+/// Values for simulated devices, whose pods may use the Secrets of the namespace `open`.
+fn devices_alone(open: &str) -> Value {
+    json!({ "config": {
+        "kubernetes": { "enabled_handlers": ["app_hosting"], "app_hosting_driver": "FAKE" },
+        "app_hosting": {
+            "poll_interval_ms": 200,
+            "kubelet": false,
+            "allowed_addresses": ["192.0.2.0/24"],
+            "allowed_label_prefixes": ["rack"],
+            "secret_namespaces": [open],
+        },
+    } })
 }
 
 /// A device, in the namespace of the site. SITE stands for a name that nobody else has.
@@ -230,11 +232,7 @@ impl Device<'_> {
 
     /// Ends when a pod of the namespace `open` runs with its Secret, and one of `closed` is refused its own.
     async fn gets_secrets_of(&self, open: &str, closed: &str) {
-        let binding = fs::read_to_string(folder().join("device-secrets/role-binding.yaml")).unwrap();
-        let (subject, site) = ("name: staffetta\n    namespace: staffetta", &self.site.namespace);
-        assert!(binding.contains(subject));
-        let account = self.site.account().await;
-        let binding = binding.replace(subject, &format!("name: {account}\n    namespace: {site}"));
+        let site = &self.site.namespace;
         let closed = format!("{site}-{closed}");
         let secret = "valueFrom: {secretKeyRef: {name: login, key: password}}";
         let of_map = "valueFrom: {configMapKeyRef: {name: settings, key: colour}}";
@@ -242,12 +240,11 @@ impl Device<'_> {
         let pod = POD_THERE.replace(of_map, secret).replace("NAME", "web").replace("SITE", site);
         for namespace in [open, &closed] {
             let kubectl = Kubectl::find(&self.site.kubeconfig, namespace);
-            kubectl.run(&["create", "namespace", namespace]).await;
+            if namespace != open {
+                kubectl.run(&["create", "namespace", namespace]).await;
+            }
             kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
             kubectl.run(&["create", "secret", "generic", "login", "--from-literal=password=hunter2"]).await;
-            if namespace == open {
-                kubectl.apply(&binding).await;
-            }
             kubectl.apply(&pod).await;
             if namespace == open {
                 kubectl.run(&["wait", "--for=condition=Ready", "pod/web", "--timeout=60s"]).await;
@@ -310,7 +307,7 @@ impl Device<'_> {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("image", "example", &[]).await;
+    let site = Site::apply("image", &simulated(&["vif"])).await;
     site.put(&site.token(&site.account().await, "token").await);
     let container = Container::new();
     let mut process = site.run_in_pod(&container).await;
@@ -326,7 +323,9 @@ async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_se
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("without", "base", &[]).await;
+    let site = Site::apply("without", &simulated(&DEFAULT)).await;
+    let without_pods = r#"[{"op":"remove","path":"/rules/3"}]"#;
+    site.kubectl.run(&["patch", "clusterrole/staffetta", "--type=json", "--patch", without_pods]).await;
     site.put(&site.token(&site.account().await, "token").await);
     let mut process = site.run("only").await;
     process.says("pods is forbidden").await;
@@ -344,7 +343,7 @@ async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("tokens", ".", &[]).await;
+    let site = Site::apply("tokens", &simulated(&DEFAULT)).await;
     let account = site.account().await;
     let old = site.token(&account, "old").await;
     site.put(&old);
@@ -379,10 +378,10 @@ async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server()
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    for (name, components, restricted) in
-        [("restricted", &[][..], true), ("privileged", &["host-network"], false)]
-    {
-        let site = Site::apply(name, ".", components).await;
+    for (name, restricted) in [("restricted", true), ("privileged", false)] {
+        let mut values = simulated(&DEFAULT);
+        values["hostNetwork"] = json!(!restricted);
+        let site = Site::apply(name, &values).await;
         let pods = Api::<Pod>::namespaced(site.client.clone(), &site.namespace);
         let sets = Api::<ReplicaSet>::namespaced(site.client.clone(), &site.namespace);
         eventually("both pods are made", async || {

@@ -1,21 +1,21 @@
-//! The rights that some options need in addition to those of the handlers, each in its own component.
+//! The rights that some options need in addition to those of the handlers.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
 
+use crate::PROGRAM;
 use crate::cluster::{CLUSTER, Work, may_only};
 use crate::process::{Process, SIMULATED, eventually};
+use crate::rendered::yaml;
 use crate::rights::{self, Rights, at_home, of_handlers};
-use crate::site::Site;
-use crate::{PROGRAM, folder};
+use crate::site::{Site, simulated};
 
-/// A component below etc/deploy/drivers, and when it is needed.
+/// The rights of an option in the chart, and the option.
 struct Component {
     name: &'static str,
     /// Of the section `[kubernetes]`.
@@ -73,16 +73,13 @@ async fn define_networks(client: &Client) {
 }
 
 #[test]
-fn every_component_of_a_driver_grants_what_its_option_takes_and_no_more() {
-    let folders = fs::read_dir(folder().join("drivers")).unwrap().map(Result::unwrap);
-    let with_rights = folders.filter(|entry| entry.path().join("rbac.yaml").exists());
-    let folders: BTreeSet<_> = with_rights.map(|entry| entry.file_name().into_string().unwrap()).collect();
-    assert_eq!(folders, COMPONENTS.iter().map(|component| component.name.to_owned()).collect());
+fn the_chart_grants_what_each_option_takes_and_no_more() {
+    let rights = yaml("chart/files/rights.yaml");
+    let of_chart = rights["drivers"].as_object().unwrap();
+    assert_eq!(of_chart.len(), COMPONENTS.len());
     for Component { name, rights, .. } in COMPONENTS {
-        let text = fs::read_to_string(folder().join(format!("drivers/{name}/rbac.yaml"))).unwrap();
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        let granted = rights::of_rules(&documents[0]["rules"]);
-        assert_eq!(granted, rights.into_iter().map(str::to_owned).collect::<Rights>(), "{name}");
+        let expected: Rights = rights.into_iter().map(str::to_owned).collect();
+        assert_eq!(rights::of_rules(&of_chart[name]), expected, "{name}");
     }
 }
 
@@ -114,7 +111,7 @@ async fn read_with(option: &str, expected: &Rights) -> Rights {
 }
 
 #[tokio::test]
-async fn an_option_makes_the_program_read_what_its_component_grants() {
+async fn an_option_makes_the_program_read_what_the_chart_grants() {
     let of_the_handler: Rights = ["list pods", "watch pods"].map(str::to_owned).into();
     assert_eq!(read_with("", &of_the_handler).await, of_the_handler);
     for Component { name, option, rights } in COMPONENTS {
@@ -127,16 +124,20 @@ async fn an_option_makes_the_program_read_what_its_component_grants() {
 
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
-async fn with_the_components_of_its_options_it_works_and_may_nothing_beyond_on_a_real_server() {
+async fn with_the_rights_of_its_options_it_works_and_may_nothing_beyond_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let components = COMPONENTS.map(|component| format!("drivers/{}", component.name));
-    let site = Site::apply("drivers", "example", &components.each_ref().map(String::as_str)).await;
+    let mut values = simulated(&["vif"]);
+    values["config"]["neutron_defaults"] = json!({ "project": "p" });
+    for component in COMPONENTS {
+        let (option, driver) = component.option.split_once(" = ").unwrap();
+        values["config"]["kubernetes"][option] = json!(driver.trim_matches('"'));
+    }
+    let site = Site::apply("drivers", &values).await;
     define_networks(&site.client).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
     site.put(&token);
-    let options = COMPONENTS.map(|component| component.option).join("\n");
-    let mut process = site.run_with("only", &options, "[neutron_defaults]\nproject = \"p\"\n").await;
+    let mut process = site.run("only").await;
     process.ready().await;
     let work = Work::begin(&site).await;
     work.has_vif("web").await;

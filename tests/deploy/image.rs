@@ -11,13 +11,13 @@ use staffetta_apiserver::{ApiServer, Options};
 use crate::container::{Container, image};
 use crate::folder;
 use crate::process::Process;
+use crate::rendered::{file, objects};
 
 #[tokio::test]
 #[ignore = "needs unshare(1) with mount namespaces: devstack/real/test"]
 async fn the_program_runs_from_it_alone_as_nobody_and_writes_nothing() {
     let container = Container::new();
-    let configuration = fs::read_to_string(folder().join("base/staffetta.toml")).unwrap();
-    container.put("/etc/staffetta/staffetta.toml", &configuration);
+    container.put("/etc/staffetta/staffetta.toml", file(&objects("iosxe")));
     container.put("/etc/hosts", "127.0.0.1 api.test\n");
     let program = container.program();
 

@@ -9,15 +9,18 @@ mod kubectl;
 mod process;
 
 mod admission;
+mod chart;
 mod cluster;
 mod cni;
 mod container;
 mod drivers;
+mod helm;
 mod image;
 mod manifests;
 mod openstack;
 mod prefixes;
 mod removal;
+mod rendered;
 mod rights;
 mod site;
 mod webhook;

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 
+use serde_json::json;
+
 use crate::cluster::{CLUSTER, may_only};
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, of_handlers};
@@ -37,20 +39,16 @@ spec:
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("prefixes", "base", &["handlers/prefix_ip"]).await;
+    let kubernetes = json!({ "enabled_handlers": ["prefix_ip"], "prefix_provider_driver": "memory" });
+    let values = json!({ "config": { "kubernetes": kubernetes }, "webhook": { "enabled": false } });
+    let site = Site::apply("prefixes", &values).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
     site.put(&token);
-    let alone = |configuration: String| {
-        let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
-        assert!(configuration.contains(handlers), "{configuration}");
-        let prefixes = "enabled_handlers = [\"prefix_ip\"]\nprefix_provider_driver = \"memory\"";
-        configuration.replace(handlers, prefixes)
-    };
-    let mut process = site.run_changed("only", alone).await;
+    let mut process = site.run("only").await;
     process.ready().await;
     let maps = Api::<ConfigMap>::namespaced(site.client.clone(), "kube-system");
-    let map = serde_json::json!({
+    let map = json!({
         "metadata": { "name": "amazon-vpc-cni" },
         "data": { "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true" },
     });

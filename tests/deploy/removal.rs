@@ -1,6 +1,7 @@
-//! Tests of the instructions in docs/operations.md that remove what a deleted controller left behind.
+//! Tests of `staffetta uninstall`, which frees the objects of a controller.
 
 use std::fs;
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -8,9 +9,9 @@ use kube::{Api, Client, ResourceExt};
 use staffetta_apiserver::{ApiServer, Options};
 use tokio::process::Command;
 
-use crate::folder;
 use crate::kubectl::Kubectl;
-use crate::process::eventually;
+use crate::process::{Process, SIMULATED, eventually};
+use crate::{PROGRAM, folder};
 
 /// One of each kind that has a finalizer of ours, some with one of somebody else too, and the node of a device.
 const LEFT: &str = r"
@@ -42,17 +43,22 @@ metadata: {name: branch-7, finalizers: [cisco.vk/device-cleanup]}
 spec: {driver: XE, address: 192.0.2.1}
 ";
 
-/// The commands of the section, as the page shows them.
-fn commands() -> Vec<String> {
-    let page = fs::read_to_string(folder().join("../../docs/operations.md")).unwrap();
-    let (_, section) = page.split_once("\n## Uninstall\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    section
-        .split("```")
-        .skip(1)
-        .step_by(2)
-        .map(|block| block.strip_prefix("sh\n").unwrap().to_owned())
-        .collect()
+/// Runs the command with these arguments and the handlers of the objects above, and returns what it printed.
+async fn uninstall(home: &Path, arguments: &[&str]) -> Result<String, String> {
+    let configuration = SIMULATED.replacen(
+        "[kubernetes]",
+        "[kubernetes]\ncluster_id = \"east\"\nenabled_handlers = [\"vif\", \"lb\", \"namespace\", \"app_hosting\"]\n\
+         namespace_project_driver = \"memory\"\nnamespace_subnet_driver = \"memory\"\n\
+         app_hosting_driver = \"FAKE\"",
+        1,
+    );
+    let file = home.join("staffetta.toml");
+    fs::write(&file, configuration).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.arg("uninstall").args(arguments).arg("--config").arg(&file);
+    let ran = command.arg("--kubeconfig").arg(home.join("kubeconfig")).output().await.unwrap();
+    let [printed, said] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    if ran.status.success() { Ok(printed) } else { Err(said) }
 }
 
 async fn devices(client: &Client) -> Api<DynamicObject> {
@@ -65,24 +71,26 @@ async fn devices(client: &Client) -> Api<DynamicObject> {
 }
 
 #[tokio::test]
-async fn what_is_left_behind_without_a_controller_is_let_go_as_the_page_says_with_kubectl() {
+async fn finalizers_and_virtual_nodes_of_ours_are_removed_and_those_of_others_stay_with_kubectl() {
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let kubeconfig = home.path().join("kubeconfig");
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
     let kubectl = Kubectl::find(&kubeconfig, "default");
     let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
-    kubectl.apply(&fs::read_to_string(folder().join("handlers/app_hosting/crd.yaml")).unwrap()).await;
+    kubectl.apply(&fs::read_to_string(folder().join("chart/files/ciscodevices.yaml")).unwrap()).await;
     let devices = devices(&client).await;
     kubectl.apply(LEFT).await;
 
-    let commands = commands();
-    assert_eq!(commands.len(), 2, "{commands:?}");
-    for command in commands {
-        let script = format!("set -eo pipefail\n{command}");
-        let ran = Command::new("bash").arg("-c").arg(&script).env("KUBECONFIG", &kubeconfig).output().await;
-        let ran = ran.unwrap();
-        assert!(ran.status.success(), "{command}{}", String::from_utf8_lossy(&ran.stderr));
+    let listed = uninstall(home.path(), &[]).await.unwrap();
+    assert_eq!(listed.matches("would be removed").count(), 5, "{listed}");
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    assert_eq!(pods.get("web").await.unwrap().finalizers().len(), 2, "nothing was changed");
+
+    let done = uninstall(home.path(), &["--apply"]).await.unwrap();
+    for row in ["Pod ", "Service ", "Namespace ", "CiscoDevice ", "Node "] {
+        assert_eq!(done.lines().filter(|line| line.starts_with(row)).count(), 1, "{row}: {done}");
     }
+    assert!(!uninstall(home.path(), &["--apply"]).await.unwrap().contains("is removed"), "it is done");
 
     let pod = Api::<Pod>::default_namespaced(client.clone()).get("web").await.unwrap();
     assert_eq!(pod.finalizers(), ["example.com/other"]);
@@ -97,4 +105,20 @@ async fn what_is_left_behind_without_a_controller_is_let_go_as_the_page_says_wit
         nodes.get_opt("branch-7").await.unwrap().is_none()
             && nodes.get_opt("node-1").await.unwrap().is_some()
     );
+}
+
+#[tokio::test]
+async fn finalizers_stay_while_a_controller_runs_that_would_add_them_again() {
+    let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
+    fs::write(home.path().join("kubeconfig"), server.kubeconfig()).unwrap();
+    let place = home.path().join("controller");
+    fs::create_dir(&place).unwrap();
+    let election =
+        "[leader_election]\nlease_duration = \"2s\"\nrenew_deadline = \"1s\"\nretry_period = \"200ms\"\n";
+    let mut controller = Process::start(PROGRAM.as_ref(), &place, election, &server.kubeconfig()).await;
+    controller.ready().await;
+    let refused = uninstall(home.path(), &["--apply"]).await.unwrap_err();
+    assert!(refused.contains("a controller runs") && refused.contains("--stop"), "{refused}");
+    assert!(controller.terminate().await.success());
+    uninstall(home.path(), &["--apply"]).await.unwrap();
 }

@@ -1,7 +1,7 @@
-//! Applies etc/deploy on a real cluster under names of this test, and runs the program as its pods would.
+//! Applies the chart on a real cluster under names of this test, and runs the program as its pods would.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use crate::container::Container;
 use crate::kubectl::Kubectl;
-use crate::process::{Process, eventually};
-use crate::{PROGRAM, folder};
+use crate::process::{Process, SIMULATED, eventually};
+use crate::{PROGRAM, rendered};
 
 /// Short delays: the simulated cloud is fast, and failures are retried at once.
 const QUICK: &str = r#"
@@ -35,22 +35,28 @@ pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
-    /// The kustomization that gives it its names. Beside it: what the pod would find in its file system.
-    overlay: TempDir,
+    /// The applied objects. Beside them: what the pod would find in its file system.
+    folder: TempDir,
 }
 
 impl Site {
-    /// Applies the kustomization in `path` below etc/deploy, with `components` on top of it, as the site `name`; none where
-    /// there is no cluster.
-    pub(crate) async fn apply(name: &str, path: &str, components: &[&str]) -> Self {
+    /// The namespace of the site `name`.
+    pub(crate) fn namespace(name: &str) -> String {
+        format!("deploy-{name}-{}", std::process::id())
+    }
+
+    /// Applies the chart with `values` as the site `name`. The CLUSTER lock must be held: only the namespace is of this site alone.
+    pub(crate) async fn apply(name: &str, values: &Value) -> Self {
         let kubeconfig = real_kubeconfig();
-        let namespace = format!("deploy-{name}-{}", std::process::id());
+        let namespace = Self::namespace(name);
         let kubectl = Kubectl::find(&kubeconfig, &namespace);
-        let overlay = overlay(&namespace, path, components);
-        let of_all = Kubectl::find(&kubeconfig, "");
-        of_all.run(&["apply", "--kustomize", overlay.path().to_str().unwrap()]).await;
+        let folder = tempfile::tempdir().unwrap();
+        let objects = rendered::helm(&namespace, "", values).unwrap_or_else(|error| panic!("{error}"));
+        fs::write(folder.path().join("objects.yaml"), objects).unwrap();
+        let objects = folder.path().join("objects.yaml");
+        Kubectl::find(&kubeconfig, "").run(&["apply", "-f", objects.to_str().unwrap()]).await;
         let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
-        Self { kubectl, client, kubeconfig, namespace, overlay }
+        Self { kubectl, client, kubeconfig, namespace, folder }
     }
 
     /// The name of the service account of the Deployment.
@@ -61,7 +67,7 @@ impl Site {
 
     async fn deployment(&self) -> Deployment {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
-        deployments.get(&format!("staffetta-{}", self.namespace)).await.unwrap()
+        deployments.get("staffetta").await.unwrap()
     }
 
     /// The file that the kubelet would put before the program.
@@ -108,45 +114,30 @@ impl Site {
 
     /// Puts `token` where the program finds it, as the kubelet does: at once, or not at all.
     pub(crate) fn put(&self, token: &str) {
-        let next = self.overlay.path().join("next-token");
+        let next = self.folder.path().join("next-token");
         fs::write(&next, token).unwrap();
         fs::rename(next, self.token_file()).unwrap();
     }
 
     fn token_file(&self) -> PathBuf {
-        self.overlay.path().join("token")
+        self.folder.path().join("token")
     }
 
     /// A client that sends `token` and nothing else of the administrator's.
     pub(crate) async fn client_of(&self, token: &str) -> Client {
-        let path = self.overlay.path().join("other-kubeconfig");
+        let path = self.folder.path().join("other-kubeconfig");
         fs::write(&path, self.kubeconfig_of(json!({ "token": token })).await).unwrap();
         staffetta::connect::client(Some(&path)).await.unwrap()
     }
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.
     pub(crate) async fn run(&self, replica: &str) -> Process {
-        self.run_with(replica, "", "").await
-    }
-
-    /// The same with other options in the section `[kubernetes]`, and more sections.
-    pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
-        const SECTION: &str = "[kubernetes]\n";
-        let with_more = |configuration: String| {
-            assert!(configuration.contains(SECTION));
-            let name = |line: &str| line.split(" = ").next().unwrap_or_default().to_owned();
-            let replaced: Vec<_> = options.lines().map(name).collect();
-            let kept =
-                configuration.lines().filter(|line| line.is_empty() || !replaced.contains(&name(line)));
-            let configuration = kept.collect::<Vec<_>>().join("\n") + "\n";
-            configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1) + sections
-        };
-        self.run_changed(replica, with_more).await
+        self.run_changed(replica, |configuration| configuration).await
     }
 
     /// The same with a configuration that was changed.
     pub(crate) async fn run_changed(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
-        let home = self.overlay.path().join(replica);
+        let home = self.folder.path().join(replica);
         fs::create_dir(&home).unwrap();
         let configuration = change(self.configuration().await) + QUICK;
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
@@ -185,42 +176,16 @@ impl Site {
 
     /// Takes away what was applied, and all that was made in the namespace.
     pub(crate) async fn remove(self) {
-        let overlay = self.overlay.path().to_str().unwrap();
+        let objects = self.folder.path().join("objects.yaml");
         let of_all = Kubectl::find(&self.kubeconfig, "");
-        of_all.run(&["delete", "--kustomize", overlay, "--wait=false"]).await;
+        of_all.run(&["delete", "-f", objects.to_str().unwrap(), "--wait=false", "--ignore-not-found"]).await;
     }
 }
 
-/// The components that refer to the program's namespace, and so must be in a kustomization above the one that sets it.
-const ABOVE: [&str; 3] = ["handlers/app_hosting", "handlers/vnode", "admission"];
-
-/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
-pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
-    let overlay = tempfile::tempdir().unwrap();
-    let (above, others): (Vec<_>, Vec<_>) =
-        components.iter().partition(|component| ABOVE.contains(*component));
-    let named = if above.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
-    fs::create_dir_all(&named).unwrap();
-    let below = |home: &Path, paths: &[&str]| {
-        let home = home.canonicalize().unwrap();
-        paths.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>()
-    };
-    let kustomization = json!({
-        "namespace": namespace,
-        "nameSuffix": format!("-{namespace}"),
-        "resources": below(&named, &[path]),
-        "components": below(&named, &others),
-    });
-    fs::write(named.join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    if !above.is_empty() {
-        let kustomization = json!({ "resources": ["named"], "components": below(overlay.path(), &above) });
-        fs::write(overlay.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    }
-    overlay
-}
-
-/// The way from one folder to another. A kustomization names others by it only.
-fn relative(from: &Path, to: &Path) -> PathBuf {
-    let up = from.components().skip(1).map(|_| "..");
-    up.collect::<PathBuf>().join(to.strip_prefix("/").unwrap())
+/// Values that enable these handlers, with simulated drivers.
+pub(crate) fn simulated(handlers: &[&str]) -> Value {
+    let mut kubernetes: toml::Table =
+        toml::from_str::<toml::Table>(SIMULATED).unwrap()["kubernetes"].clone().try_into().unwrap();
+    kubernetes.insert("enabled_handlers".to_owned(), handlers.to_vec().into());
+    json!({ "config": { "kubernetes": kubernetes } })
 }

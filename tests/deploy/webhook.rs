@@ -1,4 +1,4 @@
-//! The admission webhook of etc/deploy: the manifests, and a real API server that calls it.
+//! The admission webhook of the chart: its objects, and a real API server that calls it.
 
 use std::net::TcpListener;
 
@@ -6,49 +6,47 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, from_value, json};
+
 use staffetta::config::WebhookOptions;
 
 use crate::cluster::{CLUSTER, may_only};
-use crate::folder;
-use crate::manifests::{document, documents};
 use crate::process::eventually;
+use crate::rendered::{configuration, container, objects, of_kind, only};
 use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::Site;
 
 const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
 #[test]
-fn the_manifests_of_the_webhook_and_the_options_of_the_program_name_the_same_things() {
-    let of_program = WebhookOptions::default();
-    let configuration = document("webhook/configuration.yaml");
+fn the_objects_of_the_webhook_and_the_options_of_the_program_name_the_same_things() {
+    let objects = objects("prefix");
+    let of_program: WebhookOptions = from_value(configuration(&objects).value["webhook"].clone()).unwrap();
+    let configuration = only(&objects, "MutatingWebhookConfiguration");
     let webhook = &configuration["webhooks"][0];
-    let (service, secret) = (document("webhook/service.yaml"), document("webhook/secret.yaml"));
+    let (service, secret) = (only(&objects, "Service"), only(&objects, "Secret"));
     assert_eq!(configuration["metadata"]["name"], json!(of_program.configuration_name));
     assert_eq!(secret["metadata"]["name"], json!(of_program.secret_name));
     assert_eq!(secret.get("data"), None, "applying it again must not change its content");
     let target = &webhook["clientConfig"]["service"];
-    assert_eq!(target["name"], service["metadata"]["name"]);
-    assert_eq!(target["namespace"], document("base/namespace.yaml")["metadata"]["name"]);
+    assert_eq!(
+        (&target["name"], &target["namespace"]),
+        (&service["metadata"]["name"], &service["metadata"]["namespace"])
+    );
     assert_eq!(
         (&target["path"], &target["port"]),
         (&json!("/mutate-v1-pod"), &service["spec"]["ports"][0]["port"])
     );
-    let deployment = document("webhook/deployment.yaml");
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let port = &container["ports"][0];
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    assert_eq!(container["env"][0]["name"], "STAFFETTA_WEBHOOK__LISTEN");
-    assert_eq!(container["env"][0]["value"], format!("0.0.0.0:{}", port["containerPort"]));
-    let policy = document("webhook/network-policy.yaml");
-    assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], port["containerPort"]);
+    let ports = container(&objects)["ports"].as_array().unwrap();
+    let port = ports.iter().find(|port| port["name"] == service["spec"]["ports"][0]["targetPort"]).unwrap();
+    assert_eq!(port["containerPort"], json!(of_program.listen.unwrap().port()));
     assert_eq!(webhook["failurePolicy"], "Ignore", "an outage of the webhook must block no pod");
-    for role in
-        documents(&folder().join("webhook/rbac.yaml")).iter().filter(|role| role.get("rules").is_some())
-    {
-        for rule in role["rules"].as_array().unwrap() {
-            assert_eq!(rule["resourceNames"], json!(["staffetta-webhook"]), "{role}");
-        }
-    }
+    let named = of_kind(&objects, "Role").into_iter().chain(of_kind(&objects, "ClusterRole"));
+    let rules = named.flat_map(|role| role["rules"].as_array().unwrap());
+    let ours = rules.filter(|rule| {
+        [json!(["secrets"]), json!(["mutatingwebhookconfigurations"])].contains(&rule["resources"])
+    });
+    let names: Vec<_> = ours.map(|rule| rule["resourceNames"].clone()).collect();
+    assert_eq!(names, [json!(["staffetta-webhook"]), json!(["staffetta-webhook"])]);
 }
 
 /// A pod with this part of its spec, which the pod security standard admits.
@@ -81,9 +79,10 @@ fn required(os: &[&str]) -> Value {
 async fn a_pod_of_windows_nodes_gets_the_resource_and_an_outage_of_the_webhook_blocks_none_on_a_real_server()
 {
     let _turn = CLUSTER.lock().await;
-    let site = Site::apply("webhook", "base", &["handlers/prefix_ip", "webhook"]).await;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let hook = format!("staffetta-webhook-{}", site.namespace);
+    let kubernetes = json!({ "enabled_handlers": ["prefix_ip"], "prefix_provider_driver": "memory" });
+    let site = Site::apply("webhook", &json!({ "config": { "kubernetes": kubernetes } })).await;
+    let hook = "staffetta-webhook";
     // No network leads from the API server to a service, and other namespaces are none of this test's business.
     let home = json!({ "matchLabels": { "kubernetes.io/metadata.name": site.namespace } });
     let direct = json!([
@@ -99,16 +98,12 @@ async fn a_pod_of_windows_nodes_gets_the_resource_and_an_outage_of_the_webhook_b
     let account = site.account().await;
     let token = site.token(&account, "token").await;
     site.put(&token);
-    let with_webhook = |configuration: String| {
-        let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
-        assert!(configuration.contains(handlers), "{configuration}");
-        let prefixes = "enabled_handlers = [\"prefix_ip\"]\nprefix_provider_driver = \"memory\"";
-        let webhook = format!(
-            "[webhook]\nlisten = \"127.0.0.1:{port}\"\nconfiguration_name = \"{hook}\"\nsecret_name = \"{hook}\"\n"
-        );
-        configuration.replace(handlers, prefixes) + &webhook
+    let elsewhere = |configuration: String| {
+        let listen = "listen = \"0.0.0.0:9443\"";
+        assert!(configuration.contains(listen), "{configuration}");
+        configuration.replace(listen, &format!("listen = \"127.0.0.1:{port}\""))
     };
-    let mut process = site.run_changed("only", with_webhook).await;
+    let mut process = site.run_changed("only", elsewhere).await;
     process.ready().await;
 
     let pods = Api::<Pod>::namespaced(site.client.clone(), &site.namespace);
@@ -137,7 +132,7 @@ async fn a_pod_of_windows_nodes_gets_the_resource_and_an_outage_of_the_webhook_b
     assert_eq!(requested(&real), one);
 
     let (expected, home) =
-        (of_webhook(&hook), at_home(&[]).union(&of_secret(&hook)).cloned().collect::<Rights>());
+        (of_webhook(hook), at_home(&[]).union(&of_secret(hook)).cloned().collect::<Rights>());
     let client = site.client_of(&token).await;
     may_only(&site, &client, "default", &expected, &home).await;
 
@@ -161,8 +156,8 @@ async fn a_pod_of_windows_nodes_gets_the_resource_and_an_outage_of_the_webhook_b
 
     let user = format!("system:serviceaccount:{}:{account}", site.namespace);
     let used =
-        rights::used(&site.kubeconfig, &user, &of_webhook(&hook).union(&of_secret(&hook)).cloned().collect());
-    let own: Rights = of_secret(&hook).into_iter().chain(of_configuration(&hook)).collect();
+        rights::used(&site.kubeconfig, &user, &of_webhook(hook).union(&of_secret(hook)).cloned().collect());
+    let own: Rights = of_secret(hook).into_iter().chain(of_configuration(hook)).collect();
     assert!(own.is_subset(&used), "rights that nobody used: {:?}", own.difference(&used));
     pods.delete("real", &DeleteParams::default().grace_period(0)).await.unwrap();
     maps.delete("amazon-vpc-cni", &DeleteParams::default()).await.unwrap();

@@ -19,7 +19,7 @@ fn add_fields(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
 #[test]
 fn every_field_of_a_device_is_explained_and_no_other() {
     let definition: Value =
-        serde_saphyr::from_str(&text("etc/deploy/handlers/app_hosting/crd.yaml")).unwrap();
+        serde_saphyr::from_str(&text("etc/deploy/chart/files/ciscodevices.yaml")).unwrap();
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let mut fields = BTreeSet::new();
     add_fields(schema, "", &mut fields);

@@ -25,7 +25,7 @@ use crate::process::{Process, eventually};
 const HOST: &str = "hook.home.svc";
 const RESOURCE: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
-/// A cluster with the objects of etc/deploy/webhook, and its replicas.
+/// A cluster with the objects of the webhook, and its replicas.
 struct WebhookCluster {
     client: Client,
     folder: tempfile::TempDir,

@@ -17,7 +17,7 @@ use crate::world::World;
 static CLUSTER: Mutex<()> = Mutex::const_new(());
 
 pub(crate) const DEFINITION: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/handlers/app_hosting/crd.yaml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/chart/files/ciscodevices.yaml");
 
 /// NODE stands for the name of a node.
 const DEPLOYMENT: &str = r"

@@ -151,10 +151,9 @@ impl Drop for RealNode {
 /// Creates the daemon's service account with the rights of its manifest, and returns a kubeconfig with its token.
 async fn account(admin: &Path, folder: &Path) -> PathBuf {
     let kubectl = Kubectl::find(admin, "");
-    for manifest in ["namespace", "rbac"] {
-        let path = format!("{}/etc/deploy/cni/{manifest}.yaml", env!("CARGO_MANIFEST_DIR"));
-        kubectl.run(&["apply", "-f", &path]).await;
-    }
+    let manifests = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/manifests/cni.yaml"));
+    let others = manifests.split("\n---\n").filter(|object| !object.contains("\nkind: DaemonSet\n"));
+    kubectl.apply(&others.collect::<Vec<_>>().join("\n---\n")).await;
     let arguments = ["create", "token", "staffetta-cni", "--namespace", "staffetta-cni"];
     let token = kubectl.run(&arguments).await;
     let mut own = json!(Kubeconfig::read_from(admin).unwrap());

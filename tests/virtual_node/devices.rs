@@ -13,7 +13,7 @@ use staffetta_virtual_node::app_hosting::CiscoDevice;
 
 use crate::world::World;
 
-const DEFINITION: &str = include_str!("../../etc/deploy/handlers/app_hosting/crd.yaml");
+const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices.yaml");
 
 async fn define(world: &World, definition: &str) {
     let definition: DynamicObject = serde_saphyr::from_str(definition).unwrap();

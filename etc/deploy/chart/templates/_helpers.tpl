@@ -1,0 +1,99 @@
+{{/* The name of everything that a release creates: fixed, because a cluster has one controller, and one daemon on each node. */}}
+{{- define "staffetta.name" -}}
+{{ eq .Values.preset "cni" | ternary "staffetta-cni" "staffetta" }}
+{{- end }}
+
+{{- define "staffetta.labels" -}}
+app.kubernetes.io/name: {{ include "staffetta.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "staffetta.selector" -}}
+app.kubernetes.io/name: {{ include "staffetta.name" . }}
+{{- end }}
+
+{{- define "staffetta.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "staffetta.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "staffetta.name" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{/* The configuration in JSON: options of the chart, of the preset, and of `config`. Each replaces those before it. */}}
+{{- define "staffetta.config" -}}
+{{- $config := dict "log" (dict "format" "json") }}
+{{- if ne .Values.preset "cni" }}
+{{- $_ := set $config "admin" (dict "listen" "0.0.0.0:8082") }}
+{{- $_ := set $config "leader_election" (dict "enabled" true "lease_name" "staffetta") }}
+{{- end }}
+{{- $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | fromYaml }}
+{{- range list ($preset.config | default dict) .Values.config }}
+{{- range $section, $options := . }}
+{{- $_ := set $config $section (get $config $section | default dict) }}
+{{- range $option, $value := $options }}
+{{- $_ := set (get $config $section) $option $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $handlers := dig "kubernetes" "enabled_handlers" list $config }}
+{{- if not (or $handlers (eq .Values.preset "cni")) }}
+{{- fail "choose what to install: set `preset` to openstack, iosxe, koupleless, prefix or cni, or name handlers and their drivers in `config.kubernetes`" }}
+{{- end }}
+{{- if and (has "prefix_ip" $handlers) .Values.webhook.enabled }}
+{{- $_ := set $config "webhook" (merge (dict "listen" "0.0.0.0:9443") (get $config "webhook" | default dict)) }}
+{{- end }}
+{{- toJson $config }}
+{{- end }}
+
+{{/* The handlers in JSON, in a list. */}}
+{{- define "staffetta.handlers" -}}
+{{ include "staffetta.config" . | fromJson | dig "kubernetes" "enabled_handlers" list | toJson }}
+{{- end }}
+
+{{/* A value in TOML. The strings, numbers and truth values of JSON are those of TOML. */}}
+{{- define "staffetta.toml" -}}
+{{- if kindIs "map" . -}}
+{ {{- range $index, $key := keys . | sortAlpha }}{{ if $index }},{{ end }} {{ toJson $key }} = {{ include "staffetta.toml" (get $ $key) }}{{ end }} }
+{{- else if kindIs "slice" . -}}
+[{{ range $index, $item := . }}{{ if $index }}, {{ end }}{{ include "staffetta.toml" $item }}{{ end }}]
+{{- else -}}
+{{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* The file staffetta.toml. */}}
+{{- define "staffetta.file" -}}
+{{- range $section, $options := include "staffetta.config" . | fromJson }}
+[{{ $section }}]
+{{- range $option, $value := $options }}
+{{ $option }} = {{ include "staffetta.toml" $value }}
+{{- end }}
+{{ end -}}
+{{- end }}
+
+{{/* The mounts and the volumes of the controller, of a list: the root, and whether there is a clouds.yaml. */}}
+{{- define "staffetta.mounts" -}}
+{{- $values := (first .).Values -}}
+- {name: configuration, mountPath: /etc/staffetta, readOnly: true}
+{{- if last . }}
+# Where the OpenStack drivers look for clouds.yaml.
+- {name: openstack, mountPath: /etc/openstack, readOnly: true}
+{{- end }}
+{{- with $values.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- define "staffetta.volumes" -}}
+{{- $values := (first .).Values -}}
+- {name: configuration, configMap: {name: staffetta-configuration}}
+{{- if last . }}
+- {name: openstack, secret: {secretName: {{ $values.openstack.secret }}}}
+{{- end }}
+{{- with $values.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

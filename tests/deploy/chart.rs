@@ -1,0 +1,216 @@
+//! The Helm chart and the manifests rendered from it, checked without a cluster.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+use staffetta::config::FileSchema;
+
+use crate::rendered::{
+    CONTROLLERS, PRESETS, configuration, container, environment, file, helm, objects, only, rendered, yaml,
+};
+use crate::rights::{of_handlers, of_rules};
+use crate::{PROGRAM, folder};
+
+#[test]
+fn there_are_manifests_and_sample_values_for_each_preset() {
+    for place in ["chart/presets", "values", "manifests"] {
+        let files = fs::read_dir(folder().join(place)).unwrap();
+        let names: BTreeSet<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        assert_eq!(names, PRESETS.map(|preset| format!("{preset}.yaml")).into(), "{place}");
+    }
+    for preset in PRESETS {
+        assert_eq!(yaml(&format!("values/{preset}.yaml"))["preset"], preset);
+    }
+}
+
+#[test]
+fn the_program_reads_the_configuration_of_each_preset_with_the_variables_of_its_container() {
+    for preset in PRESETS {
+        let read = configuration(&objects(preset));
+        let given = &yaml(&format!("chart/presets/{preset}.yaml"))["config"];
+        for (section, options) in given.as_object().unwrap() {
+            for (option, value) in options.as_object().unwrap() {
+                let sample = &yaml(&format!("values/{preset}.yaml"))["config"][section][option];
+                let expected = if sample.is_null() { value } else { sample };
+                assert_eq!(&read.value[section][option], expected, "{preset}: {section}.{option}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_missing_in_the_configuration_of_a_preset() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, clouds) = (place.path().join("staffetta.toml"), place.path().join("clouds.yaml"));
+    let access = "{auth_url: 'http://192.0.2.1/v3', username: u, password: p, project_name: p}";
+    fs::write(&clouds, format!("clouds: {{openstack: {{auth: {access}}}}}")).unwrap();
+    for preset in CONTROLLERS {
+        let objects = objects(preset);
+        fs::write(&path, file(&objects)).unwrap();
+        let output = Command::new(PROGRAM)
+            .args(["config", "check", "--config"])
+            .arg(&path)
+            .envs(environment(&objects))
+            .env("OS_CLIENT_CONFIG_FILE", &clouds)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{preset}: {output:?}");
+    }
+}
+
+#[test]
+fn no_preset_simulates_anything() {
+    for preset in PRESETS {
+        let objects = objects(preset);
+        for simulated in ["memory", "simulated", "FAKE"] {
+            assert!(!file(&objects).contains(&format!("{simulated:?}")), "{preset}: {simulated}");
+        }
+    }
+}
+
+#[test]
+fn every_handler_has_the_rights_in_the_chart_that_it_uses_and_no_more() {
+    let rights = yaml("chart/files/rights.yaml");
+    let of_chart = rights["handlers"].as_object().unwrap();
+    let registry = staffetta::assembly::registry();
+    let handlers: BTreeSet<_> = registry.handlers().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(of_chart.keys().cloned().collect::<BTreeSet<_>>(), handlers);
+    let of_all = of_handlers(&[]);
+    for handler in &handlers {
+        let used: BTreeSet<_> = of_handlers(&[handler]).difference(&of_all).cloned().collect();
+        // The names of objects are in the rules, and in no right of this form.
+        let used = used.iter().map(|right| right.replace(" amazon-vpc-cni", "")).collect();
+        assert_eq!(of_rules(&of_chart[handler]), used, "{handler}");
+    }
+}
+
+#[test]
+fn the_chart_is_of_this_version_and_so_is_its_image() {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let chart = yaml("chart/Chart.yaml");
+    assert_eq!((&chart["version"], &chart["appVersion"]), (&json!(VERSION), &json!(VERSION)));
+    for preset in PRESETS {
+        let objects = objects(preset);
+        assert_eq!(container(&objects)["image"], format!("registry.example/staffetta:{VERSION}"), "{preset}");
+    }
+}
+
+#[test]
+fn the_alerts_of_the_chart_are_those_of_the_monitoring() {
+    let objects = objects("prefix");
+    assert_eq!(only(&objects, "PrometheusRule")["spec"], yaml("../monitoring/alerts.yaml"));
+}
+
+/// The schema of the configuration as the chart has it: each section in one line, without texts.
+fn compact(schema: &Value, names: bool) -> Value {
+    const TEXTS: [&str; 6] = ["$schema", "default", "description", "examples", "format", "title"];
+    match schema {
+        Value::Object(entries) => {
+            let kept = entries.iter().filter(|(key, _)| names || !TEXTS.contains(&key.as_str()));
+            let compacted =
+                kept.map(|(key, value)| (key.clone(), compact(value, !names && key == "properties")));
+            Value::Object(compacted.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(|item| compact(item, false)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Compares the schemas. With `STAFFETTA_OVERWRITE` in the environment, it writes that of the chart.
+#[test]
+fn the_chart_knows_every_option_of_the_program() {
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap().to_json();
+    let sections = compact(&schema, false)["properties"].clone();
+    let path = folder().join("chart/values.schema.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let (written, _) = text.split_once("    \"config\": {\n").unwrap();
+    let lines: Vec<_> = sections
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, section)| format!("        {name:?}: {section}"))
+        .collect();
+    let expected = format!(
+        "{written}    \"config\": {{\n      \"type\": \"object\",\n      \"additionalProperties\": false,\n      \
+         \"properties\": {{\n{}\n      }}\n    }}\n  }}\n}}\n",
+        lines.join(",\n")
+    );
+    if std::env::var_os("STAFFETTA_OVERWRITE").is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    assert!(text == expected, "run STAFFETTA_OVERWRITE=1 cargo test --test deploy the_chart_knows");
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn values_that_cannot_work_are_refused_with_a_reason_with_helm() {
+    let refused = [
+        ("", json!({}), "choose what to install: set `preset`"),
+        ("openstack", json!({ "replica": 3 }), "additional properties 'replica' not allowed"),
+        ("openstack", json!({ "config": { "neutron": { "clout": "x" } } }), "'clout' not allowed"),
+        ("openstack", json!({ "config": { "vif_pool": { "ports_pool_min": "5" } } }), "want integer"),
+        ("openstack", json!({ "preset": "openstak" }), "preset"),
+        ("openstack", json!({ "config": { "neutron_defaults": { "project": "" } } }), "minLength"),
+        ("", json!({ "preset": "openstack" }), "`config.neutron_defaults.project` is missing"),
+        (
+            "openstack",
+            json!({ "config": { "kubernetes": { "pod_vif_driver": "memory" } } }),
+            "simulated drivers (`config.kubernetes`: pod_vif_driver) cannot be combined with real ones",
+        ),
+        (
+            "openstack",
+            json!({ "config": { "kubernetes": { "pod_vif_driver": "nested-vlan" } } }),
+            "the pool `neutron` needs `config.kubernetes.pod_vif_driver: neutron-vif`",
+        ),
+        (
+            "openstack",
+            json!({ "config": { "kubernetes": { "pod_security_groups_driver": "policy" } } }),
+            "needs the handler `policy`",
+        ),
+        (
+            "openstack",
+            json!({ "config": { "admin": { "listen": "127.0.0.1:1" } } }),
+            "`config.admin.listen` cannot be changed",
+        ),
+        (
+            "cni",
+            json!({ "config": { "kubernetes": { "enabled_handlers": ["vif"] } } }),
+            "install the controller with its handlers as another release",
+        ),
+        ("koupleless", json!({ "podMonitor": { "enabled": true } }), "Prometheus operator"),
+    ];
+    for (preset, values, reason) in refused {
+        let error = helm("staffetta", preset, &values).expect_err(&values.to_string());
+        assert!(error.contains(reason), "{values}: {error}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn options_of_the_user_replace_those_of_the_preset_even_by_nothing_with_helm() {
+    let values = json!({ "config": {
+        "vif_pool": { "ports_pool_min": 0 },
+        "neutron": { "insecure": false },
+        "app_hosting": { "devices": [{ "name": "a", "device": { "address": "192.0.2.1", "port": 443 } }] },
+    } });
+    let objects = rendered("staffetta", "openstack", &values);
+    let read: toml::Table = toml::from_str(file(&objects)).unwrap();
+    let read = json!(read);
+    assert_eq!(read["vif_pool"], json!({ "ports_pool_min": 0, "ports_pool_max": 20 }));
+    assert_eq!(read["neutron"], json!({ "cloud": "openstack", "insecure": false }));
+    assert_eq!(read["app_hosting"], values["config"]["app_hosting"]);
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn the_webhook_is_called_for_pods_of_the_configured_label_with_helm() {
+    let values = json!({ "config": { "prefix_ip": { "node_label": "pool=vpc" } },
+        "podMonitor": { "enabled": false }, "prometheusRule": { "enabled": false } });
+    let objects = rendered("staffetta", "prefix", &values);
+    let condition = &only(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["matchConditions"][0];
+    let expression = condition["expression"].as_str().unwrap();
+    assert!(expression.contains("['pool'].exists(key,") && expression.contains("== ['vpc']"), "{expression}");
+    assert!(!expression.contains("windows") && !expression.contains("spec.os"), "{expression}");
+}

@@ -1,0 +1,192 @@
+//! The chart on a real API server: installed, upgraded and removed by Helm. No kubelet runs its pods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use serde_json::{Value, json};
+use staffetta_apiserver::testing::{program, real_kubeconfig};
+use tokio::process::Command;
+
+use crate::cluster::CLUSTER;
+use crate::kubectl::Kubectl;
+use crate::process::eventually;
+use crate::site::simulated;
+use crate::{PROGRAM, folder};
+
+/// A definition of the kind without a field of today's, and an object of it. NAME stands for a name that nobody else has.
+const OBJECTS: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: default, finalizers: [staffetta.dev/vif]}
+spec: {automountServiceAccountToken: false, containers: [{name: web, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME, namespace: default, finalizers: [staffetta.dev/lb]}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: NAME, labels: {staffetta.dev/handler: app_hosting}}
+---
+apiVersion: cisco.vk/v1alpha1
+kind: CiscoDevice
+metadata: {name: NAME, finalizers: [cisco.vk/device-cleanup]}
+spec: {driver: FAKE, address: 192.0.2.1, maxPods: 3}
+";
+
+/// A release with a namespace of its own.
+struct Release {
+    kubeconfig: PathBuf,
+    namespace: String,
+    place: tempfile::TempDir,
+}
+
+impl Release {
+    fn new(name: &str) -> Self {
+        let namespace = format!("helm-{name}-{}", std::process::id());
+        Self { kubeconfig: real_kubeconfig(), namespace, place: tempfile::tempdir().unwrap() }
+    }
+
+    /// Runs Helm, and returns what it printed, or its error output if it failed.
+    async fn helm(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new(program("helm"))
+            .args(arguments)
+            .args(["--namespace", &self.namespace])
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HELM_CACHE_HOME", self.place.path())
+            .output()
+            .await
+            .unwrap();
+        let [printed, said] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        if output.status.success() { Ok(printed) } else { Err(said) }
+    }
+
+    /// Installs or upgrades the release with these values.
+    async fn install(&self, values: &Value, arguments: &[&str]) -> Result<String, String> {
+        let (file, chart) = (self.place.path().join("values.yaml"), folder().join("chart"));
+        fs::write(&file, values.to_string()).unwrap();
+        let install = ["upgrade", "--install", "staffetta", chart.to_str().unwrap(), "--create-namespace"];
+        self.helm(&[&install[..], &["--values", file.to_str().unwrap()], arguments].concat()).await
+    }
+
+    /// The objects that the release has at this moment of its life: `manifest` or `hooks`.
+    async fn objects(&self, what: &str) -> Vec<Value> {
+        serde_saphyr::from_multiple(&self.helm(&["get", what, "staffetta"]).await.unwrap()).unwrap()
+    }
+}
+
+/// The definition of devices without the field `maxPods`, as an older version had it.
+fn older_definition() -> String {
+    let text = fs::read_to_string(folder().join("chart/files/ciscodevices.yaml")).unwrap();
+    let kept = text.lines().filter(|line| !line.contains("maxPods"));
+    let older = kept.collect::<Vec<_>>().join("\n");
+    assert!(older.len() < text.len() - 10);
+    older
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_frees_all_objects_on_a_real_server()
+ {
+    let _turn = CLUSTER.lock().await;
+    let (first, second) = (Release::new("first"), Release::new("second"));
+    let admin = Kubectl::find(&first.kubeconfig, "");
+    admin.apply(&older_definition()).await;
+    let mut values = simulated(&["vif", "lb", "lbaasspec"]);
+    values["config"]["kubernetes"]["enabled_handlers"] = json!(["vif", "lb", "lbaasspec", "app_hosting"]);
+    values["config"]["kubernetes"]["app_hosting_driver"] = json!("FAKE");
+
+    let typo = first.install(&values, &["--set", "replica=3"]).await.unwrap_err();
+    assert!(typo.contains("additional properties 'replica' not allowed"), "{typo}");
+    let foreign = first.install(&values, &[]).await.unwrap_err();
+    assert!(
+        foreign.contains("\"ciscodevices.cisco.vk\"") && foreign.contains("invalid ownership"),
+        "{foreign}"
+    );
+    first.install(&values, &["--take-ownership"]).await.unwrap();
+    let client = staffetta::connect::client(Some(&first.kubeconfig)).await.unwrap();
+    let definitions = Api::<CustomResourceDefinition>::all(client);
+    let definition = json!(definitions.get("ciscodevices.cisco.vk").await.unwrap());
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(schema["spec"]["properties"]["maxPods"]["type"], "integer", "it was upgraded");
+
+    let refused = second.install(&values, &[]).await.unwrap_err();
+    let reason = format!(
+        "staffetta is installed in this cluster already, as the release {}/staffetta",
+        first.namespace
+    );
+    assert!(refused.contains(&reason), "{refused}");
+    values["replicas"] = json!(3);
+    first.install(&values, &[]).await.unwrap();
+
+    let name = &first.namespace;
+    eventually("the pod is accepted", async || {
+        admin.attempt(&["get", "serviceaccount/default", "-n", "default"]).await.is_ok()
+    })
+    .await;
+    // The policy lets administrators write finalizers.
+    admin.apply(&OBJECTS.replace("NAME", name)).await;
+    assert_eq!(admin.run(&["get", "ciscodevice", name, "-o", "jsonpath={.spec.maxPods}"]).await, "3");
+    let printed = run_hook(&first, &admin).await;
+    for row in ["Pod ", "Service ", "CiscoDevice ", "Node "] {
+        assert!(printed.lines().any(|line| line.starts_with(row) && line.contains(name)), "{row}: {printed}");
+    }
+    let scale = ["get", "deployment/staffetta", "-n", name, "-o", "jsonpath={.spec.replicas}"];
+    assert_eq!(admin.run(&scale).await, "0");
+
+    first.helm(&["uninstall", "staffetta", "--no-hooks"]).await.unwrap();
+    // Nothing holds them back, and the definition was kept.
+    let (pod, service) = (format!("pod/{name}"), format!("service/{name}"));
+    for object in [&pod, &service, &format!("ciscodevice/{name}")] {
+        admin.run(&["delete", "-n", "default", object, "--timeout=60s", "--grace-period=0", "--force"]).await;
+    }
+    admin.run(&["delete", "crd", "ciscodevices.cisco.vk", "--timeout=60s"]).await;
+    for release in [&first, &second] {
+        let arguments = ["delete", "namespace", &release.namespace, "--wait=false", "--ignore-not-found"];
+        admin.run(&arguments).await;
+    }
+}
+
+/// Does what the pod of the hook does: its command, with the token of its account and the rights of its Role. Returns what it printed.
+async fn run_hook(release: &Release, admin: &Kubectl) -> String {
+    let place = release.place.path();
+    let hooks = release.objects("hooks").await;
+    for hook in hooks.iter().filter(|hook| hook["kind"] != "Job") {
+        admin.apply(&hook.to_string()).await;
+    }
+    let job = hooks.iter().find(|hook| hook["kind"] == "Job").unwrap();
+    let pod = &job["spec"]["template"]["spec"];
+    let account = pod["serviceAccountName"].as_str().unwrap();
+    let token = admin.run(&["create", "token", account, "--namespace", &release.namespace]).await;
+    let kubeconfig = place.join("kubeconfig");
+    fs::write(&kubeconfig, with_token(&release.kubeconfig, &release.namespace, token.trim())).unwrap();
+    let objects = release.objects("manifest").await;
+    let map = &pod["volumes"][0]["configMap"]["name"];
+    let of_name = |object: &&Value| object["kind"] == "ConfigMap" && object["metadata"]["name"] == *map;
+    let map = objects.iter().find(of_name).unwrap();
+    fs::write(place.join("staffetta.toml"), map["data"]["staffetta.toml"].as_str().unwrap()).unwrap();
+    let arguments = pod["containers"][0]["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .arg("--config")
+        .arg(place.join("staffetta.toml"))
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The kubeconfig with the token of an account in `namespace` in place of its user.
+fn with_token(kubeconfig: &Path, namespace: &str, token: &str) -> String {
+    let mut own = json!(kube::config::Kubeconfig::read_from(kubeconfig).unwrap());
+    own["users"][0]["user"] = json!({ "token": token });
+    own["contexts"][0]["context"]["namespace"] = json!(namespace);
+    own.to_string()
+}
