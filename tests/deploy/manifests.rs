@@ -159,7 +159,8 @@ fn devices_get_leases_of_nodes_the_secrets_of_chosen_namespaces_and_a_way_to_the
     assert_eq!(variable(&objects, "STAFFETTA_APP_HOSTING__KUBELET_LISTEN")["value"], "$(POD_IP)");
     let first = &variable(&objects, "STAFFETTA_APP_HOSTING__KUBELET_FIRST_PORT")["value"];
     let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].as_array().unwrap();
-    let through = |rule: &Value| rule["ports"][0]["port"].to_string() == first.as_str().unwrap();
+    let first: u64 = first.as_str().unwrap().parse().unwrap();
+    let through = |rule: &Value| rule["ports"][0]["port"] == first;
     assert!(rules.iter().any(through), "{rules:?}");
 }
 
