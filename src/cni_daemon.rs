@@ -59,7 +59,9 @@ pub(crate) fn run(
     configuration.webhook.listen = None;
     // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
     configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
-    block_on(start(&configuration)?, serve(registry, &configuration, kubeconfig))
+    let runtime = start(&configuration)?;
+    run::log_start(&registry, &configuration);
+    block_on(runtime, serve(registry, &configuration, kubeconfig))
 }
 
 async fn serve(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::util::{AndThenLayer, MapErrLayer};
 use tracing::warn;
@@ -34,6 +34,15 @@ pub enum ConnectError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
+        /// The cause.
+        #[source]
+        source: RedactedError,
+    },
+    /// The context of the default kubeconfig is invalid or does not exist.
+    #[error("cannot use the context `{context}` of the kubeconfig ($KUBECONFIG or ~/.kube/config)")]
+    Context {
+        /// The name of the context.
+        context: String,
         /// The cause.
         #[source]
         source: RedactedError,
@@ -92,10 +101,24 @@ pub async fn connection(
     kubeconfig: Option<&Path>,
     api_root: Option<&str>,
 ) -> Result<Connection, ConnectError> {
-    let mut config = config(kubeconfig).await?;
+    let mut config = config(kubeconfig, None).await?;
     if let Some(url) = api_root {
         config.cluster_url = server_url(url)?;
     }
+    connect(config)
+}
+
+/// Builds a client with the rights of the user: from the file `kubeconfig` or the user's default kubeconfig, with its context `context` or
+/// its current context. No request is sent.
+pub(crate) async fn client_of_context(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<Client, ConnectError> {
+    Ok(connect(config(kubeconfig, context).await?)?.client)
+}
+
+/// Builds the connection of `config`.
+fn connect(mut config: Config) -> Result<Connection, ConnectError> {
     // Requests are repeated by the chain, which knows whether an event was superseded.
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE)));
@@ -119,13 +142,17 @@ pub async fn connection(
     Ok(Connection { client, host, key_files })
 }
 
-/// Returns the settings of kube for `kubeconfig`. The path of the CA file is added, so that kube reads the file again each minute, as
-/// it does in a pod.
-async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+/// Returns the settings of kube for `kubeconfig` and `context`. The path of the CA file is added, so that kube reads the file again each
+/// minute, as it does in a pod.
+async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
     let (mut config, read) = if let Some(path) = kubeconfig {
-        from_file(path)
+        from_kubeconfig(Kubeconfig::read_from(path), context)
             .await
             .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: source.into() })?
+    } else if let Some(context) = context {
+        from_kubeconfig(Kubeconfig::read(), Some(context))
+            .await
+            .map_err(|source| ConnectError::Context { context: context.to_owned(), source: source.into() })?
     } else {
         let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
         (config, Kubeconfig::read().unwrap_or_default())
@@ -157,8 +184,14 @@ fn host(url: &http::Uri) -> String {
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-async fn from_file(path: &Path) -> Result<(Config, Kubeconfig), kube::config::KubeconfigError> {
-    let read = Kubeconfig::read_from(path)?;
+async fn from_kubeconfig(
+    read: Result<Kubeconfig, KubeconfigError>,
+    context: Option<&str>,
+) -> Result<(Config, Kubeconfig), KubeconfigError> {
+    let mut read = read?;
+    if let Some(context) = context {
+        read.current_context = Some(context.to_owned());
+    }
     let config = Config::from_custom_kubeconfig(read.clone(), &KubeConfigOptions::default()).await?;
     Ok((config, read))
 }
@@ -203,7 +236,7 @@ mod tests {
                     { "name": "cluster", "cluster": cluster }],
                 "users": [{ "name": "user", "user": {} }] });
             std::fs::write(&path, content.to_string()).unwrap();
-            assert_eq!(config(Some(&path)).await.unwrap().root_cert_file, expected, "{content}");
+            assert_eq!(config(Some(&path), None).await.unwrap().root_cert_file, expected, "{content}");
         }
     }
 

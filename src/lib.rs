@@ -43,6 +43,7 @@ mod state;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod version;
 mod webhook;
 
 pub use cli::main as run;

@@ -23,6 +23,7 @@ use crate::dry_run::{self, DryRun};
 use crate::migrate::{self, MigrateError, Migration, MigrationOptions};
 use crate::telemetry;
 use crate::uninstall::{self, UninstallError, UninstallOptions, Uninstalled};
+use crate::version::{BuildInfo, VERSION};
 
 /// The time that blocking operations get to finish at the end of the program. The limit is needed because a read from a file system
 /// that does not respond never completes.
@@ -58,7 +59,23 @@ pub(crate) fn run(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    block_on(start(configuration)?, serve(registry, configuration, kubeconfig))
+    let runtime = start(configuration)?;
+    log_start(&registry, configuration);
+    block_on(runtime, serve(registry, configuration, kubeconfig))
+}
+
+/// Logs the version, the enabled handlers, and the driver that each option chooses.
+pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
+    let options = registry.driver_traits().filter(|interface| interface.has_option);
+    let drivers = options.filter_map(|interface| {
+        let option = interface.option();
+        let driver = configuration.value["kubernetes"][&option].as_str()?;
+        Some(format!("{option}={driver}"))
+    });
+    let drivers = drivers.collect::<Vec<_>>().join(",");
+    let handlers = configuration.kubernetes.enabled_handlers.join(",");
+    let BuildInfo { version, commit, kubernetes, target, .. } = VERSION;
+    info!(version, commit, kubernetes, target, handlers, drivers, "staffetta starts");
 }
 
 /// Plans the changes that [`run`] would make, within the time limit `limit`. The admin server is not started.
@@ -140,7 +157,7 @@ pub(crate) fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T 
 }
 
 /// Installs the TLS provider of the process, unless one is installed already.
-fn install_tls_provider() {
+pub(crate) fn install_tls_provider() {
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -13,7 +13,14 @@ fn staffetta(arguments: &[&str]) -> String {
 
 #[test]
 fn every_transcript_is_what_the_program_answers() {
-    trycmd::TestCases::new().case("tests/cmd/*.trycmd").case("docs/commands.md");
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-staffetta");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_staffetta"), &plugin).unwrap();
+    let cases = trycmd::TestCases::new();
+    cases.register_bin("kubectl-staffetta", plugin.as_path());
+    // The transcripts are compared when this is dropped, before the folder is.
+    cases.case("tests/cmd/*.trycmd").case("docs/commands.md");
+    drop(cases);
 }
 
 #[test]

@@ -336,3 +336,66 @@ async fn an_address_that_is_taken_is_named_and_ends_the_program() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn the_first_line_of_the_log_names_the_version_and_what_is_enabled() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), server.kubeconfig()).unwrap();
+    let output = tokio::process::Command::new(PROGRAM)
+        .env("STAFFETTA_ADMIN__LISTEN", taken.local_addr().unwrap().to_string())
+        .env("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,lb")
+        .env("STAFFETTA_KUBERNETES__POD_VIF_DRIVER", "memory")
+        .env("STAFFETTA_LOG__FORMAT", "json")
+        .args(["run", "--kubeconfig"])
+        .arg(kubeconfig.path())
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["message"], &line["level"]), (&json!("staffetta starts"), &json!("INFO")), "{said}");
+    assert_eq!((&line["version"], &line["handlers"]), (&json!("0.1.0"), &json!("vif,lb")), "{said}");
+    assert!(!line["commit"].as_str().unwrap().is_empty(), "{said}");
+    let drivers: Vec<_> = line["drivers"].as_str().unwrap().split(',').collect();
+    assert!(drivers.contains(&"pod_vif_driver=memory"), "{said}");
+}
+
+#[tokio::test]
+async fn the_probes_server_serves_probes_and_metrics_and_nothing_else() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let options = "[admin]\nprobes_listen = \"127.0.0.1:0\"\n";
+    let process = Process::start(Path::new(PROGRAM), folder.path(), options, &server.kubeconfig()).await;
+    process.ready().await;
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(process.probe(path).await.0, 200, "{path}");
+    }
+    for path in ["/", "/debug/state", "/debug/log-level"] {
+        assert_eq!((process.probe(path).await.0, process.get(path).await.0), (404, 200), "{path}");
+    }
+}
+
+/// The exit code, standard output and standard error of `staffetta log-level`.
+async fn log_level(process: &Process, filter: &[&str]) -> (i32, String, String) {
+    let mut command = tokio::process::Command::new(PROGRAM);
+    command.args(["log-level", "--admin", process.admin()]).args(filter);
+    let output = command.output().await.unwrap();
+    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code().unwrap(), said, complained)
+}
+
+#[tokio::test]
+async fn the_log_level_changes_while_the_program_runs() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    assert_eq!(log_level(&process, &[]).await, (0, "info\n".into(), String::new()));
+    assert_eq!(log_level(&process, &["debug"]).await, (0, "debug\n".into(), String::new()));
+    process.says("the log level changes").await;
+    process.says("\"level\":\"DEBUG\"").await;
+    let (code, _, complained) = log_level(&process, &["inof"]).await;
+    assert_eq!((code, complained.contains("did you mean \"info\"?")), (2, true), "{complained}");
+    assert_eq!(log_level(&process, &[]).await.1, "debug\n");
+}

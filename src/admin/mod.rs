@@ -1,6 +1,8 @@
-//! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics` and `/debug/state`.
+//! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics`, `/debug/state` and `/debug/log-level`;
+//! and the probes server, which has only what the kubelet and Prometheus need.
 
 mod health;
+mod log_level;
 mod page;
 mod serve;
 
@@ -9,37 +11,76 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{self, State};
+use axum::extract::{self, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
+use crate::config::AdminOptions;
 use crate::state::{ControllerState, MAX_LIMIT, Query, StateSnapshot};
 
 /// The content type of the text format of OpenMetrics 1.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Starts the admin server at `address`. It listens until the returned task is aborted. Returns the actual address, too: for port 0,
-/// the system chooses the port.
-pub(crate) async fn serve(
+/// The maximum size of the body of a request, in bytes.
+const MAX_BODY_BYTES: usize = 4 * 1024;
+
+/// A server that listens until it is dropped.
+pub(crate) struct Server {
+    /// The actual address: for port 0, the system chooses the port.
+    pub(crate) address: SocketAddr,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// The reason why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[error("the admin server cannot listen at {address} (`{option}`)")]
+pub struct ListenError {
     address: SocketAddr,
-    controller: Arc<ControllerState>,
-) -> io::Result<(SocketAddr, JoinHandle<()>)> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    let router = Router::new()
+    option: &'static str,
+    source: io::Error,
+}
+
+/// Starts the admin server and, if it is configured, the probes server.
+pub(crate) async fn serve(
+    options: &AdminOptions,
+    controller: &Arc<ControllerState>,
+) -> Result<(Server, Option<Server>), ListenError> {
+    let admin = probe_routes()
         .route("/", get(status_page))
+        .route("/debug/state", get(state))
+        .merge(log_level::routes(options.listen.ip().is_loopback()))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    let admin = listen(options.listen, "admin.listen", admin.with_state(Arc::clone(controller))).await?;
+    let probes = match options.probes_listen {
+        Some(address) => {
+            let router = probe_routes().with_state(Arc::clone(controller));
+            Some(listen(address, "admin.probes_listen", router).await?)
+        }
+        None => None,
+    };
+    Ok((admin, probes))
+}
+
+/// Returns the routes for the kubelet and Prometheus.
+fn probe_routes() -> Router<Arc<ControllerState>> {
+    Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics))
-        .route("/debug/state", get(state))
-        .with_state(controller);
-    Ok((address, tokio::spawn(async { match serve::serve(listener, router).await {} })))
+}
+
+async fn listen(address: SocketAddr, option: &'static str, router: Router) -> Result<Server, ListenError> {
+    let failed = |source| ListenError { address, option, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let task = tokio::spawn(async { match serve::serve(listener, router).await {} });
+    Ok(Server { address, _task: AbortOnDropHandle::new(task) })
 }
 
 /// Returns the status page.

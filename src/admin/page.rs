@@ -116,7 +116,7 @@ impl Display for ChainPicture<'_> {
         f.write_str(
             "</section><div class=\"arrow\" aria-hidden=\"true\">→</div><section><h2>Queues of the handlers</h2>",
         )?;
-        for HandlerSummary { name, open, waits, counts } in &self.0.handlers {
+        for HandlerSummary { name, open, waits, counts, .. } in &self.0.handlers {
             write!(f, "<div class=\"box\"><b>{}</b>", Escaped(name))?;
             let mut idle = true;
             for phase in PhaseName::ALL {

@@ -8,11 +8,15 @@ use staffetta_handler::Registry;
 
 use super::CommandError;
 use super::arguments::{
-    CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, MigrateArguments, MigrateCommand,
-    PlanFormat, UninstallArguments,
+    AdminServer, CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, MigrateArguments,
+    MigrateCommand, TextFormat, UninstallArguments,
 };
+use super::explain::explain;
+use super::log_level::log_level;
+use super::request::{AdminAddress, AdminClient, block_on};
 use super::status::status;
 use super::table::TextTable;
+use super::version::version;
 use crate::cleanup::Leftover;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
@@ -58,9 +62,17 @@ pub(super) fn execute(
         Command::Config(ConfigCommand::Schema) => writeln!(output, "{:#}", schema.to_json())?,
         Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(file)?))?,
         Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(file)?))?,
-        Command::Status(mut arguments) => {
-            let file = ConfigFile { config: arguments.file.config.take() };
-            status(arguments, || load(file), output)?;
+        Command::Status { arguments, server } => {
+            let client = admin_client(server, load)?;
+            block_on(status(arguments, &client, None, output))?;
+        }
+        Command::Explain { arguments, server } => {
+            let client = admin_client(server, load)?;
+            block_on(explain(arguments, &client, None, output))?;
+        }
+        Command::LogLevel { arguments, server } => {
+            let client = admin_client(server, load)?;
+            block_on(log_level(arguments, &client, output))?;
         }
         Command::Cleanup(CleanupArguments { cluster_id, apply, kubeconfig, file }) => {
             let configuration = load(file)?;
@@ -100,15 +112,28 @@ pub(super) fn execute(
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);
             output.write_all(&script)?;
         }
+        Command::Version(arguments) => version(&arguments, output)?,
     }
     Ok(())
 }
 
+/// Returns a client of the admin server. `load` reads the configuration; it is called only if the command line has no address.
+fn admin_client(
+    server: AdminServer,
+    load: impl FnOnce(ConfigFile) -> Result<Configuration, ConfigurationError>,
+) -> Result<AdminClient, CommandError> {
+    let address = match server.admin {
+        Some(address) => address.parse()?,
+        None => AdminAddress::of_listener(load(server.file)?.admin.listen)?,
+    };
+    Ok(AdminClient::Address(address))
+}
+
 /// Writes the plan of a dry run, even if it is incomplete. Returns [`CommandError::Incomplete`] in that case.
-fn plan(planned: &DryRun, form: PlanFormat, output: &mut impl Write) -> Result<(), CommandError> {
+fn plan(planned: &DryRun, form: TextFormat, output: &mut impl Write) -> Result<(), CommandError> {
     match form {
-        PlanFormat::Text => write!(output, "{planned}")?,
-        PlanFormat::Json => {
+        TextFormat::Text => write!(output, "{planned}")?,
+        TextFormat::Json => {
             let text = serde_json::to_string_pretty(planned).map_err(io::Error::from)?;
             writeln!(output, "{text}")?;
         }

@@ -4,8 +4,14 @@
 
 mod arguments;
 mod commands;
+mod explain;
+mod log_level;
+mod object;
+mod plugin;
+mod request;
 mod status;
 mod table;
+mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,16 +20,23 @@ use clap::Parser;
 use staffetta_handler::{Registry, causes};
 
 use crate::cni_daemon::CniDaemonError;
-use crate::config::ConfigurationError;
+use crate::config::{ConfigurationError, TimeSpan};
 use crate::run::RunError;
-use arguments::CommandLine;
+use arguments::{CommandLine, PluginCommandLine};
+use object::ObjectNameError;
+use request::{AddressError, RequestError};
 
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
 pub fn main(registry: Registry) -> ExitCode {
-    let command = CommandLine::parse().command;
+    let words = arguments::with_version_command(std::env::args_os());
     let mut output = io::stdout();
-    let result = commands::execute(command, registry, std::env::vars_os(), &mut output);
+    let result = if plugin::is_plugin(&words) {
+        plugin::execute(PluginCommandLine::parse_from(words), &mut output)
+    } else {
+        let command = CommandLine::parse_from(words).command;
+        commands::execute(command, registry, std::env::vars_os(), &mut output)
+    };
     let flushed = output.flush();
     match result.and_then(|()| Ok(flushed?)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,12 +75,18 @@ enum CommandError {
     /// `staffetta migrate` cannot take everything over.
     #[error("not everything can be taken over; the table shows the reasons")]
     NotMigrated,
+    /// The arguments name no object.
+    #[error(transparent)]
+    ObjectName(#[from] ObjectNameError),
+    /// The object of `status --wait` was not handled in time.
+    #[error("the object was not handled within {0} (--timeout)")]
+    NotHandled(TimeSpan),
     /// The address of the admin server cannot be used.
     #[error(transparent)]
-    Address(#[from] status::AddressError),
+    Address(#[from] AddressError),
     /// The request to the admin server failed.
     #[error(transparent)]
-    Request(#[from] status::RequestError),
+    Request(#[from] RequestError),
     /// Standard output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
@@ -88,7 +107,8 @@ impl CommandError {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
             | Self::InvalidSetup(_)
             | Self::Address(_)
-            | Self::Request(status::RequestError::Rejected(_)) => ExitCode::from(2),
+            | Self::ObjectName(_)
+            | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))
             | Self::Request(_)
             | Self::Run(_)
@@ -97,6 +117,7 @@ impl CommandError {
             | Self::NotReleased
             | Self::NotFreed
             | Self::NotMigrated
+            | Self::NotHandled(_)
             | Self::Output(_) => ExitCode::FAILURE,
         }
     }

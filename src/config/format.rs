@@ -72,6 +72,11 @@ impl StringFormat {
     }
 }
 
+/// Checks a log filter. The error has the form "is not ...".
+pub(crate) fn check_log_filter(filter: &str) -> Result<(), String> {
+    StringFormat::named(LOG_FILTER).expect("it is one of the formats").check(filter)
+}
+
 /// Returns `true` for a label of RFC 1123, section 2.1, in lower case as Kubernetes requires. The length is not checked.
 fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

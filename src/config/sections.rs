@@ -217,19 +217,23 @@ impl Default for EventsOptions {
     }
 }
 
-/// The admin server: a status page at `/`, and `/livez`, `/readyz`, `/metrics`, `/debug/state`. Its clients can read the names and
-/// errors of objects, and change nothing.
+/// The admin server: a status page at `/`, and `/livez`, `/readyz`, `/metrics`, `/debug/state`, `/debug/log-level`. Its clients can read
+/// the names and errors of objects and, if it listens on a loopback address, change the log level until the program ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminOptions {
     /// The listen address: an IP address and a port. With port 0 the system chooses the port.
     #[schemars(extend("format" = "socket-address"))]
     pub listen: SocketAddr,
+    /// The listen address of a second server for the kubelet and Prometheus, with only `/livez`, `/readyz` and `/metrics`. If not set:
+    /// only the admin server has them.
+    #[schemars(extend("format" = "socket-address"), example = "0.0.0.0:8081")]
+    pub probes_listen: Option<SocketAddr>,
 }
 
 impl Default for AdminOptions {
     fn default() -> Self {
-        Self { listen: (Ipv4Addr::LOCALHOST, 8082).into() }
+        Self { listen: (Ipv4Addr::LOCALHOST, 8082).into(), probes_listen: None }
     }
 }
 

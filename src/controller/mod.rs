@@ -11,7 +11,6 @@ mod session;
 mod start;
 mod validation;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -36,6 +35,7 @@ use crate::{admin, client};
 use selection::ObjectSelection;
 use session::LeadershipSession;
 
+pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
 pub(crate) use validation::{check_handlers, check_webhook};
@@ -50,6 +50,7 @@ const HANDLERS: &str = "handlers";
 /// A running controller. Dropping it stops all watches and handlers at once.
 pub struct Controller {
     admin: SocketAddr,
+    probes: Option<SocketAddr>,
     health: Arc<Health>,
     leadership: watch::Receiver<ElectionStatus>,
     stop: CancellationToken,
@@ -60,15 +61,9 @@ pub struct Controller {
 /// The reason why the controller could not start, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// The admin server cannot listen at its address.
-    #[error("the admin server cannot listen at {address} (`admin.listen`)")]
-    Admin {
-        /// The configured address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        #[source]
-        source: io::Error,
-    },
+    /// The admin server or the probes server cannot listen at its address.
+    #[error(transparent)]
+    Admin(#[from] ListenError),
     /// The webhook cannot be served.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
@@ -107,12 +102,9 @@ impl Controller {
         let leadership = leadership_summary(&election.lease_name, status.subscribe());
         let state = ControllerState::new(identity.clone(), handlers.clone(), &health, &metrics, leadership);
         let state = Arc::new(state);
-        let listen = configuration.admin.listen;
-        let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
-            .await
-            .map_err(|source| ControllerError::Admin { address: listen, source })?;
-        let admin_task = AbortOnDropHandle::new(admin_task);
-        info!(%admin, "the admin server is listening");
+        let (admin_server, probes_server) = admin::serve(&configuration.admin, &state).await?;
+        let (admin, probes) = (admin_server.address, probes_server.as_ref().map(|server| server.address));
+        info!(%admin, probes = probes.map(tracing::field::display), "the admin server is listening");
         let webhook = Webhook::of(configuration, client.default_namespace())?;
         let webhook_task = match &webhook {
             Some(webhook) => {
@@ -135,15 +127,20 @@ impl Controller {
         };
         let task = tokio::spawn(async move {
             let result = context.run().await;
-            drop((admin_task, webhook_task));
+            drop((admin_server, probes_server, webhook_task));
             result
         });
-        Ok(Self { admin, health, leadership, stop, task: Some(AbortOnDropHandle::new(task)) })
+        Ok(Self { admin, probes, health, leadership, stop, task: Some(AbortOnDropHandle::new(task)) })
     }
 
     /// Returns the address of the admin server.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// Returns the address of the probes server, if there is one.
+    pub fn probes(&self) -> Option<SocketAddr> {
+        self.probes
     }
 
     /// Returns the current status of the leader election.

@@ -32,6 +32,8 @@ type Links = Retry<Limit<Timeout<Fenced<Arc<ErasedHandler>>>, AnyEvent>, AnyEven
 pub struct HandlerChain {
     /// The name of the handler in the configuration.
     pub name: String,
+    /// The kinds of the objects that it handles.
+    pub kinds: Vec<String>,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,
     /// The garbage collector, if the handler creates external resources.
@@ -47,6 +49,7 @@ impl HandlerChain {
     /// Makes an entry for a handler. If the handler has indexes or a garbage collector, its chain is closed until these are ready.
     pub(super) fn new(
         name: String,
+        kinds: Vec<String>,
         chain: Chain,
         collector: Option<Arc<dyn GarbageCollector>>,
         sources: Vec<Box<dyn Source>>,
@@ -58,7 +61,7 @@ impl HandlerChain {
         let marks_read = collector.as_ref().map(|_| (None, UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
-        Self { name, chain, collector, sources, prerequisites: watch::Sender::new(prerequisites) }
+        Self { name, kinds, chain, collector, sources, prerequisites: watch::Sender::new(prerequisites) }
     }
 
     /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.

@@ -81,7 +81,8 @@ impl Pipeline {
         let (handler, indexes, collector) = registration.into_parts();
         let handler = Arc::new(handler);
         let chain = chain(&name, &handler);
-        let entry = HandlerChain::new(name, chain, collector, sources, &indexes);
+        let kinds = handler.kinds().map(|kind| kind.name.to_string()).collect();
+        let entry = HandlerChain::new(name, kinds, chain, collector, sources, &indexes);
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
             let predicate = Arc::clone(&handler);

@@ -15,6 +15,7 @@ use crate::health::{Condition, Health};
 use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::pipeline::{Chain, HandlerScope, Pipeline};
+use crate::version::VERSION;
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
 
@@ -46,6 +47,8 @@ struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>);
 /// The state of the queues of one enabled handler.
 struct QueueState {
     handler: String,
+    /// The kinds that it handles, once it is set up.
+    kinds: Vec<String>,
     counts: QueueCounts,
     overflows: u64,
     /// The conditions that are not met yet and must be met before the handler receives events.
@@ -134,7 +137,7 @@ impl ControllerState {
         let watchers = self.watchers();
         let undecodable = watchers.iter().flat_map(|watcher| watcher.undecodable()).collect();
         StateSnapshot {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.version.to_owned(),
             identity: self.identity.clone(),
             leadership: (self.leadership)(),
             started: now.rfc3339(self.started),
@@ -162,6 +165,7 @@ impl ControllerState {
             let chain = handler.map(|handler| &handler.chain);
             QueueState {
                 handler: name.clone(),
+                kinds: handler.map(|handler| handler.kinds.clone()).unwrap_or_default(),
                 counts: chain.map(Chain::counts).unwrap_or_default(),
                 overflows: chain.map_or(0, Chain::overflowed),
                 waits: handler.map_or_else(

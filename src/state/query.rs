@@ -1,4 +1,4 @@
-//! The query of the state endpoint and of `staffetta status`.
+//! The query of the state endpoint.
 
 use serde::{Deserialize, Serialize};
 use staffetta_handler::{ObjectRef, Phase, QueueCounts, QueueEntry};
@@ -9,31 +9,26 @@ const DEFAULT_LIMIT: usize = 500;
 /// The highest limit of the number of objects in a response that a query may set.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// Selects objects by all of its fields that are set: on the command line, in the query of a URL, and in the state endpoint.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
+/// Selects objects by all of its fields that are set, in the query of a URL.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
-    /// Show only objects of this name, with all details.
+    /// The name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Show only objects of this namespace; empty for cluster-scoped objects.
-    #[arg(short, long)]
+    /// The namespace; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// Show only objects of this kind, such as `pod` (case-insensitive).
-    #[arg(long)]
+    /// The kind, such as `pod` (case-insensitive).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// Show only objects of this handler.
-    #[arg(long)]
+    /// The handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) handler: Option<String>,
-    /// Show only objects in this phase.
-    #[arg(long)]
+    /// The phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<PhaseName>,
     /// The maximum number of objects.
-    #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
 }

@@ -72,6 +72,12 @@ impl StateSnapshot {
         (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
     }
 
+    /// Returns `true` if the requested object is watched, and no handler has anything left to do for it.
+    pub(crate) fn is_handled(&self) -> bool {
+        let nothing_left = self.objects.is_empty() && self.undecodable.is_empty();
+        self.known == Some(true) && nothing_left && self.incomplete_reason().is_none()
+    }
+
     /// Returns the number of events in the queues of all handlers.
     pub(crate) fn queued_events(&self) -> usize {
         self.handlers.iter().flat_map(|handler| handler.counts.values()).sum()
@@ -152,6 +158,9 @@ impl WatchSummary {
 pub(crate) struct HandlerSummary {
     /// The name of the handler.
     pub(crate) name: String,
+    /// The kinds of the objects that it handles.
+    #[serde(default)]
+    pub(crate) kinds: Vec<String>,
     /// `true` once the handler receives events.
     pub(crate) open: bool,
     /// The conditions that are not met yet and must be met before the handler receives events.
@@ -162,9 +171,9 @@ pub(crate) struct HandlerSummary {
 }
 
 impl From<QueueState> for HandlerSummary {
-    fn from(QueueState { handler, counts, waits, .. }: QueueState) -> Self {
+    fn from(QueueState { handler, kinds, counts, waits, .. }: QueueState) -> Self {
         let counts = PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into();
-        Self { name: handler, open: waits.is_empty(), waits, counts }
+        Self { name: handler, kinds, open: waits.is_empty(), waits, counts }
     }
 }
 

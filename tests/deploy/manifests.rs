@@ -25,12 +25,14 @@ fn variable<'a>(objects: &'a [Value], name: &str) -> &'a Value {
 fn one_port_is_listened_at_probed_and_let_through() {
     for preset in CONTROLLERS {
         let objects = objects(preset);
-        let listen = configuration(&objects).admin.listen;
-        assert!(listen.ip().is_unspecified(), "the kubelet asks from outside of the pod");
+        let admin = configuration(&objects).admin;
+        assert!(admin.listen.ip().is_loopback(), "it is for users who may port-forward to the pod");
+        let listen = admin.probes_listen.expect("the kubelet asks from outside of the pod");
+        assert!(listen.ip().is_unspecified(), "{preset}");
         let port = json!(listen.port());
-        assert_eq!(container(&objects)["ports"][0], json!({ "name": "admin", "containerPort": port }));
+        assert_eq!(container(&objects)["ports"][0], json!({ "name": "probes", "containerPort": port }));
         for probe in ["livenessProbe", "readinessProbe"] {
-            assert_eq!(container(&objects)[probe]["httpGet"]["port"], "admin", "{preset}");
+            assert_eq!(container(&objects)[probe]["httpGet"]["port"], "probes", "{preset}");
         }
         let metrics = &only(&objects, "NetworkPolicy")["spec"]["ingress"][0];
         assert_eq!(metrics["ports"], json!([{ "port": port }]), "{preset}");
@@ -58,11 +60,12 @@ async fn the_program_takes_the_arguments_and_answers_the_probes() {
     let container = container(&objects);
     assert_eq!(container["args"], json!(["run"]));
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
-    let process = Process::start(PROGRAM.as_ref(), home.path(), "", &server.kubeconfig()).await;
+    let options = "[admin]\nprobes_listen = \"127.0.0.1:0\"\n";
+    let process = Process::start(PROGRAM.as_ref(), home.path(), options, &server.kubeconfig()).await;
     process.ready().await;
     for probe in ["livenessProbe", "readinessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
-        assert_eq!(process.get(path).await.0, 200, "{path}");
+        assert_eq!(process.probe(path).await.0, 200, "{path}");
     }
 }
 
@@ -100,6 +103,20 @@ fn two_replicas_agree_by_the_lease_that_their_role_names_and_one_always_stays() 
         let role = roles.iter().find(|role| role["metadata"]["namespace"] == "staffetta").unwrap();
         assert_eq!(role["rules"][1]["resourceNames"], json!([election.lease_name]), "{preset}");
     }
+}
+
+#[test]
+fn the_role_of_operators_has_the_rights_that_the_plug_in_names_and_needs() {
+    let objects = objects("openstack");
+    let roles = of_kind(&objects, "ClusterRole");
+    let role = roles.iter().find(|role| role["metadata"]["name"] == "staffetta-operator").unwrap();
+    let rights = ["leases", "pods", "pods/portforward"].map(|resource| {
+        let rules = role["rules"].as_array().unwrap().iter();
+        let rule = rules.into_iter().find(|rule| rule["resources"] == json!([resource])).unwrap();
+        strings(&rule["verbs"])
+    });
+    // kube reads the Lease, lists pods only on the network of the nodes, and opens a WebSocket with GET.
+    assert_eq!(rights, [vec!["get"], vec!["get", "list"], vec!["get", "create"]]);
 }
 
 #[test]
@@ -199,9 +216,9 @@ fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_ar
     assert_eq!(rolling, &json!({ "maxSurge": 0, "maxUnavailable": 1 }));
     // Without a host: the kubelet and Prometheus ask the address of the pod, which is that of the node.
     let probe = &container(&objects)["livenessProbe"]["httpGet"];
-    assert_eq!((&probe["host"], &probe["port"]), (&Value::Null, &json!("admin")));
+    assert_eq!((&probe["host"], &probe["port"]), (&Value::Null, &json!("probes")));
     assert_eq!(variable(&objects, "POD_IP")["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
-    assert_eq!(configuration(&objects).admin.listen.to_string(), "192.0.2.7:8082");
+    assert_eq!(configuration(&objects).admin.probes_listen.unwrap().to_string(), "192.0.2.7:8081");
     let tolerated: Vec<_> =
         pod["tolerations"].as_array().unwrap().iter().map(|one| one["key"].clone()).collect();
     assert_eq!(tolerated, ["node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable"]);

@@ -11,6 +11,9 @@ mod killing;
 mod kubectl;
 mod late;
 mod node;
+mod plugin;
+#[path = "../support/port_forward.rs"]
+mod port_forward;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/node.rs"]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kube::config::Kubeconfig;
 use staffetta_apiserver::testing::RealServer;
 use tokio::process::Command;
 
@@ -45,6 +46,8 @@ async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_
     given.sort();
     assert_eq!(shown, given);
 
+    a_user_with_the_role_of_operators_reaches_the_pod_that_the_lease_names(&server, &node).await;
+
     // Pods keep their network without the daemon, and further ones get theirs from the next daemon.
     node.start_daemon().await;
     node.deploy(5).await;
@@ -63,3 +66,56 @@ async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_
     drop(node);
     assert!(controller.terminate().await.success());
 }
+
+/// A pod of the node stands for the leader: it serves the path of the log level at its port 8080.
+async fn a_user_with_the_role_of_operators_reaches_the_pod_that_the_lease_names(
+    server: &RealServer,
+    node: &RealNode,
+) {
+    let (leader, _) = node.pods().await.remove(0);
+    let lease = LEASE.replace("LEADER", &leader);
+    node.kubectl.apply(&lease).await;
+    node.kubectl.run(&["create", "serviceaccount", "operator"]).await;
+    let token = node.kubectl.run(&["create", "token", "operator"]).await;
+    let mut own = serde_json::json!(Kubeconfig::read_from(server.kubeconfig()).unwrap());
+    own["users"][0]["user"] = serde_json::json!({ "token": token.trim() });
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, program) = (folder.path().join("config"), folder.path().join("kubectl-staffetta"));
+    std::fs::write(&kubeconfig, own.to_string()).unwrap();
+    std::os::unix::fs::symlink(PROGRAM, &program).unwrap();
+    let log_level = async || {
+        let way = ["--controller-namespace", "default", "--admin-port", "8080", "--kubeconfig"];
+        let mut command = Command::new(&program);
+        let output = command.arg("log-level").args(way).arg(&kubeconfig).output().await.unwrap();
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [_, error] = log_level().await;
+    assert!(error.contains("you may not read the Lease in the namespace `default`"), "{error}");
+    node.kubectl.apply(ROLE).await;
+    let subject = ["--clusterrole=staffetta-operator", "--serviceaccount=default:operator"];
+    node.kubectl.run(&[&["create", "rolebinding", "operator"], &subject[..]].concat()).await;
+    crate::eventually("the user has the rights", async || {
+        let [said, error] = log_level().await;
+        assert!(said == "info\n" || error.contains("you may not "), "{said}{error}");
+        said == "info\n"
+    })
+    .await;
+}
+
+const LEASE: &str = "
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: { name: staffetta }
+spec: { holderIdentity: LEADER_0000000000000abc, leaseDurationSeconds: 15 }
+";
+
+/// The role of operators in the chart.
+const ROLE: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: { name: staffetta-operator }
+rules:
+- { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get] }
+- { apiGroups: [''], resources: [pods], verbs: [get, list] }
+- { apiGroups: [''], resources: [pods/portforward], verbs: [get, create] }
+";

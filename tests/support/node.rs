@@ -191,7 +191,7 @@ spec:
         - name: web
           image: docker.io/local/busybox:1
           imagePullPolicy: Never
-          command: [sh, -c, "busybox mkdir /www; echo hello >/www/index.html; exec busybox httpd -f -p 8080 -h /www"]
+          command: [sh, -c, "busybox mkdir -p /www/debug; echo hello >/www/index.html; echo info >/www/debug/log-level; exec busybox httpd -f -p 8080 -h /www"]
           readinessProbe: { httpGet: { path: /, port: 8080 }, periodSeconds: 1 }
           # container
 "#;

@@ -19,6 +19,8 @@ pub(crate) struct Process {
     child: Child,
     log: Log,
     admin: String,
+    /// The address of its probes server, if it has one.
+    probes: Option<String>,
 }
 
 /// A configuration with simulated drivers.
@@ -126,26 +128,30 @@ impl Process {
             .spawn()
             .unwrap();
         let mut log = log(child.stderr.take().unwrap());
-        let admin = loop {
+        let (admin, probes) = loop {
             let line = next_line(&mut log).await.expect("the controller says where its admin server listens");
             let line: serde_json::Value =
                 serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
             if let Some(admin) = line["admin"].as_str() {
-                break admin.to_owned();
+                break (admin.to_owned(), line["probes"].as_str().map(str::to_owned));
             }
         };
-        Self { child, log, admin }
+        Self { child, log, admin, probes }
+    }
+
+    /// The address of the admin server.
+    pub(crate) fn admin(&self) -> &str {
+        &self.admin
     }
 
     /// The answer of the admin server: its status code and body.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin);
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        get(&self.admin, path).await
+    }
+
+    /// The answer of the probes server.
+    pub(crate) async fn probe(&self, path: &str) -> (u16, String) {
+        get(self.probes.as_ref().expect("it has a probes server"), path).await
     }
 
     /// Ends when the controller is ready.
@@ -204,4 +210,14 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
         assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+async fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }

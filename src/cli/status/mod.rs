@@ -1,45 +1,81 @@
 //! `staffetta status`: requests the state of a running controller and shows it.
 
-mod address;
 mod details;
 mod overview;
-mod request;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::CommandError;
 use super::arguments::{OutputFormat, StatusArguments};
-use crate::config::{Configuration, ConfigurationError};
-use crate::state::{MAX_LIMIT, Query};
+use super::object::ObjectName;
+use super::request::{AdminClient, RequestError};
+use crate::config::TimeSpan;
+use crate::state::{MAX_LIMIT, Query, StateSnapshot};
 
-pub(super) use address::AddressError;
-pub(super) use request::RequestError;
+/// The interval between two requests of `--wait`.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Requests the state and writes it to `output`. `load` reads the configuration; it is called only if the command line has no address.
-pub(super) fn status(
+/// Requests the state from `client` and writes it to `output`. A named object without a namespace is searched in `default_namespace`.
+pub(super) async fn status(
     arguments: StatusArguments,
-    load: impl FnOnce() -> Result<Configuration, ConfigurationError>,
+    client: &AdminClient,
+    default_namespace: Option<&str>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let url = match &arguments.admin {
-        Some(url) => address::from_argument(url)?,
-        None => address::from_listen_address(load()?.admin.listen)?,
+    let StatusArguments { object, namespace, kind, handler, phase, all, wait, timeout, output: format } =
+        arguments;
+    let selected = match ObjectName::of_words(&object)? {
+        Some(name) => name.query(namespace, default_namespace),
+        None => Query { namespace, ..Query::default() },
     };
-    let query = Query { limit: Some(MAX_LIMIT), ..arguments.query };
-    let mut document = request::request(url, &query)?;
-    if !arguments.all && query.name.is_none() && query.phase.is_none() {
+    let query =
+        Query { kind: selected.kind.clone().or(kind), handler, phase, limit: Some(MAX_LIMIT), ..selected };
+    let mut document =
+        if wait { until_handled(client, &query, timeout).await? } else { client.state(&query).await? };
+    if !all && query.name.is_none() && query.phase.is_none() {
         document.retain_failing_and_stuck();
     }
-    match arguments.output {
+    match format {
         OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut *output, &document).map_err(io::Error::from)?;
             writeln!(output)?;
         }
-        OutputFormat::Table if query.name.is_some() => write!(output, "{}", details::details(&document))?,
+        OutputFormat::Yaml => {
+            let text = serde_saphyr::to_string(&document).map_err(io::Error::other)?;
+            write!(output, "{text}")?;
+        }
+        OutputFormat::Table | OutputFormat::Wide if query.name.is_some() => {
+            write!(output, "{}", details::details(&document))?;
+        }
         OutputFormat::Table => write!(output, "{}", overview::overview(&document, terminal_width()))?,
+        OutputFormat::Wide => write!(output, "{}", overview::wide(&document))?,
     }
-    Ok(())
+    if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
+}
+
+/// Requests the state until the objects that `query` selects are handled or `limit` has passed. Errors are tolerated until then, because
+/// the leader may change, except for those that will not go away.
+async fn until_handled(
+    client: &AdminClient,
+    query: &Query,
+    limit: TimeSpan,
+) -> Result<StateSnapshot, RequestError> {
+    let deadline = Instant::now() + Duration::from(limit);
+    loop {
+        let state = client.state(query).await;
+        let ends = match &state {
+            Ok(document) => document.is_handled(),
+            Err(error) => error.is_permanent(),
+        };
+        if ends || Instant::now() + POLL_INTERVAL > deadline {
+            return state;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// Returns the width of the terminal in characters; `None` if the output goes to a file or a pipe, and lines are not truncated.
@@ -50,13 +86,13 @@ fn terminal_width() -> Option<usize> {
 }
 
 #[cfg(test)]
-mod testing {
+pub(super) mod testing {
     use serde_json::json;
 
     use crate::state::{ObjectSummary, StateSnapshot};
 
     /// Returns the state of a healthy controller with these objects.
-    pub(super) fn document(objects: Vec<ObjectSummary>) -> StateSnapshot {
+    pub(in crate::cli) fn document(objects: Vec<ObjectSummary>) -> StateSnapshot {
         let mut document: StateSnapshot = serde_json::from_value(json!({
             "version": "0.1.0", "identity": "web-1", "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 3723.0,
             "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
@@ -70,7 +106,12 @@ mod testing {
     }
 
     /// Returns a pod that has been in `phase` for `seconds`.
-    pub(super) fn object(name: &str, phase: &str, seconds: f64, error: Option<&str>) -> ObjectSummary {
+    pub(in crate::cli) fn object(
+        name: &str,
+        phase: &str,
+        seconds: f64,
+        error: Option<&str>,
+    ) -> ObjectSummary {
         let since = "2026-11-21T14:00:00.000Z";
         let last_error = error.map(|error| {
             json!({ "error": error, "reason": "NoAddress", "attempts": 3, "since": since, "sinceSeconds": seconds })

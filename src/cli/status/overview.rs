@@ -11,15 +11,20 @@ use crate::state::{
 
 /// Returns the whole overview, with each line truncated to `width` characters.
 pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
-    let text = whole(document);
+    let text = whole(document, &objects(&document.objects).to_string());
     match width {
         None => text,
         Some(width) => text.lines().map(|line| truncate(line, width) + "\n").collect(),
     }
 }
 
-/// Returns the overview without truncation.
-fn whole(document: &StateSnapshot) -> String {
+/// Returns the whole overview with all columns, without truncation.
+pub(super) fn wide(document: &StateSnapshot) -> String {
+    whole(document, &wide_objects(&document.objects).to_string())
+}
+
+/// Returns the overview with the table `objects`.
+fn whole(document: &StateSnapshot, objects: &str) -> String {
     let mut text = head(document);
     if !document.watches.is_empty() {
         let _ = write!(text, "\n{}", watches(&document.watches));
@@ -37,7 +42,7 @@ fn whole(document: &StateSnapshot) -> String {
     if document.objects.is_empty() {
         let _ = write!(text, "\n{}\n", no_objects(document));
     } else {
-        let _ = write!(text, "\n{}", objects(&document.objects));
+        let _ = write!(text, "\n{objects}");
     }
     if document.omitted > 0 {
         let _ = writeln!(
@@ -103,6 +108,43 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
             &last_error.map(|last_error| last_error.attempts.to_string()).unwrap_or_default(),
             &object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default(),
             last_error.map(|last_error| last_error.error.as_str()).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// Returns the table of the objects with all columns.
+fn wide_objects(objects: &[ObjectSummary]) -> TextTable<11> {
+    let head = [
+        "HANDLER",
+        "KIND",
+        "NAMESPACE",
+        "NAME",
+        "UID",
+        "EVENT",
+        "STATE",
+        "SINCE",
+        "ATTEMPTS",
+        "NEXT",
+        "LAST ERROR",
+    ];
+    let mut table = TextTable::new(head);
+    for object in objects {
+        let last_error = object.last_error.as_ref();
+        table.row([
+            &object.handler,
+            &object.kind,
+            object.namespace.as_deref().unwrap_or_default(),
+            &object.name,
+            &object.uid,
+            &object.change,
+            &object.phase,
+            &duration(object.age_seconds()),
+            &last_error.map(|last_error| last_error.attempts.to_string()).unwrap_or_default(),
+            &object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default(),
+            &last_error
+                .map(|last_error| format!("{}: {}", last_error.reason, last_error.error))
+                .unwrap_or_default(),
         ]);
     }
     table

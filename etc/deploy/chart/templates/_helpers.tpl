@@ -27,7 +27,7 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- define "staffetta.config" -}}
 {{- $config := dict "log" (dict "format" "json") }}
 {{- if ne .Values.preset "cni" }}
-{{- $_ := set $config "admin" (dict "listen" "0.0.0.0:8082") }}
+{{- $_ := set $config "admin" (dict "probes_listen" "0.0.0.0:8081") }}
 {{- $_ := set $config "leader_election" (dict "enabled" true "lease_name" "staffetta") }}
 {{- end }}
 {{- $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | fromYaml }}

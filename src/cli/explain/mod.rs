@@ -1,0 +1,271 @@
+//! `staffetta explain`: the way of one object through the chain, and what would help where it does not get on.
+
+mod remedy;
+
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::CommandError;
+use super::arguments::{ExplainArguments, TextFormat};
+use super::object::{ObjectName, ObjectNameError};
+use super::request::AdminClient;
+use super::table::single_line;
+use crate::health::Condition;
+use crate::state::{HandlerSummary, MAX_LIMIT, ObjectSummary, Query, StateSnapshot, duration, full_name};
+use remedy::remedy;
+
+/// Requests the state of the object from `client` and writes its explanation to `output`. Without a namespace it is searched in
+/// `default_namespace`.
+pub(super) async fn explain(
+    arguments: ExplainArguments,
+    client: &AdminClient,
+    default_namespace: Option<&str>,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    let ExplainArguments { object, namespace, output: format } = arguments;
+    let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
+    let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
+    let query = Query { limit: Some(MAX_LIMIT), ..name.query(namespace, default_namespace) };
+    let document = client.state(&query).await?;
+    let explanation = Explanation::new(&document, &query);
+    match format {
+        TextFormat::Text => write!(output, "{explanation}")?,
+        TextFormat::Json => {
+            let text = serde_json::to_string_pretty(&explanation).map_err(io::Error::from)?;
+            writeln!(output, "{text}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The way of one object through the chain.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation<'s> {
+    kind: String,
+    namespace: Option<&'s str>,
+    name: &'s str,
+    /// The identity of the controller, and its role in the leader election.
+    controller: &'s str,
+    role: &'s str,
+    /// The conditions of readiness that are not met.
+    unmet: &'s [Condition],
+    /// The watch of the kind: its state in words; `None` if no handler needs the kind.
+    watch: Option<String>,
+    /// The kinds that are watched, if this kind is not.
+    watched_kinds: Vec<&'s str>,
+    /// `true` if the object is in the store of the watch.
+    known: bool,
+    /// The error of the decoder, if the object cannot be decoded.
+    undecodable: Option<&'s str>,
+    /// The handlers of the kind, in the order in which they are enabled.
+    handlers: Vec<HandlerStep<'s>>,
+}
+
+/// The state of the object in one handler.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HandlerStep<'s> {
+    handler: &'s str,
+    /// The conditions that must be met before the handler receives events.
+    waits: &'s [String],
+    /// What the handler has not finished: usually nothing or one event.
+    unfinished: Vec<Unfinished<'s>>,
+}
+
+/// An event of the object that a handler has not handled successfully yet.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Unfinished<'s> {
+    #[serde(flatten)]
+    event: &'s ObjectSummary,
+    /// The meaning of the reason of the last error.
+    meaning: Option<String>,
+    /// What would help.
+    remedy: Option<String>,
+}
+
+impl<'s> Explanation<'s> {
+    fn new(document: &'s StateSnapshot, query: &'s Query) -> Self {
+        let kind = query.kind.as_deref().unwrap_or_default();
+        let watch = document.watches.iter().find(|watch| watch.kind.eq_ignore_ascii_case(kind));
+        let watched_kinds = match watch {
+            Some(_) => Vec::new(),
+            None => document.watches.iter().map(|watch| watch.kind.as_str()).collect(),
+        };
+        let handlers = document
+            .handlers
+            .iter()
+            .filter(|handler| handler.kinds.iter().any(|handled| handled.eq_ignore_ascii_case(kind)));
+        Self {
+            kind: watch.map_or(kind, |watch| watch.kind.as_str()).to_owned(),
+            namespace: query.namespace.as_deref(),
+            name: query.name.as_deref().unwrap_or_default(),
+            controller: &document.identity,
+            role: &document.leadership.role,
+            unmet: &document.waits,
+            watch: watch.map(|watch| {
+                let listed =
+                    if watch.listed { "all objects are listed" } else { "not all objects are listed yet" };
+                let heard =
+                    watch.silent_seconds.map(|seconds| format!(", last heard {} ago", duration(seconds)));
+                let error = watch.error.as_ref().map(|error| format!(", fails: {error}"));
+                format!("{listed}{}{}", heard.unwrap_or_default(), error.unwrap_or_default())
+            }),
+            watched_kinds,
+            known: document.known == Some(true),
+            undecodable: document.undecodable.first().map(|object| object.error.as_str()),
+            handlers: handlers.map(|handler| HandlerStep::new(handler, &document.objects)).collect(),
+        }
+    }
+}
+
+impl<'s> HandlerStep<'s> {
+    fn new(handler: &'s HandlerSummary, objects: &'s [ObjectSummary]) -> Self {
+        let unfinished = objects.iter().filter(|object| object.handler == handler.name);
+        Self {
+            handler: &handler.name,
+            waits: &handler.waits,
+            unfinished: unfinished.map(Unfinished::new).collect(),
+        }
+    }
+}
+
+impl<'s> Unfinished<'s> {
+    fn new(event: &'s ObjectSummary) -> Self {
+        let known = event.last_error.as_ref().and_then(|error| remedy(&error.reason));
+        let (meaning, remedy) = known.unzip();
+        Self { event, meaning, remedy }
+    }
+}
+
+impl Display for Explanation<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let line = |f: &mut Formatter<'_>, name: &str, text: &str| {
+            writeln!(f, "{:12} {}", single_line(name), single_line(text))
+        };
+        writeln!(f, "{} {}", self.kind, single_line(&full_name(self.namespace, self.name)))?;
+        line(f, "controller", &format!("{} ({})", self.controller, self.role))?;
+        for Condition { name, reason } in self.unmet {
+            line(f, "  unmet", &format!("{name}: {}", reason.as_deref().unwrap_or_default()))?;
+        }
+        let Some(watch) = &self.watch else {
+            let kinds = self.watched_kinds.join(", ");
+            return line(f, "watch", &format!("no enabled handler needs this kind; watched kinds: {kinds}"));
+        };
+        line(f, "watch", watch)?;
+        if let Some(error) = self.undecodable {
+            line(f, "object", &format!("cannot be decoded, so no handler receives it: {error}"))?;
+            return line(f, "  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1);
+        }
+        let known = if self.known {
+            "is watched"
+        } else {
+            "is not watched: it does not exist, or no handler selects it"
+        };
+        line(f, "object", known)?;
+        for HandlerStep { handler, waits, unfinished } in &self.handlers {
+            for wait in *waits {
+                line(f, handler, &format!("receives no events yet: {wait}"))?;
+            }
+            if unfinished.is_empty() && waits.is_empty() {
+                line(f, handler, "nothing to do: it has handled the object, or does not select it")?;
+            }
+            for Unfinished { event, meaning, remedy } in unfinished {
+                let mut state =
+                    format!("{} ({}) for {}", event.phase, event.change, duration(event.since_seconds));
+                if let Some(next) = event.next_seconds {
+                    write!(state, ", next attempt in {}", duration(next))?;
+                }
+                line(f, handler, &state)?;
+                if let Some(error) = &event.last_error {
+                    let (attempts, since) = (error.attempts, duration(error.since_seconds));
+                    line(f, "  attempts", &format!("{attempts} failed, the first {since} ago"))?;
+                    line(f, "  error", &error.error)?;
+                    let meaning = meaning.as_ref().map(|meaning| format!(": {meaning}")).unwrap_or_default();
+                    line(f, "  reason", &format!("{}{meaning}", error.reason))?;
+                }
+                if let Some(remedy) = remedy {
+                    line(f, "  remedy", remedy)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::status::testing::{document, object};
+
+    fn explained(mut document: StateSnapshot, kind: &str) -> String {
+        document.known = Some(true);
+        document.handlers[0].kinds = vec!["Pod".to_owned()];
+        document.watches = serde_json::from_str(
+            r#"[{ "kind": "Pod", "listed": true, "objects": 1, "undecodable": 0, "added": 1, "modified": 0, "deleted": 0, "lists": 1,
+                "errors": 0, "said": null, "silentSeconds": 2.0, "error": null }]"#,
+        )
+        .unwrap();
+        let query = Query {
+            kind: Some(kind.to_owned()),
+            namespace: Some("default".to_owned()),
+            name: Some("web".to_owned()),
+            ..Query::default()
+        };
+        Explanation::new(&document, &query).to_string()
+    }
+
+    #[test]
+    fn the_way_of_a_failing_object_ends_with_what_would_help() {
+        let mut failing = object("web", "failed", 61.0, Some("create a port: the quota is used up"));
+        failing.last_error.as_mut().unwrap().reason = "QuotaExceeded".to_owned();
+        let text = explained(document(vec![failing]), "pod");
+        let expected = [
+            "Pod default/web",
+            "controller   web-1 (leader)",
+            "watch        all objects are listed, last heard 2s ago",
+            "object       is watched",
+            "vif          failed (added) for 1m01s, next attempt in 30s",
+            "  attempts   3 failed, the first 1m01s ago",
+            "  error      create a port: the quota is used up",
+            "  reason     QuotaExceeded: a quota of the project is exhausted",
+            "  remedy     raise it, or release resources; the objects are retried",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_kind_that_nobody_needs_and_a_handler_that_waits_are_told() {
+        let text = explained(document(Vec::new()), "secret");
+        assert!(
+            text.ends_with("watch        no enabled handler needs this kind; watched kinds: Pod\n"),
+            "{text}"
+        );
+        assert!(
+            explained(document(Vec::new()), "pod")
+                .ends_with("vif          nothing to do: it has handled the object, or does not select it\n")
+        );
+        let mut waiting = document(Vec::new());
+        waiting.handlers[0].waits = vec!["the ownership marks are not read yet".to_owned()];
+        let text = explained(waiting, "pod");
+        assert!(
+            text.ends_with("vif          receives no events yet: the ownership marks are not read yet\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_reaches_no_handler() {
+        let mut document = document(Vec::new());
+        document.undecodable = serde_json::from_str(
+            r#"[{ "kind": "Pod", "namespace": "default", "name": "web", "uid": "u", "error": "no spec" }]"#,
+        )
+        .unwrap();
+        let text = explained(document, "pod");
+        assert!(text.contains("cannot be decoded, so no handler receives it: no spec\n"), "{text}");
+        assert!(text.contains("  remedy     see the field in the message"), "{text}");
+    }
+}

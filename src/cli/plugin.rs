@@ -1,0 +1,63 @@
+//! `kubectl staffetta`: the program as a plug-in of kubectl. kubectl runs it under the name `kubectl-staffetta`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+
+use super::CommandError;
+use super::arguments::{PluginCommand, PluginCommandLine};
+use super::explain::explain;
+use super::log_level::log_level;
+use super::request::{AdminClient, Leader, RequestError, block_on};
+use super::status::status;
+use super::version::version;
+
+/// Returns `true` if the program was started as the plug-in.
+pub(super) fn is_plugin(words: &[OsString]) -> bool {
+    words
+        .first()
+        .is_some_and(|program| Path::new(program).file_stem().is_some_and(|name| name == "kubectl-staffetta"))
+}
+
+/// Runs the command and writes its result to `output`.
+pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) -> Result<(), CommandError> {
+    let PluginCommandLine { command, leader } = command_line;
+    let client = async || {
+        let leader = Leader::new(leader).await.map_err(|error| RequestError::from(Box::new(error)))?;
+        Ok::<_, CommandError>((leader.default_namespace().to_owned(), AdminClient::Leader(leader)))
+    };
+    match command {
+        PluginCommand::Version(arguments) => version(&arguments, output),
+        PluginCommand::Status(arguments) => block_on(async {
+            let (namespace, client) = client().await?;
+            status(arguments, &client, Some(&namespace), output).await
+        }),
+        PluginCommand::Explain(arguments) => block_on(async {
+            let (namespace, client) = client().await?;
+            explain(arguments, &client, Some(&namespace), output).await
+        }),
+        PluginCommand::LogLevel(arguments) => block_on(async {
+            let (_, client) = client().await?;
+            log_level(arguments, &client, output).await
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_program_makes_it_the_plug_in() {
+        let is_plugin = |program: &str| is_plugin(&[program.into(), "status".into()]);
+        assert!(is_plugin("kubectl-staffetta") && is_plugin("/usr/bin/kubectl-staffetta"));
+        assert!(!is_plugin("staffetta") && !is_plugin("/usr/bin/kubectl"));
+    }
+
+    #[test]
+    fn the_command_line_of_the_plug_in_is_well_formed() {
+        PluginCommandLine::command().debug_assert();
+    }
+}

@@ -1,0 +1,245 @@
+//! Requests to the admin server of a controller.
+
+mod address;
+mod leader;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HOST};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::BoxError;
+
+use crate::state::{Query, StateSnapshot};
+
+pub(super) use address::{AddressError, AdminAddress};
+pub(super) use leader::{Leader, LeaderError};
+
+/// The time limit for the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time limit for the whole response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The maximum size of a response, in bytes.
+const MAX_RESPONSE: usize = 64 << 20;
+
+/// The reason why the request to the admin server failed.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum RequestError {
+    /// The operating system cannot run the client.
+    #[error("cannot create an HTTP client")]
+    Client(#[source] io::Error),
+    /// No server listens at the address.
+    #[error(
+        "no controller is reachable at {address}; pass --admin, or use `kubectl staffetta`, which finds the leader"
+    )]
+    Unreachable {
+        /// The address.
+        address: AdminAddress,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The leader cannot be found or reached.
+    #[error(transparent)]
+    Leader(#[from] Box<LeaderError>),
+    /// The connection ended before the whole response was received.
+    #[error("{server} does not respond")]
+    NoResponse {
+        /// The server.
+        server: String,
+        /// The cause.
+        #[source]
+        source: BoxError,
+    },
+    /// The server rejected the request, with this message.
+    #[error("{0}")]
+    Rejected(String),
+    /// The server returned an unexpected status code.
+    #[error("{server} returned {code}{body}; it may not be the admin server of this version of staffetta")]
+    Code {
+        /// The server.
+        server: String,
+        /// The status code.
+        code: StatusCode,
+        /// The body in parentheses; empty if it is no short text.
+        body: String,
+    },
+    /// The body of the response is not the expected JSON document.
+    #[error("cannot decode the response of {server}; the controller may be another version of staffetta")]
+    Decode {
+        /// The server.
+        server: String,
+        /// The cause.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl RequestError {
+    /// Returns `true` if the same request will fail again until somebody changes something.
+    pub(super) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Client(_) | Self::Rejected(_) | Self::Decode { .. } => true,
+            Self::Leader(error) => error.is_permanent(),
+            Self::Unreachable { .. } | Self::NoResponse { .. } | Self::Code { .. } => false,
+        }
+    }
+}
+
+/// A client of one admin server.
+pub(super) enum AdminClient {
+    /// The server at an address.
+    Address(AdminAddress),
+    /// The server of the replica that leads.
+    Leader(Leader),
+}
+
+impl AdminClient {
+    /// Returns the state of the controller. `query` selects the objects.
+    pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
+        let body =
+            self.send(Method::GET, &format!("/debug/state?{}", url_query(query)), String::new()).await?;
+        serde_json::from_slice(&body)
+            .map_err(|source| RequestError::Decode { server: self.to_string(), source })
+    }
+
+    /// Returns the filter of the log.
+    pub(super) async fn log_filter(&self) -> Result<String, RequestError> {
+        let body = self.send(Method::GET, LOG_LEVEL, String::new()).await?;
+        Ok(String::from_utf8_lossy(&body).trim_end().to_owned())
+    }
+
+    /// Replaces the filter of the log.
+    pub(super) async fn set_log_filter(&self, filter: String) -> Result<(), RequestError> {
+        self.send(Method::PUT, LOG_LEVEL, filter).await.map(drop)
+    }
+
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
+        let (host, prefix) = match self {
+            Self::Address(AdminAddress { authority, path }) => (authority.as_str(), path.as_str()),
+            Self::Leader(_) => ("localhost", ""),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{prefix}{path}"))
+            .header(HOST, host)
+            .header(CONNECTION, "close")
+            .body(Full::from(body))
+            .expect("the path and the host are parts of a URL");
+        let (code, body) = match self {
+            Self::Address(address) => send_to(address, request).await?,
+            Self::Leader(leader) => leader.send(request).await.map_err(Box::new)?,
+        };
+        match code {
+            StatusCode::OK => Ok(body),
+            StatusCode::BAD_REQUEST => Err(RequestError::Rejected(text(&body))),
+            code => {
+                let body = if body.len() > 500 { String::new() } else { format!(" ({})", text(&body)) };
+                Err(RequestError::Code { server: self.to_string(), code, body })
+            }
+        }
+    }
+}
+
+impl fmt::Display for AdminClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Leader(_) => f.write_str("the leader"),
+        }
+    }
+}
+
+/// Sends one request to the server at `address`.
+async fn send_to(
+    address: &AdminAddress,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), RequestError> {
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address.host_and_port())).await;
+    let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let unreachable = |source| RequestError::Unreachable { address: address.clone(), source };
+    let response = exchange(stream.map_err(unreachable)?, request).await;
+    response.map_err(|source| RequestError::NoResponse { server: address.to_string(), source })
+}
+
+/// The path of the filter of the log.
+const LOG_LEVEL: &str = "/debug/log-level";
+
+/// Runs `request` to completion.
+pub(super) fn block_on<T, E: From<RequestError>>(
+    request: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(RequestError::Client)?.block_on(request)
+}
+
+/// Sends one request over `stream`, and returns the status code and the body of the response.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), BoxError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let response = async {
+        let response = sender.send_request(request).await?;
+        let code = response.status();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await?;
+        Ok::<_, BoxError>((code, body.to_bytes()))
+    };
+    let connection = async {
+        // Its error is that of the response, too.
+        let _ = connection.await;
+        std::future::pending::<Infallible>().await
+    };
+    let response = async {
+        tokio::select! {
+            response = response => response,
+            never = connection => match never {},
+        }
+    };
+    timeout(RESPONSE_TIMEOUT, response).await?
+}
+
+fn text(body: &Bytes) -> String {
+    String::from_utf8_lossy(body).trim_end().to_owned()
+}
+
+/// Returns `query` as the query of a URL.
+fn url_query(query: &Query) -> String {
+    let fields = serde_json::to_value(query).unwrap_or_default();
+    let mut pairs = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        match value.as_str() {
+            Some(text) => pairs.append_pair(name, text),
+            None => pairs.append_pair(name, &value.to_string()),
+        };
+    }
+    pairs.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::PhaseName;
+
+    #[test]
+    fn a_query_becomes_the_query_of_a_url() {
+        let query = Query {
+            name: Some("a&b=c d".into()),
+            phase: Some(PhaseName::Failed),
+            limit: Some(3),
+            ..Query::default()
+        };
+        assert_eq!(url_query(&query), "limit=3&name=a%26b%3Dc+d&phase=failed");
+    }
+}
