@@ -60,7 +60,7 @@ pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
     })?;
-    let mut vif = base(port, subnets, address);
+    let mut vif = unclassified_vif(port, subnets, address);
     match kind {
         PortAttachment::Bound { ovs_bridge } => bind(&mut vif, port, ovs_bridge)?,
         PortAttachment::Vlan(vlan_id) => {
@@ -90,11 +90,11 @@ pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<
 
 /// Converts a port that no node can bind to a VIF, whose class no node knows.
 pub(crate) fn incomplete(port: &PortBody, subnets: &SubnetMap) -> Vif {
-    base(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
+    unclassified_vif(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
-/// Returns the VIF of a port with a class that no node knows, as a base for other classes.
-fn base(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
+/// Returns the VIF of a port, at first with a class that no node knows. The caller sets the right class.
+fn unclassified_vif(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
     let (network, subnets) = addresses(port, subnets);
     Vif {
         id: port.id.clone(),

@@ -11,6 +11,7 @@ pub(crate) mod public;
 pub(crate) mod repairs;
 pub(crate) mod security_groups;
 pub(crate) mod stock;
+pub(crate) mod vip_ports;
 pub(crate) mod vlan;
 pub(crate) mod world;
 
@@ -89,7 +90,8 @@ macro_rules! in_world {
                 what_others_change_is_seen_by_lists,
                 what_a_predecessor_made_is_marked_and_not_made_again,
                 a_quota_is_told_and_its_raising_lets_services_go_on,
-                a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served,
+                a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served;
+            vip_ports:
                 the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer,
                 a_load_balancer_is_guarded_alike_whoever_made_its_port,
                 a_port_of_ours_goes_with_its_load_balancer_though_none_are_made_by_now,
