@@ -57,7 +57,7 @@ pub(super) enum CertificateError {
 impl PemIdentity {
     /// Generates a self-signed certificate for these DNS names and IP addresses, which expires after `lifetime`.
     ///
-    /// It is no CA: the API server trusts exactly this certificate.
+    /// It is not a CA certificate: API servers are told to trust exactly this one.
     pub(super) fn generate(
         names: &BTreeSet<String>,
         now: Timestamp,

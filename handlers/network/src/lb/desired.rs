@@ -151,7 +151,8 @@ fn members(
     if ready.is_empty() { members_at(spec, port, endpoints, |set| &set.terminating) } else { ready }
 }
 
-/// Returns the members of a port, at those addresses of each endpoint set that `addresses` returns.
+/// Returns the members of a port of the service, without duplicates. `addresses` selects the ready or the terminating
+/// addresses of a set of endpoints.
 fn members_at(
     spec: &LbaasServiceSpec,
     of_service: &LbaasPortSpec,

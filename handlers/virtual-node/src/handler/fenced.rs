@@ -1,4 +1,4 @@
-//! Acts for a node only while this process may.
+//! Runs the work for a node only while this process may act for it: as the leader, or as the holder of the node's Lease.
 
 use std::future::poll_fn;
 use std::pin::pin;

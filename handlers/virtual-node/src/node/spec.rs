@@ -24,7 +24,8 @@ pub struct NodeSpec {
     pub max_pods: u32,
     /// The IP address of the machine, which its pods have as `hostIP`; `None` if only [`NodeHealth::host_ip`] has it.
     pub host_ip: Option<IpAddr>,
-    /// The address of type `Hostname`; `None` for none, because an API server that prefers host names resolves it.
+    /// The address of type `Hostname`; `None` leaves it out, because an API server that prefers host names would have to
+    /// resolve it.
     pub host_name: Option<String>,
     /// The address of the machine, as text. Another address means another machine: everything that was read of the
     /// former one is dropped.
