@@ -7,9 +7,8 @@ use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
 use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
-use staffetta_virtual_node::{app_hosting, vnode};
 
-use super::is_enabled;
+use crate::config::KubernetesOptions;
 
 /// The name of the section with the options of the handler `lb`.
 const LOAD_BALANCERS: &str = "load_balancers";
@@ -33,8 +32,9 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
     };
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
+    let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
     // The pods of virtual nodes have no VIFs.
-    let skips = is_enabled(setup, app_hosting::HANDLER)? || is_enabled(setup, vnode::HANDLER)?;
+    let skips = setup.have_virtual_nodes(&enabled_handlers);
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };
     Ok(handler.registration().erase())
 }

@@ -21,6 +21,7 @@ pub(super) fn handlers(registry: &mut Registry) {
         "Represents Koupleless bases as nodes and runs their pods as modules.",
         vnode,
     );
+    registry.has_virtual_nodes(HANDLER);
     registry.handler(
         PEER_HANDLER,
         "Gives peer Deployments one replica for each Koupleless base that matches.",

@@ -52,6 +52,8 @@ pub struct Registry {
     handlers: BTreeMap<String, HandlerEntry>,
     /// The names of the handlers that run in every replica.
     in_every_replica: BTreeSet<String>,
+    /// The names of the handlers whose nodes are virtual.
+    with_virtual_nodes: BTreeSet<String>,
     driver_traits: Vec<DriverTrait>,
     sections: Vec<Section>,
 }
@@ -202,6 +204,13 @@ impl Registry {
         let entry = HandlerEntry { about: about.to_owned(), build: Box::new(build) };
         self.handlers.insert(name.to_owned(), entry);
         self.in_every_replica.remove(name);
+        self.with_virtual_nodes.remove(name);
+    }
+
+    /// Declares that the handler `name` represents other machines as nodes, whose pods have networks of their own: pods on nodes with
+    /// the label [`HANDLER_LABEL`] or `type=virtual-kubelet` get no VIF.
+    pub fn has_virtual_nodes(&mut self, name: &str) {
+        self.with_virtual_nodes.insert(name.to_owned());
     }
 
     /// Adds a handler as [`handler`](Self::handler) does. It runs in every replica, from the start of the process to its end, whoever
@@ -344,6 +353,23 @@ mod tests {
     fn setup(registry: &Arc<Registry>, configuration: Value) -> Setup {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         registry.setup(Client::new(service, "default"), configuration, Some(HashSet::new()))
+    }
+
+    #[tokio::test]
+    async fn a_handler_of_virtual_nodes_is_known_as_such_until_another_one_takes_its_name() {
+        let mut registry = Registry::default();
+        let build = |_: &Setup| Ok(Registration::new(()));
+        registry.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
+        registry.has_virtual_nodes("edge");
+        let have = |registry: Registry, name: &str| {
+            setup(&Arc::new(registry), json!({})).have_virtual_nodes(&[name.to_owned()])
+        };
+        let mut other = Registry::default();
+        other.has_virtual_nodes("edge");
+        other.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
+        assert!(!have(other, "edge"));
+        assert!(!have(Registry::default(), "edge"));
+        assert!(have(registry, "edge"));
     }
 
     #[tokio::test]

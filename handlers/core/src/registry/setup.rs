@@ -155,6 +155,11 @@ impl Setup {
         self.recorder.clone()
     }
 
+    /// Returns `true` if one of these handlers [represents other machines as nodes](Registry::has_virtual_nodes).
+    pub fn have_virtual_nodes(&self, handlers: &[String]) -> bool {
+        handlers.iter().any(|handler| self.registry.with_virtual_nodes.contains(handler))
+    }
+
     /// Returns the client of the Kubernetes API.
     pub fn client(&self) -> Client {
         self.client.clone()

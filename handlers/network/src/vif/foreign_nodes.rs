@@ -6,8 +6,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use staffetta_handler::{Event, HANDLER_LABEL, Index};
 
-/// The names of the nodes with the label [`HANDLER_LABEL`]: virtual nodes that another handler
-/// manages.
+/// The label that nodes of virtual kubelets have, as key and value.
+const VIRTUAL_KUBELET: (&str, &str) = ("type", "virtual-kubelet");
+
+/// The names of the virtual nodes: nodes with the label [`HANDLER_LABEL`], which another handler
+/// manages, and nodes of virtual kubelets.
 ///
 /// A name stays after its node is deleted, because pods outlive their node for a while.
 #[derive(Default)]
@@ -25,7 +28,9 @@ impl Index<Node> for ForeignNodes {
     fn apply(&self, event: &Event<Node>) {
         let (Event::Added(node) | Event::Modified(node)) = event else { return };
         let name = node.name_any();
-        if node.labels().contains_key(HANDLER_LABEL) {
+        let (key, value) = VIRTUAL_KUBELET;
+        let of_virtual_kubelet = node.labels().get(key).is_some_and(|found| found == value);
+        if of_virtual_kubelet || node.labels().contains_key(HANDLER_LABEL) {
             self.0.insert(name);
         } else {
             self.0.remove(&name);
@@ -58,7 +63,9 @@ mod tests {
         assert!(nodes.contain_node_of(&pod));
         nodes.apply(&Event::Deleted(Tombstone::Last(virtual_node)));
         assert!(nodes.contain_node_of(&pod), "its pods outlive it");
-        nodes.apply(&Event::Added(node(&json!({}))));
+        nodes.apply(&Event::Added(node(&json!({ "type": "edge" }))));
         assert!(!nodes.contain_node_of(&pod));
+        nodes.apply(&Event::Added(node(&json!({ "type": "virtual-kubelet" }))));
+        assert!(nodes.contain_node_of(&pod), "it belongs to a handler of somebody else");
     }
 }
