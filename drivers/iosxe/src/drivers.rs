@@ -62,6 +62,10 @@ impl AppHostingDrivers for IosXeDrivers {
             let error = DriverError::new(Reason::Refused, "read the description of a device");
             return Err(error.detail("xe: required for a device of the kind `XE`, even if empty"));
         }
+        if !spec.driver_options.is_empty() {
+            let error = DriverError::new(Reason::Refused, "read the description of a device");
+            return Err(error.detail("driverOptions: the options of the driver `XE` are in `xe`"));
+        }
         for key in without_effect(spec) {
             warn!(device = spec.address, key, "a key in the description of a device is ignored");
         }
@@ -119,6 +123,13 @@ mod tests {
         let bare = XeSpec { networking: Networking { interface: Some(bare) } };
         for (wrong, path) in [
             (DeviceSpec { xe: None, ..spec() }, "xe: "),
+            (
+                DeviceSpec {
+                    driver_options: [("slot".to_owned(), 3.into())].into_iter().collect(),
+                    ..spec()
+                },
+                "driverOptions: ",
+            ),
             (DeviceSpec { xe: Some(bare), ..spec() }, "podCIDR: "),
             (DeviceSpec { username: String::new(), ..spec() }, "username: "),
             (DeviceSpec { password: None, ..spec() }, "password: "),

@@ -39,6 +39,10 @@ impl MemoryDevices {
 
 impl AppHostingDrivers for MemoryAppHostingDrivers {
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+        if !spec.driver_options.is_empty() {
+            let error = DriverError::new(Reason::Refused, "read the description of a device");
+            return Err(error.detail("driverOptions: the driver `FAKE` has none"));
+        }
         let device = self.devices.device(&spec.address);
         Ok(Arc::new(MemoryAppHostingDriver::new(device, self.cluster.clone())))
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use interface::{
     AppGigabitEthernet, InterfaceSpec, InterfaceType, ManagementSpec, Networking, PortMode, VirtualPortGroup,
@@ -71,6 +72,9 @@ pub struct DeviceSpec {
     pub resource_limits: ResourceLimits,
     /// Options of IOS-XE devices, whose driver is `XE`.
     pub xe: Option<XeSpec>,
+    /// Options of a driver for another kind of device, which checks them. They are shown in logs: no secret may be among them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub driver_options: Map<String, Value>,
 }
 
 impl DeviceSpec {
@@ -99,6 +103,7 @@ impl Default for DeviceSpec {
             log_level: None,
             resource_limits: ResourceLimits::default(),
             xe: None,
+            driver_options: Map::new(),
         }
     }
 }
@@ -245,6 +250,15 @@ mod tests {
         assert_eq!(spec, expected);
         assert_eq!((spec.management_port(), spec.max_pods), (443, 16));
         assert_eq!(DeviceSpec { tls: TlsSpec::off(), ..spec }.management_port(), 80);
+    }
+
+    #[test]
+    fn the_options_of_an_outside_driver_are_kept_as_they_are() {
+        let options = json!({ "slot": 3, "ports": ["a", "b"] });
+        let spec = json!({ "driver": "ACME", "address": "r1", "driverOptions": options });
+        let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(serde_json::json!(spec.driver_options), options);
+        assert_eq!(serde_json::to_value(&spec).unwrap()["driverOptions"], options);
     }
 
     #[test]
