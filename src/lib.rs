@@ -29,7 +29,6 @@ pub mod watcher;
 
 mod admin;
 mod client;
-mod clock;
 mod cluster;
 mod cni_daemon;
 mod connections;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::BootTime;
+use staffetta_handler::BootTime;
 
 /// The time during which this process may write, shared by all parts of the program. A term that has ended stays ended: a process that
 /// becomes leader again gets a new term, and work that remains from an old term can never write again.

@@ -304,8 +304,8 @@ async fn an_outside_tunnel_reports_a_machine_and_runs_a_container_on_it() {
     let program = tokio::task::spawn_blocking(build).await.unwrap().with_file_name("acme-tunnel");
     let output = tokio::process::Command::new(program).output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let expected =
-        "press-1 appears: Activated\npress-1 starts print: Success\npress-1 runs print: ACTIVATED\n";
+    let expected = "press-1 appears: Activated\npress-1 is in the hall \"north\"\npress-1 starts print: Success\n\
+                    press-1 runs print: ACTIVATED\n";
     assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());
 }

@@ -80,7 +80,7 @@ mod tests {
     use staffetta_handler::causes;
 
     use super::*;
-    use crate::clock::BootTime;
+    use staffetta_handler::BootTime;
 
     /// A server that responds according to the path.
     fn server() -> Client {

@@ -47,7 +47,7 @@ mod tests {
     use staffetta_handler::{AnyEvent, Async, Event, LogExceptions, OrderingKey, QueuePolicy, Report};
 
     use super::*;
-    use crate::clock::BootTime;
+    use staffetta_handler::BootTime;
 
     /// A handler that calls a driver twice, one second apart, and then fails.
     struct TwoCalls(Arc<AtomicUsize>);

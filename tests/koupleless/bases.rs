@@ -99,3 +99,26 @@ async fn a_base_that_restarts_gets_its_modules_again_and_keeps_its_own() {
     world.running("web").await;
     assert_eq!(asked(&base), ["+cart:1", "+cart:1"], "what no pod asked for is left alone");
 }
+
+#[tokio::test]
+async fn a_base_that_flaps_keeps_its_modules_and_disturbs_no_other() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let [base, other] = [world.base(1).await, world.base(2).await];
+    for number in 1..=2 {
+        world.node(&format!("vnode.base-{number}.dev"), "True").await;
+        world.pod(&format!("web-{number}"), &format!("vnode.base-{number}.dev"), "1").await;
+        world.running(&format!("web-{number}")).await;
+    }
+    base.behave(|behaviour| behaviour.flaps = true);
+    world.node_gone("vnode.base-1.dev").await;
+    world.pod("more", "vnode.base-2.dev", "2").await;
+    world.running("more").await;
+    base.behave(|behaviour| behaviour.flaps = false);
+    world.node("vnode.base-1.dev", "True").await;
+    world.running("web-1").await;
+    assert_eq!(
+        (asked(&base), asked(&other)),
+        (vec!["+cart:1".to_owned()], vec!["+cart:1".into(), "+cart:2".into()])
+    );
+}

@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[allow(dead_code, reason = "tests of the tunnel use the rest")]
+#[path = "../../drivers/koupleless/tests/mqtt/broker.rs"]
+mod broker;
 #[path = "../support/process.rs"]
 mod process;
 
 mod bases;
 mod modules;
+mod mqtt;
 mod peers;
 mod replicas;
 mod world;

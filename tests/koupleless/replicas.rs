@@ -39,19 +39,12 @@ async fn shares(world: &World) -> BTreeMap<String, BTreeSet<u16>> {
     shares
 }
 
-/// Returns the identity of a replica.
-async fn identity(replica: &Replica) -> String {
-    let (_, state) = replica.process.get("/debug/state").await;
-    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
-    state["identity"].as_str().unwrap().to_owned()
-}
-
 /// Returns the replica with the largest share: its number, its identity, and the bases whose lease it holds.
 async fn largest(world: &World, replicas: &[Replica; 3]) -> (usize, String, BTreeSet<u16>) {
     let mut shares = shares(world).await;
     let mut all = Vec::new();
     for (number, replica) in replicas.iter().enumerate() {
-        let identity = identity(replica).await;
+        let identity = replica.identity().await;
         let share = shares.remove(&identity).unwrap_or_default();
         all.push((number, identity, share));
     }
@@ -135,6 +128,49 @@ async fn a_replica_that_was_paused_does_nothing_for_what_it_has_lost() {
         asked[1..].sort();
         assert_eq!(asked, ["+cart:1", "+cart:2", "-cart:1"], "base {number}");
     }
-    let has = shares(&world).await.remove(&paused).unwrap_or_default();
-    assert!(has.is_disjoint(&lost), "it took {has:?} again");
+    eventually("it gets a share as any replica does", async || shares(&world).await.contains_key(&paused))
+        .await;
+    assert!(
+        lost.iter().all(|number| asked(&bases[usize::from(*number) - 1]).len() <= 4),
+        "nothing was repeated"
+    );
+}
+
+#[tokio::test]
+async fn replicas_that_join_get_their_share_and_that_of_one_that_dies_with_it_is_taken_over() {
+    let world = World::new(3).await;
+    let first = world.replica(0).await;
+    let bases = join_all((1..=BASES).map(|number| world.base(number))).await;
+    for number in 1..=BASES {
+        world.node(&node(number), "True").await;
+        world.pod(&format!("web-{number}"), &node(number), "1").await;
+    }
+    for number in 1..=BASES {
+        world.running(&format!("web-{number}")).await;
+    }
+    let alone = shares(&world).await;
+    assert_eq!(alone.into_keys().collect::<Vec<_>>(), [first.identity().await]);
+
+    let second = world.replica(1).await;
+    let both = [first.identity().await, second.identity().await];
+    let halves = async || {
+        let shares = shares(&world).await;
+        both.iter()
+            .all(|holder| shares.get(holder).is_some_and(|share| share.len() * 2 == usize::from(BASES)))
+    };
+    eventually("each replica has half of the nodes", &halves).await;
+
+    let third = world.replica(2).await;
+    let dies = third.identity().await;
+    eventually("the third one gets nodes too", async || shares(&world).await.contains_key(&dies)).await;
+    third.process.signal("KILL").await;
+    eventually("each of the others has half of the nodes", &halves).await;
+    assert_loaded_once(&bases);
+    for number in 1..=BASES {
+        world.pod(&format!("more-{number}"), &node(number), "2").await;
+    }
+    for number in 1..=BASES {
+        world.running(&format!("more-{number}")).await;
+        assert_eq!(asked(&bases[usize::from(number) - 1]), ["+cart:1", "+cart:2"], "base {number}");
+    }
 }

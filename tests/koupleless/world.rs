@@ -34,6 +34,15 @@ pub(crate) struct Replica {
     _folder: TempDir,
 }
 
+impl Replica {
+    /// Returns the identity of the replica, with which it holds leases.
+    pub(crate) async fn identity(&self) -> String {
+        let (_, state) = self.process.get("/debug/state").await;
+        let state: Value = serde_json::from_str(&state).unwrap();
+        state["identity"].as_str().unwrap().to_owned()
+    }
+}
+
 impl World {
     /// An API server, and addresses for as many replicas.
     pub(crate) async fn new(replicas: usize) -> Self {

@@ -28,10 +28,12 @@
 //! | `process` | the state of a base, shared by its tasks |
 //! | `http` | the endpoints of a base, and its reports over HTTP |
 //! | `mqtt` | the topics of a base |
+//! | `broker` | a broker of MQTT |
 
 mod arklet;
 mod base;
 mod behaviour;
+mod broker;
 mod command;
 mod http;
 mod lock;
@@ -43,6 +45,7 @@ mod response;
 pub use arklet::{InstalledModule, ModuleOperation};
 pub use base::SimulatedBase;
 pub use behaviour::{AnswerFault, Behaviour};
+pub use broker::SimulatedBroker;
 pub use command::BaseCommand;
 pub use mqtt::BaseBroker;
 pub use options::SimulatedBaseOptions;

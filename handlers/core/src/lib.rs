@@ -20,11 +20,13 @@
 //! | `chain` | [`EventHandler`] and its wrappers: [`Dispatcher`], [`Async`], [`LogExceptions`], [`Retry`], [`Limit`], [`Timeout`] |
 //! | `failure` | [`Failure`], [`HandlerError`], and the errors of every handler: [`Panicked`], [`TimedOut`] |
 //! | `backoff` | [`BackoffPolicy`] and [`Backoff`]: the delays of everything that is repeated |
+//! | `clock` | [`BootTime`]: the clock that measures leases |
 //! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`DryRunPlan`] |
 //! | `write` | [`Writer`] and [`MetadataPatch`] |
 
 mod backoff;
 mod chain;
+mod clock;
 mod event;
 mod failure;
 mod registry;
@@ -36,6 +38,7 @@ pub use chain::{
     Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueCounts,
     QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, Timeout,
 };
+pub use clock::BootTime;
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,
     Undecodable, WatchItem, WatchResult, truncated,

@@ -50,7 +50,7 @@ pub(crate) enum RequestResult {
 pub(crate) enum LeaseChange {
     /// This process has taken the lease.
     Taken,
-    /// This process has given the lease up: the machine is gone, or the process ends.
+    /// This process has given the lease up: the machine is gone, another replica has fewer nodes, or the process ends.
     GivenUp,
     /// This process could not renew the lease in time, or another one has taken it.
     Lost,

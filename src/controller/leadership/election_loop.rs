@@ -14,8 +14,8 @@ use tracing::{debug, error, info, warn};
 use super::elector::{Elector, ElectorAction};
 use super::lease::{LeaseChanges, LeaseClient, LeaseOutcome, LeaseUpdate, ObservedLease};
 use super::status::{ElectionStatus, LossReason, Role};
-use crate::clock::BootTime;
 use crate::term::Term;
+use staffetta_handler::BootTime;
 
 /// The task that takes part in the election for this process.
 pub(super) struct ElectionLoop {

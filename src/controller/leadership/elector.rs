@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::lease::{LeaseOutcome, LeaseUpdate, ObservedLease};
 use super::status::LossReason;
-use crate::clock::BootTime;
+use staffetta_handler::BootTime;
 
 /// The three durations of the section `[leader_election]`.
 #[derive(Clone, Copy, Debug)]

@@ -41,7 +41,7 @@ pub use container::{
 };
 pub use driver::Tunnel;
 pub use event::TunnelEvent;
-pub use node::{NetworkInfo, NodeActivation, NodeDescription, NodeMetadata};
+pub use node::{MAX_TUNNEL_DATA, NetworkInfo, NodeActivation, NodeDescription, NodeMetadata};
 pub use node_id::{InvalidNodeId, NodeId};
 pub use node_status::{NodeResource, NodeStatusData};
 pub use pod_key::{InvalidPodKey, PodKey};

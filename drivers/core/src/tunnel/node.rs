@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The description with which a machine announces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +18,16 @@ pub struct NodeDescription {
     /// Further labels of the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom_labels: BTreeMap<String, String>,
+    /// Data of the tunnel about the machine, such as the gateway behind which it is. It is not among the keys of Koupleless. The
+    /// controller keeps it in an annotation of the node, and passes it to
+    /// [`on_node_start`](super::Tunnel::on_node_start) after a restart or a take-over. It must contain no secret, and has at most
+    /// [`MAX_TUNNEL_DATA`] bytes as JSON.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub tunnel_data: Map<String, Value>,
 }
+
+/// The maximum size of [`NodeDescription::tunnel_data`] as JSON, in bytes.
+pub const MAX_TUNNEL_DATA: usize = 4096;
 
 /// The name, version and state of a machine. The name and the version become labels of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +84,15 @@ mod tests {
         let node: NodeDescription = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!(node.metadata.status, NodeActivation::Activated);
         assert_eq!(node.network_info.node_ip, Some("192.0.2.7".parse().unwrap()));
+        assert_eq!(serde_json::to_value(&node).unwrap(), sample);
+    }
+
+    #[test]
+    fn data_of_the_tunnel_is_a_key_of_its_own() {
+        let sample = json!({ "metadata": { "name": "", "version": "", "status": "ACTIVATED" },
+            "networkInfo": { "hostName": "" }, "tunnelData": { "gateway": { "port": 7 } } });
+        let node: NodeDescription = serde_json::from_value(sample.clone()).unwrap();
+        assert_eq!(node.tunnel_data["gateway"]["port"], 7);
         assert_eq!(serde_json::to_value(&node).unwrap(), sample);
     }
 

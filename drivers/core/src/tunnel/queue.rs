@@ -132,7 +132,12 @@ mod tests {
         let metadata =
             NodeMetadata { name: "shop".into(), version: version.into(), status: NodeActivation::Activated };
         let network_info = NetworkInfo::default();
-        TunnelEvent::NodeDiscovered(NodeDescription { metadata, network_info, custom_labels: [].into() })
+        TunnelEvent::NodeDiscovered(NodeDescription {
+            metadata,
+            network_info,
+            custom_labels: [].into(),
+            tunnel_data: [].into_iter().collect(),
+        })
     }
 
     /// Returns the node and the text of the next event.

@@ -49,12 +49,25 @@ impl Drop for TunnelReceiver {
 #[cfg(test)]
 mod tests {
     use crate::tunnel::{
-        BASELINE_TIMEOUT, BaselineError, NodeId, NodeStatusData, QueryBaselineRequest, SendError,
-        TunnelEvent, TunnelLimits, channel,
+        BASELINE_TIMEOUT, BaselineError, MAX_TUNNEL_DATA, NodeDescription, NodeId, NodeStatusData,
+        QueryBaselineRequest, SendError, TunnelEvent, TunnelLimits, channel,
     };
 
     fn base() -> NodeId {
         "base-1".parse().unwrap()
+    }
+
+    #[test]
+    fn the_data_of_a_tunnel_is_limited() {
+        let (sender, _receiver) = channel(TunnelLimits::default());
+        let discover = |size: usize| {
+            let data = serde_json::json!({ "x": "y".repeat(size - r#"{"x":""}"#.len()) });
+            let node = serde_json::json!({ "metadata": { "status": "ACTIVATED" }, "tunnelData": data });
+            sender.node_discovered(&base(), serde_json::from_value::<NodeDescription>(node).unwrap())
+        };
+        assert_eq!(discover(MAX_TUNNEL_DATA), Ok(()));
+        let bytes = MAX_TUNNEL_DATA + 1;
+        assert_eq!(discover(bytes), Err(SendError::TooMuchTunnelData { bytes }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, oneshot};
 use super::baseline::{BASELINE_TIMEOUT, BaselineError, BaselineQuery, QueryBaselineRequest};
 use super::container::{ContainerOperationResponseData, ContainerStatusData};
 use super::event::TunnelEvent;
-use super::node::NodeDescription;
+use super::node::{MAX_TUNNEL_DATA, NodeDescription};
 use super::node_id::NodeId;
 use super::node_status::NodeStatusData;
 use super::queue::NodeQueues;
@@ -47,8 +47,14 @@ pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
 pub struct TunnelSender(Arc<SendingEnd>);
 
 impl TunnelSender {
-    /// Reports that a machine announced itself, or that it ends.
+    /// Reports that a machine announced itself, or that it ends. A description with more than [`MAX_TUNNEL_DATA`] bytes of data of
+    /// the tunnel is rejected.
     pub fn node_discovered(&self, node: &NodeId, description: NodeDescription) -> Result<(), SendError> {
+        let data = &description.tunnel_data;
+        let bytes = if data.is_empty() { 0 } else { serde_json::json!(data).to_string().len() };
+        if bytes > MAX_TUNNEL_DATA {
+            return Err(SendError::TooMuchTunnelData { bytes });
+        }
         self.send(node, TunnelEvent::NodeDiscovered(description))
     }
 
@@ -133,6 +139,14 @@ pub enum SendError {
     QueueFull {
         /// [`TunnelLimits::events_per_node`].
         limit: usize,
+    },
+    /// A description contains too much data of the tunnel.
+    #[error(
+        "a description has {bytes} bytes of data of its tunnel, and at most {MAX_TUNNEL_DATA} are allowed"
+    )]
+    TooMuchTunnelData {
+        /// The number of bytes.
+        bytes: usize,
     },
     /// A report names too many containers.
     #[error("a report names {count} containers, and at most {MAX_REPORTED_CONTAINERS} are allowed")]

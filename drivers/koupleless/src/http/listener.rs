@@ -96,7 +96,9 @@ impl From<SendError> for ReportRejection {
     fn from(error: SendError) -> Self {
         let status = match error {
             SendError::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            SendError::TooManyContainers { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            SendError::TooManyContainers { .. } | SendError::TooMuchTunnelData { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             SendError::Closed | SendError::TooManyNodes { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())

@@ -132,7 +132,8 @@ impl BaseReport {
         let network_info =
             NetworkInfo { node_ip: address(&ip)?, host_name: host_name(&host), port: Some(port) };
         let metadata = NodeMetadata { name, version, status };
-        Ok((id, NodeDescription { metadata, network_info, custom_labels }))
+        let tunnel_data = serde_json::Map::new();
+        Ok((id, NodeDescription { metadata, network_info, custom_labels, tunnel_data }))
     }
 }
 

@@ -126,7 +126,12 @@ async fn a_node_of_an_earlier_process_is_called_at_the_address_of_its_object() {
         NetworkInfo { node_ip, host_name: String::new(), port: base.address().map(|address| address.port()) };
     let status = NodeActivation::Activated;
     let metadata = NodeMetadata { name: String::new(), version: String::new(), status };
-    let node = NodeDescription { metadata, network_info, custom_labels: [].into() };
+    let node = NodeDescription {
+        metadata,
+        network_info,
+        custom_labels: [].into(),
+        tunnel_data: [].into_iter().collect(),
+    };
     world.tunnel.on_node_start(&id, &node).await;
     world.install(&id).await.unwrap();
     assert_eq!(world.answer().await.1.result, Success);

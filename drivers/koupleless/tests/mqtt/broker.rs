@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devstack/real/mosquitto");
+/// The path of the script in the repository.
+const SCRIPT: &str = "devstack/real/mosquitto";
 
 /// Names the folder in which the script keeps the state of what runs.
 const STATE: &str = "STAFFETTA_REAL_STATE";
@@ -43,7 +44,9 @@ impl Broker {
 
     fn run(&self, arguments: &[&str]) {
         let state = self.private.as_ref().expect("only a private broker is stopped").path();
-        let output = Command::new(SCRIPT).args(arguments).env(STATE, state).output().unwrap();
+        let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join(SCRIPT));
+        let script = above.find(|script| script.exists()).expect("the crate is in the repository");
+        let output = Command::new(script).args(arguments).env(STATE, state).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 

@@ -65,12 +65,18 @@ impl Tunnel for Presses {
     ) -> Result<(), DriverError> {
         let status = NodeActivation::Activated;
         let metadata = NodeMetadata { name: "press".into(), version: "1".into(), status };
-        let node =
-            NodeDescription { metadata, network_info: NetworkInfo::default(), custom_labels: [].into() };
+        let tunnel_data = [("hall".to_owned(), "north".into())].into_iter().collect();
+        let (network_info, custom_labels) = (NetworkInfo::default(), [].into());
+        let node = NodeDescription { metadata, network_info, custom_labels, tunnel_data };
         let press = "press-1".parse().map_err(failed)?;
         *lock(&self.sender) = Some(sender.clone());
         sender.node_discovered(&press, node).map_err(failed)?;
         std::future::pending().await
+    }
+
+    async fn on_node_start(&self, node: &NodeId, press: &NodeDescription) {
+        // A real tunnel finds the press by this, also if only its Node object is left to tell.
+        println!("{node} is in the hall {}", press.tunnel_data["hall"]);
     }
 
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {

@@ -217,10 +217,13 @@ fn is_living(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Returns the sort key of a pod by age. Pods of the same second are sorted by UID.
-fn age(pod: &Pod) -> (Option<Timestamp>, &str) {
+/// Returns the sort key of a pod by age. Of pods of the same second, those with a container on the base come first; the others are
+/// sorted by UID.
+fn age(pod: &Pod) -> (Option<Timestamp>, bool, &str) {
     let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    (created, pod.metadata.uid.as_deref().unwrap_or_default())
+    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let waits = !statuses.any(|status| status.container_id.is_some());
+    (created, waits, pod.metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// Returns the state of a container for the status of its pod; `None` if it was stopped. No state is an end: a container that

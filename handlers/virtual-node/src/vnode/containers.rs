@@ -7,14 +7,14 @@ use staffetta_driver::ContainerKey;
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
 };
+use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
 use super::operation::ContainerAction;
 
-/// The delay after the first failure of an operation. It doubles with each further one.
-const FIRST_DELAY: Duration = Duration::from_secs(10);
+/// The delays after failures of an operation, up to the maximum that kubelets have.
+const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
 
-/// The maximum delay after a failed operation, as kubelets have it.
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// The time after an answer for which it counts more than a report, which may be from before the operation.
@@ -27,6 +27,8 @@ pub(super) struct BaseContainers {
     limit: Duration,
     /// `true` once the base has reported its containers. Nothing is started or stopped before.
     reported: bool,
+    /// `true` once this process is about to give the base up. Nothing is started or stopped after that.
+    closed: bool,
     by_key: HashMap<ContainerKey, BaseContainer>,
 }
 
@@ -98,7 +100,7 @@ pub(super) enum ContainerStep {
 impl BaseContainers {
     /// Creates the containers of a base that has not reported any yet. An operation without an answer fails after `limit`.
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, reported: false, by_key: HashMap::new() }
+        Self { limit, reported: false, closed: false, by_key: HashMap::new() }
     }
 
     /// Returns the state of a container; `None` if the base does not have it.
@@ -116,8 +118,8 @@ impl BaseContainers {
         now: Instant,
     ) -> ContainerStep {
         let limit = self.limit;
-        if !self.reported {
-            return ContainerStep::Wait("waiting for the first report of the base".to_owned());
+        if let Some(wait) = self.obstacle() {
+            return wait;
         }
         let container = self.by_key.entry(key.clone()).or_default();
         if let Some(wait) = container.under_way(limit, now) {
@@ -153,8 +155,8 @@ impl BaseContainers {
     /// Returns the next step towards a base without this container.
     pub(super) fn stop(&mut self, key: &ContainerKey, now: Instant) -> ContainerStep {
         let limit = self.limit;
-        if !self.reported {
-            return ContainerStep::Wait("waiting for the first report of the base".to_owned());
+        if let Some(wait) = self.obstacle() {
+            return wait;
         }
         let Some(container) = self.by_key.get_mut(key) else { return ContainerStep::Done };
         if let Some(wait) = container.under_way(limit, now) {
@@ -169,6 +171,23 @@ impl BaseContainers {
                 ContainerStep::Done
             }
         }
+    }
+
+    /// Returns the step to wait while nothing may be started or stopped; `None` if it may.
+    fn obstacle(&self) -> Option<ContainerStep> {
+        let wait = |text: &str| Some(ContainerStep::Wait(text.to_owned()));
+        match (self.reported, self.closed) {
+            (_, true) => wait("another replica is about to look after the base"),
+            (false, _) => wait("waiting for the first report of the base"),
+            _ => None,
+        }
+    }
+
+    /// Ends all starting and stopping, unless an operation is under way. Returns `true` if it did.
+    pub(super) fn close(&mut self) -> bool {
+        let idle = self.under_way().next().is_none();
+        self.closed = idle;
+        idle
     }
 
     /// Records that an operation is being sent. `image` is that of the container to start.
@@ -283,11 +302,10 @@ impl BaseContainer {
 
     fn fail(&mut self, reason: &str, message: &str, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        let delay = FIRST_DELAY.saturating_mul(1_u32.checked_shl(count).unwrap_or(u32::MAX)).min(MAX_DELAY);
         let reason = if is_reason(reason) { reason } else { "OperationFailed" };
         self.failure = Some(OperationFailure {
-            count: count.saturating_add(1).min(16),
-            retry_at: now + delay,
+            count: count.saturating_add(1),
+            retry_at: now + BACKOFF.requeue_delay(count, None),
             reason: reason.to_owned(),
             message: message.to_owned(),
         });

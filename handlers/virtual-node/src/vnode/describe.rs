@@ -68,10 +68,14 @@ impl NodeTemplate {
             .collect();
         labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
         let annotations = reported.annotations.iter().take(MAX_REPORTED);
-        let annotations = annotations
+        let mut annotations: BTreeMap<_, _> = annotations
             .filter(|(key, value)| may_label(key) && value.len() <= MAX_TEXT)
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
+        if !description.tunnel_data.is_empty() {
+            let data = serde_json::json!(description.tunnel_data).to_string();
+            annotations.insert(marks::TUNNEL_DATA.to_owned(), data);
+        }
         NodeSpec {
             name: self.name(base),
             labels,
@@ -187,6 +191,9 @@ pub(super) fn from_node(node: &Node) -> (String, NodeDescription, NodeMarks) {
     let theirs = applied.labels.into_iter().filter(|(key, _)| !own.contains(&key.as_str()));
     let common = [marks::VIRTUAL_NODE_TAINT, marks::ENVIRONMENT_TAINT];
     let taints = applied.taints.into_iter().filter(|taint| !common.contains(&taint.key.as_str()));
+    let mut annotations = applied.annotations;
+    let tunnel_data = annotations.remove(marks::TUNNEL_DATA);
+    let tunnel_data = tunnel_data.and_then(|data| serde_json::from_str(&data).ok()).unwrap_or_default();
     let description = NodeDescription {
         metadata: NodeMetadata {
             name: text(marks::BASE_NAME),
@@ -199,9 +206,9 @@ pub(super) fn from_node(node: &Node) -> (String, NodeDescription, NodeMarks) {
             port: label(marks::TUNNEL_PORT).and_then(|port| port.parse().ok()),
         },
         custom_labels: BTreeMap::new(),
+        tunnel_data,
     };
-    let reported =
-        NodeMarks { labels: theirs.collect(), annotations: applied.annotations, taints: taints.collect() };
+    let reported = NodeMarks { labels: theirs.collect(), annotations, taints: taints.collect() };
     (text(marks::TUNNEL), description, reported)
 }
 
@@ -246,7 +253,7 @@ mod tests {
                 .unwrap(),
             ],
         };
-        let description = described(&json!({}));
+        let description = described(&json!({ "tunnelData": { "gateway": { "port": 7 } } }));
         let spec = template().spec(&base, "koupleless-http", &description, &reported);
         let keys: Vec<_> = spec.taints.iter().map(|taint| taint.key.as_str()).collect();
         assert_eq!(keys, [marks::VIRTUAL_NODE_TAINT, marks::ENVIRONMENT_TAINT, "example.com/drain"]);

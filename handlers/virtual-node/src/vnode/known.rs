@@ -1,24 +1,20 @@
 //! The bases that this process knows, and those that it looks after.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use staffetta_driver::tunnel::{NodeActivation, NodeDescription, NodeId};
+use staffetta_handler::BootTime;
 use tokio::time::Instant;
 
 use super::base::{Base, BaseProfile};
-use super::clock::BootTime;
 use super::lease::{LeaseElection, LeaseTiming, LeaseWrite, SeenLease, WriteResult};
+use super::replicas::Replicas;
+use super::share::{FairShare, TICK, spread, tie_break};
+use crate::lock::lock;
 use crate::node::NodeMarks;
-
-/// The maximum delay by which a process that looks after many nodes lets others take a free one.
-const MAX_DELAY: Duration = Duration::from_secs(4);
-
-/// The range of the delays by which replicas with the same share of the nodes differ. It is several times the interval at
-/// which Leases are looked at.
-const TIE_BREAK: Duration = Duration::from_secs(2);
 
 /// A base that this process knows, from its own reports or from its Node object.
 pub(super) struct KnownBase {
@@ -32,8 +28,17 @@ pub(super) struct KnownBase {
     pub(super) said: BaseProfile,
     /// The time at which it introduced itself last to this process; `None` if it did not, or said that it ends.
     pub(super) introduced: Option<Instant>,
+    /// `true` if the base has or is to have a node.
+    wanted: bool,
     /// The base, while this process looks after it.
     pub(super) base: Option<Arc<Base>>,
+}
+
+impl KnownBase {
+    /// Returns `true` while a write is under way that takes the Lease.
+    fn is_being_taken(&self) -> bool {
+        self.election.is_writing() && self.election.until().is_none()
+    }
 }
 
 /// The bases that this process knows, by the name of their node.
@@ -43,6 +48,10 @@ pub(super) struct KnownBases {
     /// The time after its introduction during which a base without a Node object is to get one.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
+    /// The replicas without nodes.
+    pub(super) replicas: Replicas,
+    /// The earliest time at which a further node is given up.
+    next_move: BootTime,
 }
 
 /// A change of the bases that this process looks after.
@@ -55,7 +64,8 @@ pub(super) enum Duty {
 
 impl KnownBases {
     pub(super) fn new(replica: String, timing: LeaseTiming, alive: Duration) -> Self {
-        Self { replica, timing, alive, by_node: HashMap::new() }
+        let (replicas, next_move) = (Replicas::new(&replica, timing), BootTime::default());
+        Self { replica, timing, alive, by_node: HashMap::new(), replicas, next_move }
     }
 
     /// Returns the base of a node.
@@ -94,6 +104,7 @@ impl KnownBases {
             election,
             said,
             introduced: None,
+            wanted: false,
             base: None,
         });
     }
@@ -126,35 +137,90 @@ impl KnownBases {
     }
 
     /// Returns the writes to Leases that are due, after recording the newest state of each Lease. `lease` returns that state,
-    /// and `exists` whether the Node object of a base exists.
+    /// and `exists` whether the Node object of a base exists. While this process has no node and is `ready` for one, it renews
+    /// a Lease of its own.
     pub(super) fn due(
         &mut self,
         lease: impl Fn(&str) -> Option<SeenLease>,
         exists: impl Fn(&str) -> bool,
+        ready: bool,
         (boot, now): (BootTime, Instant),
     ) -> Vec<(Arc<str>, LeaseWrite)> {
-        let held = self.by_node.values().filter(|known| known.election.until().is_some()).count();
-        let all = self.by_node.len();
-        let share = u32::try_from(held * 100 / all.max(1)).unwrap_or(100);
-        let mut due = Vec::new();
         for (node, known) in &mut self.by_node {
             if let Some(seen) = lease(node) {
                 known.election.observe(&seen, boot);
             }
             let alive = known.introduced.is_some_and(|at| now.saturating_duration_since(at) < self.alive);
-            let wanted = alive || exists(node);
-            let delay = MAX_DELAY * share / 100 + tie_break(&self.replica, node);
-            if let Some(write) = known.election.next(wanted, delay, boot) {
+            known.wanted = alive || exists(node);
+        }
+        let share = self.share(boot);
+        let held = self.count();
+        let mut due = Vec::new();
+        if held == 0 && ready {
+            due.extend(self.replicas.next(boot));
+        }
+        let taking = self.by_node.values().filter(|known| known.is_being_taken()).count();
+        let mut coming = held + taking;
+        for (node, known) in &mut self.by_node {
+            let delay = share.delay(coming) + tie_break(&self.replica, node);
+            if let Some(write) = known.election.next(known.wanted, delay, boot) {
                 known.election.begin(boot);
+                coming += usize::from(known.is_being_taken());
                 due.push((Arc::clone(node), write));
             }
         }
         due
     }
 
+    /// Gives up nodes that exceed the share of this process, so that other replicas take them: at most a part of a share at a
+    /// time, and only nodes that are `movable` and whose base is not starting or stopping a container. Returns their bases,
+    /// and the writes to their Leases.
+    pub(super) fn surplus(
+        &mut self,
+        movable: impl Fn(&str) -> bool,
+        now: BootTime,
+    ) -> Vec<(Arc<Base>, LeaseWrite)> {
+        let share = self.share(now);
+        let most = share.moved_in_a_period();
+        let is_free = |known: &&KnownBase| known.wanted && known.election.holder(now).is_none();
+        let free = self.by_node.values().filter(is_free).count();
+        let surplus = share.surplus(self.count()).min(most.saturating_sub(free));
+        let pace = self.timing.renewal / u32::try_from(most).unwrap_or(u32::MAX);
+        let mut moved = Vec::new();
+        for known in self.by_node.values_mut() {
+            if moved.len() == surplus || self.next_move > now + TICK {
+                break;
+            }
+            let idle = |base: &&Arc<Base>| movable(&base.node) && lock(&base.containers).close();
+            let may_move = known.election.may_act(now) && !known.election.is_writing();
+            if may_move && known.base.as_ref().is_some_and(|base| idle(&base)) {
+                let write = known.election.hand_over(now);
+                moved.extend(known.base.take().zip(write));
+                self.next_move = self.next_move.max(now) + pace;
+            }
+        }
+        moved
+    }
+
+    /// Returns the number of nodes whose Lease this process holds.
+    fn count(&self) -> usize {
+        self.by_node.values().filter(|known| known.election.until().is_some()).count()
+    }
+
+    /// Returns the share of each replica that is alive.
+    fn share(&self, now: BootTime) -> FairShare {
+        let holders = self.by_node.values().filter_map(|known| known.election.holder(now));
+        let replicas: HashSet<_> =
+            holders.chain(self.replicas.alive(now)).chain([self.replica.as_str()]).collect();
+        FairShare::new(self.by_node.values().filter(|known| known.wanted).count(), replicas.len())
+    }
+
     /// Records the result of a write to a Lease.
-    pub(super) fn written(&mut self, node: &str, result: &WriteResult, now: BootTime) {
-        if let Some(known) = self.by_node.get_mut(node) {
+    pub(super) fn written(&mut self, name: &str, result: &WriteResult, now: BootTime) {
+        if self.replicas.written(name, result, now) {
+            return;
+        }
+        if let Some(known) = self.by_node.get_mut(name) {
             known.election.finish(result, now);
         }
     }
@@ -162,6 +228,7 @@ impl KnownBases {
     /// Records that the results of all writes under way will not be known.
     pub(super) fn interrupted(&mut self, now: BootTime) {
         self.by_node.values_mut().for_each(|known| known.election.finish(&WriteResult::Failed, now));
+        self.replicas.interrupted();
     }
 
     /// Returns the nodes whose Lease this process has taken or lost since the last call. Those lost are no longer held.
@@ -219,117 +286,5 @@ pub(super) fn said_of(node: &Node) -> (String, BaseProfile) {
     (tunnel, BaseProfile { description, marks })
 }
 
-/// Returns a duration up to a tenth shorter than `interval`, different for each node, so that nodes that were added together
-/// do not renew their Leases together.
-fn spread(interval: Duration, node: &str) -> Duration {
-    interval * (1000 - digest("renewal", node) % 101) / 1000
-}
-
-/// Returns a part of [`TIE_BREAK`], different for each replica and node, so that replicas with the same share of the nodes do
-/// not all try to take the same one, and none of them takes all.
-fn tie_break(replica: &str, node: &str) -> Duration {
-    TIE_BREAK * (digest(replica, node) % 1000) / 1000
-}
-
-fn digest(one: &str, other: &str) -> u32 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut digest = DefaultHasher::new();
-    (one, other).hash(&mut digest);
-    u32::try_from(digest.finish() >> 32).unwrap_or_default()
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const TIMING: LeaseTiming = LeaseTiming {
-        duration: Duration::from_secs(40),
-        renewal: Duration::from_secs(10),
-        retry: Duration::from_secs(2),
-    };
-
-    fn known() -> KnownBases {
-        KnownBases::new("ours".into(), TIMING, Duration::from_secs(60))
-    }
-
-    fn names(id: &str) -> (NodeId, Arc<str>) {
-        (id.parse().unwrap(), format!("vnode.{id}.dev").into())
-    }
-
-    fn described(status: &str) -> NodeDescription {
-        serde_json::from_value(json!({ "metadata": { "name": "shop", "status": status } })).unwrap()
-    }
-
-    fn at(seconds: u64) -> BootTime {
-        BootTime(Duration::from_secs(seconds))
-    }
-
-    /// Lets the replica take and renew all Leases that are free at this time.
-    fn take(bases: &mut KnownBases, version: u64, boot: BootTime) -> usize {
-        let due = bases.due(|_| None, |_| false, (boot, Instant::now()));
-        for (node, _) in &due {
-            let seen = SeenLease { version, holder: "ours".into(), deleted: false };
-            bases.written(node, &WriteResult::Written(seen), boot);
-        }
-        due.len()
-    }
-
-    #[test]
-    fn a_base_that_introduces_itself_is_wanted_until_it_is_silent_or_ends() {
-        let (mut bases, now) = (known(), Instant::now());
-        let wanted = |bases: &mut KnownBases, now| {
-            let boot = at(100);
-            let due = bases.due(|_| None, |_| false, (boot, now)).len();
-            bases.interrupted(at(0));
-            // The delay of this replica has passed.
-            let later = boot + MAX_DELAY + TIE_BREAK;
-            due.max(bases.due(|_| None, |_| false, (later, now)).len())
-        };
-        assert!(bases.introduced(names("a"), 0, described("ACTIVATED"), now));
-        assert_eq!(wanted(&mut bases, now), 1);
-        bases.interrupted(at(0));
-        assert_eq!(wanted(&mut bases, now + Duration::from_secs(60)), 0);
-        bases.introduced(names("b"), 0, described("ACTIVATED"), now);
-        bases.introduced(names("b"), 0, described("DEACTIVATED"), now);
-        assert!(bases.introduced(names("c"), 0, described("DEACTIVATED"), now));
-        assert!(bases.get("vnode.c.dev").is_none(), "it ends before it was known");
-        assert_eq!(bases.expire(|_| false, now + Duration::from_secs(60)).len(), 2);
-    }
-
-    #[test]
-    fn a_base_of_one_tunnel_cannot_be_changed_through_another_one() {
-        let (mut bases, now) = (known(), Instant::now());
-        bases.introduced(names("a"), 0, described("ACTIVATED"), now);
-        assert!(!bases.introduced(names("a"), 1, described("DEACTIVATED"), now));
-        assert!(bases.get("vnode.a.dev").unwrap().introduced.is_some());
-    }
-
-    #[test]
-    fn a_replica_with_many_nodes_lets_others_take_a_free_one_first() {
-        let (mut idle, mut busy, now) = (known(), known(), Instant::now());
-        for number in 0..10 {
-            busy.introduced(names(&format!("b{number}")), 0, described("ACTIVATED"), now);
-        }
-        assert_eq!(take(&mut busy, 1, at(100)) + take(&mut busy, 1, at(102)), 10);
-        for bases in [&mut idle, &mut busy] {
-            bases.introduced(names("free"), 0, described("ACTIVATED"), now);
-            assert_eq!(take(bases, 2, at(102)), 0);
-        }
-        let [first, last] = [TIE_BREAK, TIE_BREAK + MAX_DELAY].map(|delay| at(102) + delay);
-        assert_eq!((take(&mut busy, 2, first), take(&mut idle, 2, first)), (0, 1));
-        assert_eq!(take(&mut busy, 2, last), 1, "nobody else took it");
-    }
-
-    #[test]
-    fn a_replica_begins_with_a_lease_and_ends_without_it() {
-        let (mut bases, now) = (known(), Instant::now());
-        bases.introduced(names("a"), 0, described("ACTIVATED"), now);
-        take(&mut bases, 1, at(100));
-        take(&mut bases, 1, at(102));
-        assert!(matches!(&bases.duties(at(102))[..], [Duty::Begins(node)] if **node == *"vnode.a.dev"));
-        assert!(bases.may_act("vnode.a.dev", at(129)) && !bases.may_act("vnode.a.dev", at(132)));
-        assert!(!bases.may_act("vnode.other.dev", at(102)));
-    }
-}
+mod tests;

@@ -31,6 +31,9 @@ pub(crate) const TUNNEL: &str = "base.koupleless.io/tunnel";
 /// The label of a node with the TCP port at which its base accepts requests.
 pub(crate) const TUNNEL_PORT: &str = "base.koupleless.io/tunnel-port";
 
+/// The annotation of a node with the data of its tunnel about its base, in JSON.
+pub(crate) const TUNNEL_DATA: &str = "staffetta.dev/tunnel-data";
+
 /// The taint of all nodes of bases, with the value `True` and the effect `NoExecute`.
 pub(crate) const VIRTUAL_NODE_TAINT: &str = "schedule.koupleless.io/virtual-node";
 

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `source`, `tunnels` | the node source: runs the elections and the tunnels |
 //! | `known` | the bases that this replica knows, without I/O |
+//! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
 //! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
 //! | `base`, `containers` | a base that this replica looks after: its containers and operations |
 //! | `back_end` | starts and stops containers for pods |
@@ -27,7 +28,6 @@
 mod back_end;
 mod base;
 mod baseline;
-mod clock;
 mod containers;
 mod describe;
 mod known;
@@ -36,6 +36,8 @@ pub(crate) mod marks;
 mod operation;
 mod options;
 pub mod peer;
+mod replicas;
+mod share;
 mod source;
 pub mod tracker;
 mod tunnels;

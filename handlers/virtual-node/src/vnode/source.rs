@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::HandlerError;
+use staffetta_handler::{BootTime, HandlerError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -16,11 +16,11 @@ use tracing::info;
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
 use super::baseline::BaselineSource;
-use super::clock::BootTime;
 use super::describe::NodeTemplate;
 use super::known::{Duty, KnownBases, said_of};
-use super::lease::{LeaseIndex, LeaseWriter, WriteResult};
+use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::operation::OperationLog;
+use super::share::TICK;
 use super::tracker::OperationTracker;
 use crate::back_end::NodeBackEnd;
 use crate::counters::{Counts, LeaseChange};
@@ -28,9 +28,6 @@ use crate::lock::lock;
 use crate::node::{NodeOwner, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::source::NodeSource;
-
-/// The interval at which Leases are looked at.
-const TICK: Duration = Duration::from_millis(500);
 
 /// The maximum number of writes to Leases at the same time.
 const WRITES: usize = 64;
@@ -87,6 +84,10 @@ impl NodeSource for VnodeSource {
         let names = lock(&self.bases).names();
         let permits = Semaphore::new(WRITES);
         join_all(names.iter().map(|name| self.give_up(name, &permits))).await;
+        let own = lock(&self.bases).replicas.own();
+        if let Some((name, version)) = own {
+            self.writer.delete(&name, version.to_string()).await;
+        }
     }
 }
 
@@ -123,9 +124,8 @@ impl VnodeSource {
                 _ = ticks.tick() => {
                     self.learn(nodes);
                     self.retire(nodes).await;
-                    let exists = |name: &str| nodes.pods.node(name).is_some();
-                    let time = (BootTime::now(), Instant::now());
-                    let due = lock(&self.bases).due(|name| self.leases.get(name), exists, time);
+                    let mut due = self.due(nodes);
+                    due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
                         let (writer, permits) = (self.writer.clone(), Arc::clone(&permits));
                         let node = nodes.pods.node(&name);
@@ -144,6 +144,33 @@ impl VnodeSource {
             }
             self.follow(nodes).await;
         }
+    }
+
+    /// Returns the writes to Leases that are due.
+    fn due(&self, nodes: &NodeStore) -> Vec<(Arc<str>, LeaseWrite)> {
+        let exists = |name: &str| nodes.pods.node(name).is_some();
+        let ready = self.tunnels.iter().all(|tunnel| tunnel.tunnel.ready() && tunnel.tunnel.connected());
+        let now = BootTime::now();
+        let mut bases = lock(&self.bases);
+        bases.replicas.observe(self.leases.replicas(), now);
+        bases.due(|name| self.leases.get(name), exists, ready, (now, Instant::now()))
+    }
+
+    /// Ends to look after the bases that exceed the share of this replica. Returns the writes that give their Leases up.
+    async fn hand_over(&self, nodes: &NodeStore) -> Vec<(Arc<str>, LeaseWrite)> {
+        let surplus = lock(&self.bases).surplus(|node| nodes.contains(node), BootTime::now());
+        let mut writes = Vec::new();
+        for (base, write) in surplus {
+            self.counts.lease(LeaseChange::GivenUp);
+            info!(
+                node = &*base.node,
+                "this replica gives up the lease of the node, because others have fewer"
+            );
+            nodes.left(&base.node);
+            self.ends(&base).await;
+            writes.push((Arc::clone(&base.node), write));
+        }
+        writes
     }
 
     /// Adds the bases of the Node objects of this handler.
@@ -210,7 +237,8 @@ impl VnodeSource {
         base.tunnel.tunnel.on_node_stop(&base.id).await;
     }
 
-    /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted.
+    /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the
+    /// expired Leases of other replicas.
     async fn retire(&self, nodes: &NodeStore) {
         let gone: Vec<_> = {
             let bases = lock(&self.bases);
@@ -225,8 +253,12 @@ impl VnodeSource {
             }
             if let Some(version) = version {
                 self.counts.lease(LeaseChange::GivenUp);
-                self.writer.delete(&node, version).await;
+                self.writer.retire(&node, version).await;
             }
+        }
+        let ended = lock(&self.bases).replicas.expired(BootTime::now());
+        for (name, version) in ended {
+            self.writer.delete(&name, version.to_string()).await;
         }
         let expired = lock(&self.bases).expire(|name| nodes.pods.node(name).is_some(), Instant::now());
         for node in expired {

@@ -7,7 +7,7 @@ use super::elector::ElectorAction;
 use super::lease::LeaseOutcome;
 use super::lease::{LeaseUpdate, ObservedLease};
 use super::*;
-use crate::clock::BootTime;
+use staffetta_handler::BootTime;
 
 const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(15),

@@ -7,7 +7,7 @@ use super::super::elector::{Elector, ElectorAction};
 use super::super::lease::LeaseOutcome;
 use super::super::lease::{LeaseUpdate, ObservedLease};
 use super::simulation::{TIMING, Time};
-use crate::clock::BootTime;
+use staffetta_handler::BootTime;
 
 /// The longest time that a participant waits for a response.
 const REQUEST_TIMEOUT: Time = 5_000;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SeenLease;
-use crate::vnode::clock::BootTime;
+use staffetta_handler::BootTime;
 
 /// The times of a Lease.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,11 @@ pub(in crate::vnode) enum LeaseWrite {
         version: u64,
         /// `true` if the write renews the Lease; `false` if it takes it.
         renews: bool,
+    },
+    /// Give up the Lease of this `resourceVersion`, so that another process takes it.
+    GiveUp {
+        /// The `resourceVersion` that the Lease must have.
+        version: u64,
     },
 }
 
@@ -89,6 +94,18 @@ impl LeaseElection {
     /// Returns the time until which this process may act; `None` while it does not hold the Lease.
     pub(in crate::vnode) fn until(&self) -> Option<BootTime> {
         self.until
+    }
+
+    /// Returns the holder of the Lease; `None` if nobody holds it, or its time is over.
+    pub(in crate::vnode) fn holder(&self, now: BootTime) -> Option<&str> {
+        let (seen, since) = self.seen.as_ref()?;
+        let held = !seen.deleted && !seen.holder.is_empty() && now < *since + self.timing.duration;
+        held.then_some(&seen.holder)
+    }
+
+    /// Returns `true` while a write to the Lease is under way.
+    pub(in crate::vnode) fn is_writing(&self) -> bool {
+        self.began.is_some()
     }
 
     /// Records a state of the Lease. An older one than the newest is ignored.
@@ -155,7 +172,8 @@ impl LeaseElection {
             WriteResult::Written(seen) => {
                 self.observe(seen, now);
                 // A newer state may have been seen meanwhile.
-                if self.seen.as_ref().is_some_and(|(known, _)| known == seen) {
+                let newest = self.seen.as_ref().is_some_and(|(known, _)| known == seen);
+                if newest && seen.holder == self.replica {
                     self.until = Some(began + self.timing.tenure());
                     self.due = began + self.timing.renewal;
                 }
@@ -178,6 +196,17 @@ impl LeaseElection {
             }
             WriteResult::Failed => self.due = now + self.timing.retry,
         }
+    }
+
+    /// Ends the hold, and begins to give the Lease up: from now on, this process does not act. Returns the write; `None` if this
+    /// process does not hold the Lease, or a write is under way.
+    pub(in crate::vnode) fn hand_over(&mut self, now: BootTime) -> Option<LeaseWrite> {
+        if self.is_writing() {
+            return None;
+        }
+        let version = self.give_up()?;
+        self.begin(now);
+        Some(LeaseWrite::GiveUp { version })
     }
 
     /// Ends the hold: from now on, this process does not act. Returns the version of the Lease to give up; `None` if this

@@ -1,4 +1,5 @@
-//! The Leases by which replicas share nodes: who holds a node's Lease acts for the node.
+//! The Leases by which replicas share nodes: who holds a node's Lease acts for the node. A replica without a node has a Lease
+//! of its own.
 
 mod election;
 mod index;
@@ -8,7 +9,24 @@ pub(super) use election::{LeaseElection, LeaseTiming, LeaseWrite, WriteResult};
 pub(super) use index::LeaseIndex;
 pub(super) use writer::LeaseWriter;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use k8s_openapi::api::coordination::v1::Lease;
+
+/// The prefix of the names of the Leases of replicas. No node of a base has such a name.
+const REPLICA_PREFIX: &str = "staffetta-replica-";
+
+/// Returns the name of the Lease of a replica.
+pub(super) fn replica_lease(replica: &str) -> String {
+    let mut digest = DefaultHasher::new();
+    replica.hash(&mut digest);
+    format!("{REPLICA_PREFIX}{:016x}", digest.finish())
+}
+
+/// Returns `true` if a Lease with this name is that of a replica.
+fn is_of_replica(name: &str) -> bool {
+    name.starts_with(REPLICA_PREFIX)
+}
 
 /// A Lease as this process has seen it: in a watch, or as the response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

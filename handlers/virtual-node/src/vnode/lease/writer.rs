@@ -60,11 +60,12 @@ impl LeaseWriter {
         node: Option<&Node>,
         write: LeaseWrite,
     ) -> WriteResult {
-        let version = match write {
-            LeaseWrite::Create => None,
-            LeaseWrite::Replace { version, .. } => Some(version),
+        let (version, holder) = match write {
+            LeaseWrite::Create => (None, self.replica.as_str()),
+            LeaseWrite::Replace { version, .. } => (Some(version), self.replica.as_str()),
+            LeaseWrite::GiveUp { version } => (Some(version), ""),
         };
-        let lease = self.lease(name, node, version, &self.replica);
+        let lease = self.lease(name, node, version, holder);
         let params = PostParams::default();
         let request = async {
             match version {
@@ -74,7 +75,10 @@ impl LeaseWriter {
         };
         match tokio::time::timeout(LIMIT, request).await {
             Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => self.current(name).await,
+            // 500 is the answer of an API server to the replacement of a Lease that does not exist.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409 | 500) => {
+                self.current(name).await
+            }
             Ok(Err(error)) => self.failed(name, &causes(&error)),
             Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
         }
@@ -127,13 +131,19 @@ impl LeaseWriter {
     }
 
     /// Gives up the Lease of a node that exists no more, and deletes it if nobody has taken it since.
-    pub(in crate::vnode) async fn delete(&self, name: &str, version: u64) {
+    pub(in crate::vnode) async fn retire(&self, name: &str, version: u64) {
         if let Some(version) = self.give_up(name, None, version).await {
-            let preconditions = Preconditions { resource_version: Some(version), uid: None };
-            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             // Its owner is gone, so the cluster deletes it if this fails.
-            let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
+            self.delete(name, version).await;
         }
+    }
+
+    /// Deletes the Lease of this version.
+    pub(in crate::vnode) async fn delete(&self, name: &str, version: String) {
+        let preconditions = Preconditions { resource_version: Some(version), uid: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        // Whoever sees it expired deletes it.
+        let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }
 
     fn lease(&self, name: &str, node: Option<&Node>, version: Option<u64>, holder: &str) -> Lease {

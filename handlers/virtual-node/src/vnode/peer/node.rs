@@ -45,7 +45,8 @@ impl BaseNode {
         let QueryBaselineRequest { name, version, custom_labels, custom_taints } = request.clone();
         let metadata = NodeMetadata { name, version, status: NodeActivation::Activated };
         let network_info = NetworkInfo::default();
-        let description = NodeDescription { metadata, network_info, custom_labels };
+        let tunnel_data = serde_json::Map::new();
+        let description = NodeDescription { metadata, network_info, custom_labels, tunnel_data };
         let reported = NodeMarks { taints: custom_taints, ..NodeMarks::default() };
         let template = NodeTemplate { environment: environment.to_owned(), max_pods: 1 };
         let spec = template.spec(id, "", &description, &reported);

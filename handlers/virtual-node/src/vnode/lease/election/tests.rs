@@ -11,7 +11,7 @@ const TIMING: LeaseTiming = LeaseTiming {
 };
 
 fn at(seconds: u64) -> BootTime {
-    BootTime(Duration::from_secs(seconds))
+    BootTime::default() + Duration::from_secs(seconds)
 }
 
 fn lease(version: u64, holder: &str) -> SeenLease {
@@ -152,7 +152,7 @@ struct Replica {
 
 impl Replica {
     fn now(&self, now: Duration) -> BootTime {
-        BootTime(now + self.ahead)
+        BootTime::default() + now + self.ahead
     }
 }
 

@@ -9,17 +9,17 @@ use rustix::time::{ClockId, clock_gettime};
 /// A time on the boot clock of this computer, `CLOCK_BOOTTIME` of `clock_gettime(2)`. The clock continues while the process is stopped
 /// and while the computer is suspended, and nobody can set it. Times of different computers are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BootTime(Duration);
+pub struct BootTime(Duration);
 
 impl BootTime {
     /// Returns the current time.
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let time = Duration::try_from(clock_gettime(ClockId::Boottime));
         Self(time.expect("the boot clock starts at 0"))
     }
 
     /// Returns the nanoseconds since the computer was started. They fit in the type for five centuries.
-    pub(crate) fn as_nanos(self) -> u64 {
+    pub fn as_nanos(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 }

@@ -1,0 +1,304 @@
+//! Tests of the bases that a process knows.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Container;
+use serde_json::json;
+use staffetta_driver::tunnel::{PodKey, Tunnel, TunnelSender};
+use staffetta_driver::{ContainerKey, DriverError};
+
+use super::*;
+use crate::vnode::OperationLog;
+use crate::vnode::base::NamedTunnel;
+use crate::vnode::lease::replica_lease;
+
+const TIMING: LeaseTiming = LeaseTiming {
+    duration: Duration::from_secs(40),
+    renewal: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
+
+fn known_to(replica: &str) -> KnownBases {
+    KnownBases::new(replica.into(), TIMING, Duration::from_secs(60))
+}
+
+fn known() -> KnownBases {
+    known_to("ours")
+}
+
+fn names(id: &str) -> (NodeId, Arc<str>) {
+    (id.parse().unwrap(), format!("vnode.{id}.dev").into())
+}
+
+fn described(status: &str) -> NodeDescription {
+    serde_json::from_value(json!({ "metadata": { "name": "shop", "status": status } })).unwrap()
+}
+
+fn at(seconds: u64) -> BootTime {
+    BootTime::default() + Duration::from_secs(seconds)
+}
+
+/// Lets the replica take and renew all Leases that are free at this time.
+fn take(bases: &mut KnownBases, version: u64, boot: BootTime) -> usize {
+    let due = bases.due(|_| None, |_| false, false, (boot, Instant::now()));
+    for (node, _) in &due {
+        let seen = SeenLease { version, holder: "ours".into(), deleted: false };
+        bases.written(node, &WriteResult::Written(seen), boot);
+    }
+    due.len()
+}
+
+#[test]
+fn a_base_that_introduces_itself_is_wanted_until_it_is_silent_or_ends() {
+    let (mut bases, now) = (known(), Instant::now());
+    let wanted = |bases: &mut KnownBases, now| {
+        let boot = at(100);
+        let due = bases.due(|_| None, |_| false, false, (boot, now)).len();
+        bases.interrupted(at(0));
+        // The delay of this replica has passed.
+        let later = boot + Duration::from_secs(6);
+        due.max(bases.due(|_| None, |_| false, false, (later, now)).len())
+    };
+    assert!(bases.introduced(names("a"), 0, described("ACTIVATED"), now));
+    assert_eq!(wanted(&mut bases, now), 1);
+    bases.interrupted(at(0));
+    assert_eq!(wanted(&mut bases, now + Duration::from_secs(60)), 0);
+    bases.introduced(names("b"), 0, described("ACTIVATED"), now);
+    bases.introduced(names("b"), 0, described("DEACTIVATED"), now);
+    assert!(bases.introduced(names("c"), 0, described("DEACTIVATED"), now));
+    assert!(bases.get("vnode.c.dev").is_none(), "it ends before it was known");
+    assert_eq!(bases.expire(|_| false, now + Duration::from_secs(60)).len(), 2);
+}
+
+#[test]
+fn a_base_of_one_tunnel_cannot_be_changed_through_another_one() {
+    let (mut bases, now) = (known(), Instant::now());
+    bases.introduced(names("a"), 0, described("ACTIVATED"), now);
+    assert!(!bases.introduced(names("a"), 1, described("DEACTIVATED"), now));
+    assert!(bases.get("vnode.a.dev").unwrap().introduced.is_some());
+}
+
+#[test]
+fn a_replica_begins_with_a_lease_and_ends_without_it() {
+    let (mut bases, now) = (known(), Instant::now());
+    bases.introduced(names("a"), 0, described("ACTIVATED"), now);
+    take(&mut bases, 1, at(100));
+    take(&mut bases, 1, at(106));
+    assert!(matches!(&bases.duties(at(106))[..], [Duty::Begins(node)] if **node == *"vnode.a.dev"));
+    assert!(bases.may_act("vnode.a.dev", at(135)) && !bases.may_act("vnode.a.dev", at(136)));
+    assert!(!bases.may_act("vnode.other.dev", at(106)));
+}
+
+/// A tunnel to no base.
+struct NoTunnel;
+
+#[async_trait]
+impl Tunnel for NoTunnel {
+    fn key(&self) -> &'static str {
+        "none"
+    }
+    fn ready(&self) -> bool {
+        true
+    }
+    async fn start(&self, _: &str, _: &str, _: TunnelSender) -> Result<(), DriverError> {
+        std::future::pending().await
+    }
+    async fn fetch_health_data(&self, _: &NodeId) -> Result<(), DriverError> {
+        Ok(())
+    }
+    async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
+        Ok(())
+    }
+    async fn start_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
+        Ok(())
+    }
+    async fn shutdown_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
+        Ok(())
+    }
+    fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
+        container.name.as_str().into()
+    }
+}
+
+/// An API server with Leases, replicas that see them, and the time, which passes in ticks.
+struct Cluster {
+    now: BootTime,
+    version: u64,
+    leases: HashMap<Arc<str>, SeenLease>,
+    replicas: HashMap<&'static str, KnownBases>,
+    /// The results that are on their way to the replicas.
+    results: Vec<(&'static str, Arc<str>, WriteResult)>,
+    /// The number of nodes that each replica has given up.
+    given_up: HashMap<&'static str, usize>,
+}
+
+const NODES: usize = 60;
+
+impl Cluster {
+    fn new() -> Self {
+        Self {
+            now: at(1000),
+            version: 0,
+            leases: HashMap::new(),
+            replicas: HashMap::new(),
+            results: Vec::new(),
+            given_up: HashMap::new(),
+        }
+    }
+
+    fn join(&mut self, replica: &'static str) {
+        let mut bases = known_to(replica);
+        for number in 0..NODES {
+            let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
+            bases.add(names(&format!("b{number}")), 0, profile);
+        }
+        self.replicas.insert(replica, bases);
+    }
+
+    fn write(&mut self, replica: &'static str, name: Arc<str>, write: LeaseWrite) {
+        let lease = self.leases.get(&name).cloned();
+        let (matches, holder) = match (&lease, write) {
+            (None, LeaseWrite::Create) => (true, replica),
+            (Some(lease), LeaseWrite::Replace { version, .. }) => (lease.version == version, replica),
+            (Some(lease), LeaseWrite::GiveUp { version }) => (lease.version == version, ""),
+            _ => (false, ""),
+        };
+        let result = match lease {
+            _ if matches => {
+                self.version += 1;
+                let lease = SeenLease { version: self.version, holder: holder.into(), deleted: false };
+                self.leases.insert(Arc::clone(&name), lease.clone());
+                WriteResult::Written(lease)
+            }
+            Some(lease) => WriteResult::Conflict(lease),
+            None => WriteResult::Missing,
+        };
+        self.results.push((replica, name, result));
+    }
+
+    /// Lets a tick pass, and checks that no node is looked after twice.
+    fn tick(&mut self, ready: bool) {
+        self.now = self.now + TICK;
+        let now = self.now;
+        for (replica, name, result) in std::mem::take(&mut self.results) {
+            if let Some(bases) = self.replicas.get_mut(replica) {
+                bases.written(&name, &result, now);
+            }
+        }
+        let is_node = |name: &str| name.starts_with("vnode.");
+        let mut writes = Vec::new();
+        for (replica, bases) in &mut self.replicas {
+            let of_replicas = self.leases.iter().filter(|(name, _)| !is_node(name));
+            let of_replicas = of_replicas.map(|(name, lease)| (Arc::clone(name), lease.clone())).collect();
+            bases.replicas.observe(of_replicas, now);
+            let due =
+                bases.due(|node| self.leases.get(node).cloned(), |_| true, ready, (now, Instant::now()));
+            writes.extend(due.into_iter().map(|(name, write)| (*replica, name, write)));
+            for (base, write) in bases.surplus(|_| true, now) {
+                *self.given_up.entry(replica).or_default() += 1;
+                writes.push((*replica, Arc::clone(&base.node), write));
+            }
+            for duty in bases.duties(now) {
+                if let Duty::Begins(node) = duty {
+                    let known = bases.get_mut(&node).unwrap();
+                    known.base = Some(base(known));
+                }
+            }
+        }
+        for (replica, name, write) in writes {
+            self.write(replica, name, write);
+        }
+        let acting = |node: &str| self.replicas.values().filter(|bases| bases.may_act(node, now)).count();
+        for node in self.leases.keys().filter(|name| is_node(name)) {
+            assert!(acting(node) <= 1, "{node} is looked after twice");
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.tick(true);
+        }
+    }
+
+    /// Returns the numbers of nodes of all replicas, the smallest first.
+    fn shares(&self) -> Vec<usize> {
+        let mut shares: Vec<_> = self.replicas.values().map(KnownBases::count).collect();
+        shares.sort_unstable();
+        shares
+    }
+}
+
+fn base(known: &KnownBase) -> Arc<Base> {
+    let names = (known.id.clone(), Arc::clone(&known.node));
+    let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) };
+    let limit = Duration::from_secs(330);
+    Arc::new(Base::new(names, tunnel, known.said.clone(), Arc::default(), OperationLog::default(), limit))
+}
+
+#[test]
+fn replicas_that_join_get_their_shares_a_few_nodes_in_each_period() {
+    let mut cluster = Cluster::new();
+    cluster.join("a");
+    cluster.pass(TIMING.renewal * 2);
+    assert_eq!(cluster.shares(), [NODES]);
+    cluster.join("b");
+    cluster.join("c");
+    let most = FairShare::new(NODES, 3).moved_in_a_period();
+    for _ in 0..10 {
+        let before = cluster.given_up.get("a").copied().unwrap_or_default();
+        cluster.pass(TIMING.renewal);
+        let moved = cluster.given_up.get("a").copied().unwrap_or_default() - before;
+        // One period of the replica overlaps two of the test.
+        assert!(moved <= most + 1, "{moved} nodes at once");
+    }
+    let shares = cluster.shares();
+    assert_eq!(shares.iter().sum::<usize>(), NODES, "{shares:?}");
+    assert!(shares[2] <= NODES / 3 + NODES / 3 / 10, "{shares:?}");
+    assert!(shares[0] >= NODES / 4, "{shares:?}");
+    let moved: usize = cluster.given_up.values().sum();
+    cluster.pass(TIMING.renewal * 10);
+    assert_eq!(cluster.given_up.values().sum::<usize>(), moved, "they stay where they are");
+}
+
+#[test]
+fn the_share_of_a_replica_that_dies_while_it_gets_it_is_taken_over() {
+    let mut cluster = Cluster::new();
+    cluster.join("a");
+    cluster.join("b");
+    cluster.pass(TIMING.renewal * 2);
+    cluster.join("c");
+    cluster.pass(TIMING.renewal * 2);
+    assert!(cluster.replicas["c"].count() > 0);
+    cluster.replicas.remove("c");
+    cluster.pass(TIMING.duration + Duration::from_secs(10));
+    assert_eq!(cluster.shares().iter().sum::<usize>(), NODES);
+    assert!(cluster.shares()[0] >= NODES / 2 - NODES / 2 / 5, "{:?}", cluster.shares());
+}
+
+#[test]
+fn what_was_given_up_for_a_replica_that_died_at_once_is_taken_again() {
+    let mut cluster = Cluster::new();
+    cluster.join("a");
+    cluster.pass(TIMING.renewal * 2);
+    cluster.join("b");
+    cluster.tick(true);
+    cluster.tick(true);
+    assert!(cluster.leases.keys().any(|name| name.starts_with("staffetta-replica-")), "it says it is there");
+    cluster.replicas.remove("b");
+    cluster.pass(TIMING.duration + Duration::from_secs(10));
+    assert_eq!(cluster.shares(), [NODES]);
+    let expired = cluster.replicas.get_mut("a").unwrap().replicas.expired(cluster.now);
+    assert!(expired.iter().any(|(name, _)| **name == *replica_lease("b")), "its Lease is to be deleted");
+}
+
+#[test]
+fn a_replica_that_hears_no_bases_gets_none_of_others() {
+    let mut cluster = Cluster::new();
+    cluster.join("a");
+    cluster.pass(TIMING.renewal * 2);
+    cluster.join("b");
+    for _ in 0..100 {
+        cluster.tick(false);
+    }
+    assert_eq!(cluster.shares(), [0, NODES]);
+}
