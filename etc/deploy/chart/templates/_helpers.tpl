@@ -75,11 +75,34 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{ end -}}
 {{- end }}
 
-{{/* The mounts and the volumes of the controller, of a list: the root, and whether there is a clouds.yaml. */}}
+{{/* The node and the network of a pod that runs the program. */}}
+{{- define "staffetta.placement" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+# The resolver of the node: the cluster's DNS is a pod that waits for this controller.
+dnsPolicy: Default
+{{- end }}
+{{- if or .Values.hostNetwork .Values.tolerations }}
+tolerations:
+  {{- if .Values.hostNetwork }}
+  # Nodes are not ready as long as there is no pod network.
+  - {key: node.kubernetes.io/not-ready, operator: Exists}
+  - {key: node.kubernetes.io/network-unavailable, operator: Exists}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The mounts and the volumes of the controller, of a list: the root, whether there is a clouds.yaml, and `optional` if its Secret may be missing. */}}
 {{- define "staffetta.mounts" -}}
 {{- $values := (first .).Values -}}
 - {name: configuration, mountPath: /etc/staffetta, readOnly: true}
-{{- if last . }}
+{{- if index . 1 }}
 # Where the OpenStack drivers look for clouds.yaml.
 - {name: openstack, mountPath: /etc/openstack, readOnly: true}
 {{- end }}
@@ -90,8 +113,8 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- define "staffetta.volumes" -}}
 {{- $values := (first .).Values -}}
 - {name: configuration, configMap: {name: staffetta-configuration}}
-{{- if last . }}
-- {name: openstack, secret: {secretName: {{ $values.openstack.secret }}}}
+{{- if index . 1 }}
+- {name: openstack, secret: {secretName: {{ $values.openstack.secret }}{{ if gt (len .) 2 }}, optional: true{{ end }}}}
 {{- end }}
 {{- with $values.volumes }}
 {{ toYaml . }}
