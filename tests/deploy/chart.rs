@@ -144,6 +144,19 @@ fn the_chart_knows_every_option_of_the_program() {
 }
 
 #[test]
+fn the_chart_refuses_every_secret_of_the_program_in_its_configuration() {
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap().to_json();
+    let check = fs::read_to_string(folder().join("chart/templates/check.yaml")).unwrap();
+    for (section, of_section) in schema["properties"].as_object().unwrap() {
+        let options = of_section["properties"].as_object().unwrap();
+        for (option, _) in options.iter().filter(|(_, option)| option["x-secret"] == true) {
+            let named = [format!("\"{section}.{option}\""), format!("`config.{section}.{option}`")];
+            assert!(named.iter().any(|name| check.contains(name)), "{section}.{option}");
+        }
+    }
+}
+
+#[test]
 #[ignore = "needs helm: devstack/real/test"]
 fn values_that_cannot_work_are_refused_with_a_reason_with_helm() {
     let refused = [
@@ -173,6 +186,18 @@ fn values_that_cannot_work_are_refused_with_a_reason_with_helm() {
             "openstack",
             json!({ "config": { "admin": { "listen": "127.0.0.1:1" } } }),
             "`config.admin.listen` cannot be changed",
+        ),
+        (
+            "openstack",
+            json!({ "config": { "neutron": { "password": "hunter2" } } }),
+            "set STAFFETTA_NEUTRON__PASSWORD in `env`",
+        ),
+        (
+            "iosxe",
+            json!({ "config": { "app_hosting": { "devices": [
+                { "name": "a", "device": { "address": "192.0.2.1", "password": "hunter2" } }
+            ] } } }),
+            "the password of device a in `config.app_hosting.devices` would be in a ConfigMap",
         ),
         (
             "cni",
