@@ -230,6 +230,21 @@ fn options_of_the_user_replace_those_of_the_preset_even_by_nothing_with_helm() {
 
 #[test]
 #[ignore = "needs helm: devstack/real/test"]
+fn on_an_ipv6_cluster_every_listener_has_an_address_of_ipv6_with_helm() {
+    let values = json!({ "ipv6": true, "hostNetwork": true, "podMonitor": { "enabled": false },
+        "prometheusRule": { "enabled": false } });
+    let objects = rendered("staffetta", "prefix", &values);
+    let read: toml::Table = toml::from_str(file(&objects)).unwrap();
+    let read = json!(read);
+    assert_eq!(read["admin"]["probes_listen"], "[::]:8081");
+    assert_eq!(read["webhook"]["listen"], "[::]:9443");
+    assert_eq!(container(&objects)["env"][1]["value"], "[$(POD_IP)]:8081");
+    let objects = rendered("staffetta", "koupleless", &values);
+    assert_eq!(container(&objects)["env"][2]["value"], "[$(POD_IP)]:7777");
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
 fn the_webhook_is_called_for_pods_of_the_configured_label_with_helm() {
     let values = json!({ "config": { "prefix_ip": { "node_label": "pool=vpc" } },
         "podMonitor": { "enabled": false }, "prometheusRule": { "enabled": false } });

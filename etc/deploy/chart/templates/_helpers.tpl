@@ -26,8 +26,9 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{/* The configuration in JSON: options of the chart, of the preset, and of `config`. Each replaces those before it. */}}
 {{- define "staffetta.config" -}}
 {{- $config := dict "log" (dict "format" "json") }}
+{{- $any := .Values.ipv6 | ternary "[::]" "0.0.0.0" }}
 {{- if ne .Values.preset "cni" }}
-{{- $_ := set $config "admin" (dict "probes_listen" "0.0.0.0:8081") }}
+{{- $_ := set $config "admin" (dict "probes_listen" (print $any ":8081")) }}
 {{- $_ := set $config "leader_election" (dict "enabled" true "lease_name" "staffetta") }}
 {{- end }}
 {{- $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | fromYaml }}
@@ -44,7 +45,7 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- fail "choose what to install: set `preset` to openstack, iosxe, koupleless, prefix or cni, or name handlers and their drivers in `config.kubernetes`" }}
 {{- end }}
 {{- if and (has "prefix_ip" $handlers) .Values.webhook.enabled }}
-{{- $_ := set $config "webhook" (merge (dict "listen" "0.0.0.0:9443") (get $config "webhook" | default dict)) }}
+{{- $_ := set $config "webhook" (merge (dict "listen" (print $any ":9443")) (get $config "webhook" | default dict)) }}
 {{- end }}
 {{- toJson $config }}
 {{- end }}
