@@ -11,7 +11,7 @@ use staffetta::config::WebhookOptions;
 
 use crate::cluster::{CLUSTER, may_only};
 use crate::process::eventually;
-use crate::rendered::{configuration, container, objects, of_kind, only};
+use crate::rendered::{configuration, container, objects, of_kind, only, rendered};
 use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::Site;
 
@@ -47,6 +47,16 @@ fn the_objects_of_the_webhook_and_the_options_of_the_program_name_the_same_thing
     });
     let names: Vec<_> = ours.map(|rule| rule["resourceNames"].clone()).collect();
     assert_eq!(names, [json!(["staffetta-webhook"]), json!(["staffetta-webhook"])]);
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn options_of_a_webhook_that_nobody_serves_make_no_objects_with_helm() {
+    let values = json!({ "config": { "webhook": { "certificate_lifetime": "90d" } } });
+    for object in rendered("staffetta", "openstack", &values) {
+        let is_file = object["metadata"]["name"] == "staffetta-configuration";
+        assert!(is_file || !object.to_string().to_lowercase().contains("webhook"), "{object}");
+    }
 }
 
 /// A pod with this part of its spec, which the pod security standard admits.
