@@ -42,6 +42,7 @@ mod state;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod version;
 mod webhook;
 

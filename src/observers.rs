@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use opentelemetry_sdk::trace::SdkTracer;
 use staffetta_handler::testing::{LogReport, NoMetrics};
 use staffetta_handler::{AnyEvent, BackoffPolicy, Panicked, QueueMetrics, Report, Undecodable};
 use tracing::error;
@@ -30,6 +31,11 @@ pub trait Observers {
     fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         let _ = handler;
         Arc::new(NoMetrics)
+    }
+
+    /// Returns the tracer that makes the traces of all handlers; `None` to make none.
+    fn tracer(&self) -> Option<SdkTracer> {
+        None
     }
 }
 

@@ -22,6 +22,7 @@ use crate::controller::{self, Controller, ControllerError};
 use crate::dry_run::{self, DryRun};
 use crate::migrate::{self, MigrateError, Migration, MigrationOptions};
 use crate::telemetry;
+use crate::traces;
 use crate::uninstall::{self, UninstallError, UninstallOptions, Uninstalled};
 use crate::version::{BuildInfo, VERSION};
 
@@ -134,7 +135,7 @@ pub(crate) fn migrate(
 
 /// Checks the configuration by creating each enabled handler, without a request to any server. Warnings are logged.
 pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
-    telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
+    init_log(configuration, None)?;
     install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
@@ -142,16 +143,24 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     Ok(controller::check_handlers(&Arc::new(registry), configuration, &ClusterInfo::unknown())?)
 }
 
-/// Sets up the log, TLS and a runtime.
+/// Sets up TLS, a runtime, the log and the export of traces.
 pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
-    telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     install_tls_provider();
-    runtime(&configuration.relay).map_err(RunError::Start)
+    let runtime = runtime(&configuration.relay).map_err(RunError::Start)?;
+    init_log(configuration, Some(&runtime))?;
+    Ok(runtime)
 }
 
-/// Runs `work` to completion, and then abandons blocking operations that are still running after [`BLOCKING_GRACE`].
+/// Starts the log and, with a `runtime`, the export of traces.
+fn init_log(configuration: &Configuration, runtime: Option<&Runtime>) -> Result<(), RunError> {
+    let traces = runtime.map(|runtime| (&configuration.traces, runtime));
+    telemetry::init(&configuration.log, traces).map_err(|error| RunError::Start(io::Error::other(error)))
+}
+
+/// Runs `work` to completion, exports the last spans, and then abandons blocking operations that are still running after [`BLOCKING_GRACE`].
 pub(crate) fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let result = runtime.block_on(work);
+    traces::shut_down();
     runtime.shutdown_timeout(BLOCKING_GRACE);
     result
 }

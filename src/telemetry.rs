@@ -3,30 +3,19 @@
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
+use tokio::runtime::Runtime;
 use tracing::warn;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
-use crate::config::{LogFormat, LogOptions, check_log_filter};
+use crate::config::{LogFormat, LogOptions, TraceOptions, check_log_filter};
+use crate::traces;
 
 /// The filter of the log of this process.
-static FILTER: OnceLock<Filter> = OnceLock::new();
-
-/// Reads the filter of the log, and replaces it.
-struct Filter {
-    read: Box<dyn Fn() -> Result<String, reload::Error> + Send + Sync>,
-    replace: Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
-}
-
-impl Filter {
-    fn new<S: 'static>(handle: Handle<EnvFilter, S>) -> Self {
-        let reader = handle.clone();
-        Self {
-            read: Box::new(move || reader.with_current(ToString::to_string)),
-            replace: Box::new(move |filter| handle.reload(filter)),
-        }
-    }
-}
+static FILTER: OnceLock<Handle<EnvFilter, tracing_subscriber::Registry>> = OnceLock::new();
 
 /// The reason why the filter of the log cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
@@ -42,42 +31,41 @@ pub(crate) enum FilterError {
     Log(#[from] reload::Error),
 }
 
-/// Starts to log to standard error.
+/// Starts to log to standard error and, with a `runtime`, to export traces.
 ///
 /// # Errors
 ///
-/// Fails if the filter is invalid, or if this process has a log already.
-pub(crate) fn init(log: &LogOptions) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let filter = EnvFilter::try_new(&log.level)?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Fails if an option is invalid, or if this process has a log already.
+pub(crate) fn init(
+    log: &LogOptions,
+    traces: Option<(&TraceOptions, &Runtime)>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&log.level)?);
+    let layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // Writing such an error to a closed standard error would panic in the code that logs.
         .log_internal_errors(false);
-    let filter = match log.format {
-        LogFormat::Text => {
-            let builder = builder.with_filter_reloading();
-            let filter = Filter::new(builder.reload_handle());
-            builder.try_init()?;
-            filter
-        }
-        LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_filter_reloading();
-            let filter = Filter::new(builder.reload_handle());
-            builder.try_init()?;
-            filter
-        }
+    let layer = match log.format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
+    // Spans are for traces; each log entry has all its fields itself.
+    let layer = layer.with_filter(filter.and(filter_fn(|metadata| metadata.is_event())));
+    let traces = match traces {
+        Some((options, runtime)) => traces::start(options, runtime.handle())?,
+        None => None,
+    };
+    tracing_subscriber::registry().with(layer).with(traces).try_init()?;
     // The log of a process can be started only once.
-    let _ = FILTER.set(filter);
+    let _ = FILTER.set(handle);
     Ok(())
 }
 
 /// Returns the filter of the log.
 pub(crate) fn log_filter() -> Result<String, FilterError> {
     let filter = FILTER.get().ok_or(FilterError::NoLog)?;
-    Ok((filter.read)()?)
+    Ok(filter.with_current(ToString::to_string)?)
 }
 
 /// Replaces the filter of the log until the process ends.
@@ -87,5 +75,5 @@ pub(crate) fn set_log_filter(text: &str) -> Result<(), FilterError> {
     let filter = FILTER.get().ok_or(FilterError::NoLog)?;
     // Before the change, because the new filter may hide it.
     warn!(filter = text, "the log level changes");
-    Ok((filter.replace)(parsed)?)
+    Ok(filter.reload(parsed)?)
 }

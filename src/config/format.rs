@@ -24,7 +24,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const LOG_FILTER: &str = "log-filter";
 
 /// All formats that a schema may name.
-const FORMATS: [StringFormat; 10] = [
+const FORMATS: [StringFormat; 11] = [
     format(
         "socket-address",
         "an IP address and a port, such as \"127.0.0.1:8082\" or \"[::]:8082\"",
@@ -36,6 +36,7 @@ const FORMATS: [StringFormat; 10] = [
     format("ip-network", "a network, such as \"10.0.0.0/16\" or \"fd00::/48\"", parses::<IpNet>),
     format("ipv4-network", "an IPv4 network, such as \"10.0.0.0/16\"", parses::<Ipv4Net>),
     format("ipv6-network", "an IPv6 network, such as \"fd00::/48\"", parses::<Ipv6Net>),
+    format("http-url", "a URL such as http://192.0.2.1:4318", is_http_url),
     format("dns-label", "made of lower-case letters, digits and inner hyphens", is_dns_label),
     format(
         "dns-name",
@@ -50,6 +51,12 @@ const FORMATS: [StringFormat; 10] = [
 /// Returns `true` if the parser of `T` accepts the text.
 fn parses<T: FromStr>(text: &str) -> bool {
     text.parse::<T>().is_ok()
+}
+
+/// Returns `true` for a URL with the scheme `http` or `https` and a host.
+fn is_http_url(text: &str) -> bool {
+    let uri = text.parse::<http::Uri>().ok();
+    uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some())
 }
 
 /// Creates a format whose check is `accepts`.
@@ -110,6 +117,7 @@ mod tests {
             ("ip-network", "10.0.0.0/8", "10.0.0.0"),
             ("ipv4-network", "10.0.0.0/8", "fd00::/48"),
             ("ipv6-network", "fd00::/48", "10.0.0.0/33"),
+            ("http-url", "https://collector:4318/otlp", "collector:4318"),
             ("dns-label", "cluster-2", "Cluster_2"),
             ("dns-label", "2", "-2"),
             (LOG_FILTER, "info,staffetta=debug,kube[span{field=1}]=TRACE", "info,staffetta=loud"),

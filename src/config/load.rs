@@ -17,7 +17,7 @@ use super::mistake::{ConfigurationError, Mistake};
 use super::schema::FileSchema;
 use super::sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
-    ShutdownOptions, WebhookOptions,
+    ShutdownOptions, TraceOptions, WebhookOptions,
 };
 use super::span::TimeSpan;
 
@@ -44,6 +44,8 @@ pub struct Configuration {
     pub webhook: WebhookOptions,
     /// The section `[log]`.
     pub log: LogOptions,
+    /// The section `[traces]`.
+    pub traces: TraceOptions,
     /// The section `[shutdown]`.
     pub shutdown: ShutdownOptions,
     /// The location of each option that the file or the environment sets. The key is the section and the name of the option.

@@ -30,6 +30,6 @@ pub use mistake::{ConfigurationError, Mistake};
 pub use schema::{FileSchema, SchemaError};
 pub use sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogFormat, LogOptions,
-    RelayOptions, ShutdownOptions, WebhookOptions, register,
+    RelayOptions, ShutdownOptions, TraceOptions, WebhookOptions, register,
 };
 pub use span::{TimeSpan, TimeSpanError};

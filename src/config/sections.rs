@@ -20,6 +20,7 @@ pub fn register(registry: &mut Registry) {
     registry.section::<AdminOptions>("admin");
     registry.section::<WebhookOptions>("webhook");
     registry.section::<LogOptions>("log");
+    registry.section::<TraceOptions>("traces");
     registry.section::<ShutdownOptions>("shutdown");
 }
 
@@ -306,6 +307,27 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Traces of the handling of events, for an OpenTelemetry collector.
+///
+/// The headers and the proxy of the exports come from the variables of OpenTelemetry and of HTTP clients: `OTEL_EXPORTER_OTLP_HEADERS`,
+/// `HTTPS_PROXY`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TraceOptions {
+    /// The URL of the collector, which receives spans by OTLP over HTTP at the path `/v1/traces` below it. If not set: no traces.
+    #[schemars(extend("format" = "http-url"), example = "http://collector.observability:4318")]
+    pub otlp_endpoint: Option<String>,
+    /// The share of the events of which a trace is made, from 0 to 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub sample_ratio: f64,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self { otlp_endpoint: None, sample_ratio: 1.0 }
+    }
 }
 
 /// The end of the program.

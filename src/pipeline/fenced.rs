@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use staffetta_handler::{Context, EventHandler, HandlerError, Message};
+use tracing::{Instrument, info_span};
 
 use crate::term::Term;
 
@@ -26,7 +27,8 @@ impl<H> Fenced<H> {
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
-        let result = self.term.run(pin!(self.inner.handle(event, context))).await;
+        let span = info_span!("attempt", failures = context.attempts());
+        let result = self.term.run(pin!(self.inner.handle(event, context).instrument(span))).await;
         match result {
             Ok(result) if result.is_ok() || self.term.is_active() => result,
             _ => {

@@ -15,6 +15,7 @@ use super::fenced::Fenced;
 use crate::config::RelayOptions;
 use crate::observers::Observers;
 use crate::term::Term;
+use crate::traces::Traced;
 
 /// The maximum number of unhandled objects that the log names at the end.
 const MAX_LOGGED: usize = 10;
@@ -23,9 +24,9 @@ const MAX_LOGGED: usize = 10;
 pub(crate) const UNREAD: &str = "the ownership marks are not read yet";
 
 /// The chain of one handler, from the outermost to the innermost wrapper.
-pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
+pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
 
-/// The wrappers of a chain inside of [`LogExceptions`].
+/// The wrappers of a chain inside of [`Traced`].
 type Links = Retry<Limit<Timeout<Fenced<Arc<ErasedHandler>>>, AnyEvent>, AnyEvent>;
 
 /// One enabled handler with its chain of wrappers, its sources and its garbage collector.
@@ -121,7 +122,7 @@ impl HandlerChain {
     }
 }
 
-/// Composes the chain of one handler: `Async(LogExceptions(Retry(Limit(Timeout(Fenced(handler))))))`.
+/// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(handler)))))))`.
 pub(super) fn chain(
     name: &str,
     handler: &Arc<ErasedHandler>,
@@ -138,7 +139,7 @@ pub(super) fn chain(
         .limit(options.max_concurrency.get())
         .per(move |event| groups.group(event))
         .retry(options.retries())
-        .reported(Arc::clone(&report))
-        .log_exceptions(report);
+        .reported(Arc::clone(&report));
+    let links = Traced::new(links, name, observers.tracer()).log_exceptions(report);
     Async::new(links, queues, move |event| keys.key(event), observers.meter(name))
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry_sdk::trace::SdkTracer;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, HandlerError, Identity, LastError, Message, QueueMetrics, Report,
     TimedOut, Undecodable, causes,
@@ -17,6 +18,7 @@ use tracing::{debug, error, info, warn};
 use crate::events::{Occurrence, Publisher};
 use crate::metrics::Metrics;
 use crate::observers::{Observers, OnPanic, OnUndecodable, log_undecodable};
+use crate::traces;
 
 /// The time for which an object must fail before a transient error is reported.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
@@ -67,6 +69,10 @@ impl Observers for Reports {
 
     fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         Arc::new(self.metrics.workqueue(handler))
+    }
+
+    fn tracer(&self) -> Option<SdkTracer> {
+        traces::tracer()
     }
 }
 

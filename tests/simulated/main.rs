@@ -5,6 +5,8 @@
 
 mod cni_node;
 mod cnitool;
+#[path = "../support/collector.rs"]
+mod collector;
 mod disruptions;
 mod killing;
 #[path = "../support/kubectl.rs"]
@@ -20,6 +22,7 @@ mod process;
 mod real_node;
 #[path = "../support/disruptions.rs"]
 mod support;
+mod traces;
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use reqwest::{Client, redirect, retry};
 use serde::de::DeserializeOwned;
 use staffetta_driver::{DriverError, Fence, Reason, RequestObserver, RequestOutcome};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{Instrument, Span, debug, field, info_span};
 
 use crate::access_keys::AccessKeys;
 use crate::body::read_body;
@@ -86,7 +86,13 @@ impl Ec2Client {
             let error = DriverError::new(Reason::Unavailable, action.step).after(wait);
             Ec2Failure::without_response(error.detail("the rate of requests to EC2 is limited"))
         })?;
-        let Some(sent) = self.fence.run(self.send(action, parameters)).await else {
+        let span = info_span!(
+            "EC2 request",
+            otel.name = action.name,
+            otel.kind = "client",
+            http.response.status_code = field::Empty
+        );
+        let Some(sent) = self.fence.run(self.send(action, parameters).instrument(span)).await else {
             let error = DriverError::new(Reason::Unavailable, action.step).detail(Fence::REFUSED);
             let error = if action.changes { error.maybe_applied() } else { error };
             return Err(Ec2Failure::without_response(error));
@@ -137,6 +143,7 @@ impl Ec2Client {
             if sent { failed.maybe_applied() } else { failed }
         })?;
         let status = response.status().as_u16();
+        Span::current().record("http.response.status_code", status);
         let body = read_body(response).await.map_err(|detail| {
             let failed = DriverError::new(Reason::Unavailable, action.step).detail(detail);
             if action.changes { failed.maybe_applied() } else { failed }

@@ -6,6 +6,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use staffetta_driver::{DriverError, Fence, Reason};
+use tracing::{Instrument, Span, field, info_span};
 
 use super::error_response::ErrorResponse;
 use super::{NoAnswer, Restconf};
@@ -81,7 +82,13 @@ impl Restconf {
         step: &'static str,
         changes: bool,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
-        let sent = self.fence.run(self.send_now(request, step, changes)).await;
+        let span = info_span!(
+            "RESTCONF request",
+            otel.name = step,
+            otel.kind = "client",
+            http.response.status_code = field::Empty
+        );
+        let sent = self.fence.run(self.send_now(request, step, changes).instrument(span)).await;
         sent.unwrap_or_else(|| {
             let error = DriverError::new(Reason::Unavailable, step).detail(Fence::REFUSED);
             Err(if changes { error.maybe_applied() } else { error })
@@ -100,6 +107,7 @@ impl Restconf {
         let request = request.basic_auth(&self.username, Some(self.password.expose()));
         let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
         let status = response.status();
+        Span::current().record("http.response.status_code", status.as_u16());
         let body = self.body(response, step, changes).await?;
         // An account that may not do everything (RFC 8341) is one that the device knows.
         let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();

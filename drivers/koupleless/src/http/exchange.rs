@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{DriverError, Reason};
+use tracing::{Instrument, info_span};
 
 use crate::operations::ArkletCommand;
 use crate::options::{HttpTunnelOptions, milliseconds};
@@ -56,7 +57,9 @@ impl BaseClient {
             let (status, body) = self.exchange(address, command, body).await?;
             parse(base, status, &body)
         };
-        let answered = tokio::time::timeout(limit, answered).await;
+        let span = info_span!("base request", otel.name = command.step(), otel.kind = "client", base = base.as_str(),
+            server.address = %address);
+        let answered = tokio::time::timeout(limit, answered).instrument(span).await;
         answered.unwrap_or(Err(CallError::Silent(limit))).map_err(|error| {
             let reason = match error {
                 CallError::Stranger(_) => Reason::Conflict,

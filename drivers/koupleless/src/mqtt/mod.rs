@@ -20,7 +20,7 @@ use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSe
 use staffetta_driver::{ContainerKey, DriverError, Reason};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info_span, warn};
 
 use self::dropped::DroppedReports;
 use self::link::LinkClient;
@@ -228,6 +228,13 @@ impl MqttState {
         let unavailable = |detail: &str| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {base}: {detail}"))
         };
+        let span = info_span!(
+            "MQTT publish",
+            otel.name = command.step(),
+            otel.kind = "producer",
+            base = base.as_str()
+        );
+        let _entered = span.enter();
         let topics = lock(&self.topics).clone().ok_or_else(|| unavailable("the tunnel does not run"))?;
         let link = lock(&self.link).clone();
         let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;

@@ -3,6 +3,7 @@
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use staffetta_driver::{DriverError, Reason};
+use tracing::{Instrument, info_span};
 
 use super::REQUEST_ID;
 use super::client::Client;
@@ -27,7 +28,13 @@ impl Client {
             let body = self.body(response, step).await?;
             read(status, &body, step)
         };
-        answer.await.map_err(|error| error.request_id(request_id))
+        let span = info_span!(
+            "request to the simulated cloud",
+            otel.name = step.text(),
+            otel.kind = "client",
+            request_id
+        );
+        answer.instrument(span).await.map_err(|error| error.request_id(request_id))
     }
 
     /// Reads a response body, up to the maximum size of a response.

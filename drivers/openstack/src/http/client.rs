@@ -9,7 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use staffetta_driver::{Fence, RequestObserver, RequestOutcome};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{Instrument, Span, debug, field, info_span};
 
 use super::response::HttpResponse;
 use super::tls::{self, CloudError};
@@ -72,9 +72,10 @@ impl HttpClient {
     /// complete response of at most 32 MiB, the error is `Unavailable`, and ambiguous if the request is not idempotent and was sent.
     pub(crate) async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
         let id = request_id();
+        let attempt = || self.attempt(request, &id).instrument(span(request, &id));
         let attempts = async {
-            match self.attempt(request, &id).await {
-                Err((Loss::Closed, _)) if request.repeatable => self.attempt(request, &id).await,
+            match attempt().await {
+                Err((Loss::Closed, _)) if request.repeatable => attempt().await,
                 result => result,
             }
         };
@@ -116,6 +117,9 @@ impl HttpClient {
         let body = read_body(response).await?;
         timer.outcome = RequestOutcome::of_status(status);
         let response = HttpResponse::new(status, headers, body, id);
+        let span = Span::current();
+        span.record("http.response.status_code", status);
+        span.record("request_id", &response.request_id);
         debug!(
             service, %method, path = url.path(), status, request_id = response.request_id, step,
             milliseconds = u64::try_from(timer.started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -123,6 +127,13 @@ impl HttpClient {
         );
         Ok(response)
     }
+}
+
+/// Returns the span of a request, for traces.
+fn span(request: &HttpRequest<'_>, id: &str) -> Span {
+    info_span!("OpenStack request", otel.name = request.step, otel.kind = "client", service = request.service,
+        http.request.method = %request.method, url.path = request.url.path(), request_id = id,
+        http.response.status_code = field::Empty)
 }
 
 /// Reads a response body of at most [`MAX_BODY`] bytes.

@@ -117,6 +117,11 @@ impl Context<'_> {
         Self { current: Arc::new(Current::new(Instant::now(), None, false)), queues: None }
     }
 
+    /// Returns the time at which the message began to wait in its queue.
+    pub fn queued_since(&self) -> Instant {
+        self.current.queued_since
+    }
+
     /// Completes when the queues shut down; never for a [detached](Self::detached) context.
     pub async fn shutdown(&self) {
         match self.queues {

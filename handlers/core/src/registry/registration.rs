@@ -125,7 +125,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as
-    /// one handler. At most one of them may have a garbage collector; that of `other` is ignored if both have one.
+    /// one handler. At most one of them may have a garbage collector; that of `other` is ignored if both have one. The filter of
+    /// `other` is ignored.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
         self.routes.extend(other.routes);
@@ -178,10 +179,14 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants. Indexes get all events.
+    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants and earlier filters accept. Indexes
+    /// get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Box::new(filter));
+        self.filter = Some(match self.filter.take() {
+            Some(earlier) => Box::new(move |event| earlier(event) && filter(event)),
+            None => Box::new(filter),
+        });
         self
     }
 

@@ -149,6 +149,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
+    use crate::event::{AnyEvent, Message};
     use crate::registry::Registration;
     use crate::testing::{Feed, pod};
 
@@ -209,5 +210,18 @@ mod tests {
         let expected =
             ["added", "present", "modified", "present", "finalize", "finalize", "deleted", "deleted"];
         assert_eq!(*log.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn an_event_passes_all_filters_of_a_registration() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let named =
+            |prefix: &'static str| move |event: &AnyEvent| event.object_ref().name.starts_with(prefix);
+        let registration = Registration::new(Log(Arc::clone(&log))).on::<Pod>().erase();
+        let feed = Feed::new(registration.filter(named("web")).filter(named("web-1")));
+        for name in ["web", "db-1", "web-1"] {
+            feed.added(pod("default", name)).await.unwrap();
+        }
+        assert_eq!(*log.lock().unwrap(), ["added", "present"]);
     }
 }

@@ -257,9 +257,7 @@ impl VnodeSource {
             }
         }
         let ended = lock(&self.bases).replicas.expired(BootTime::now());
-        for (name, version) in ended {
-            self.writer.delete(&name, version.to_string()).await;
-        }
+        join_all(ended.iter().map(|(name, version)| self.writer.delete(name, version.to_string()))).await;
         let expired = lock(&self.bases).expire(|name| nodes.pods.node(name).is_some(), Instant::now());
         for node in expired {
             self.leases.forget(&node);

@@ -75,10 +75,12 @@ impl LeaseWriter {
         };
         match tokio::time::timeout(LIMIT, request).await {
             Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
-            // 500 is the answer of an API server to the replacement of a Lease that does not exist.
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409 | 500) => {
-                self.current(name).await
-            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => self.current(name).await,
+            // An API server answers 500 to the replacement of a Lease that does not exist, and to much else.
+            Ok(Err(kube::Error::Api(status))) if status.code == 500 => match self.current(name).await {
+                WriteResult::Conflict(_) => self.failed(name, &status.to_string()),
+                result => result,
+            },
             Ok(Err(error)) => self.failed(name, &causes(&error)),
             Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
         }
