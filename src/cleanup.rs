@@ -137,22 +137,23 @@ fn with_pool(configuration: &Configuration) -> Configuration {
     configuration
 }
 
-/// Logs how many VIFs a pool of the other cluster kept ready, and deletes them if `apply` is set. The handler `vif` has started the
-/// pool by then.
-pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<(), CleanupError> {
+/// Returns the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. The handler `vif` has started
+/// the pool by then.
+pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<usize, CleanupError> {
     let pool = setup.driver::<dyn VifPoolDriver>();
     let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
     if pool.observer().is_none() {
-        return Ok(());
+        return Ok(0);
     }
     let vifs = pool.vifs(None).await.map_err(CleanupError::Pool)?;
     let pooled: Vec<_> = vifs.into_iter().filter(|marked| marked.owner.is_none()).collect();
-    info!(count = pooled.len(), apply, "a pool of the other cluster kept these VIFs ready");
+    let count = pooled.len();
+    info!(count, apply, "the pool of the cluster keeps these VIFs ready");
     let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.thing.network.id).collect();
     for network in networks.into_iter().filter(|_| apply) {
         pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
     }
-    Ok(())
+    Ok(count)
 }
 
 impl Leftover {

@@ -17,7 +17,7 @@ use staffetta_handler::{DryRunPlan, HANDLER_LABEL, Registry, causes};
 use staffetta_network::{lb, namespace, vif};
 use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
 use staffetta_virtual_node::vnode;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
 use crate::cleanup::{CleanupError, Leftover, clean_handler, drain_pool};
@@ -27,6 +27,8 @@ use crate::controller::create_handlers;
 
 /// The interval at which the Lease is read while the controller stops.
 const POLL: Duration = Duration::from_secs(1);
+/// The time limit of the lists of external systems.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 /// The number of objects in one response of a list.
 const PAGE: u32 = 500;
 /// The number of passes over the objects of a kind. A further one is needed when somebody else changed an object meanwhile.
@@ -50,6 +52,8 @@ pub struct Uninstalled {
     pub objects: Vec<UninstalledObject>,
     /// The owners of resources that stay in external systems.
     pub outside: Vec<Leftover>,
+    /// The number of VIFs that the pool keeps ready, which stay too.
+    pub pooled: usize,
     /// The handlers whose external resources could not be listed, with the reason.
     pub unknown: Vec<String>,
 }
@@ -111,7 +115,6 @@ pub async fn uninstall(
         stop(configuration, &client, options).await?;
     }
     let mut result = Uninstalled::default();
-    list_outside(registry, configuration, client.clone(), &mut result).await?;
     for handler in &configuration.kubernetes.enabled_handlers {
         let guarded = match handler.as_str() {
             "vif" => Some((ApiResource::erase::<Pod>(&()), vif::FINALIZER)),
@@ -126,6 +129,12 @@ pub async fn uninstall(
         if [app_hosting::HANDLER, vnode::HANDLER].contains(&handler.as_str()) {
             result.objects.extend(delete_nodes(&client, handler, options.apply).await?);
         }
+    }
+    // Last, because external systems may be slow or gone.
+    let listed = list_outside(registry, configuration, client, &mut result);
+    match timeout(LIST_TIMEOUT, listed).await {
+        Ok(listed) => listed?,
+        Err(_) => result.unknown.push(format!("no answer within {} s", LIST_TIMEOUT.as_secs())),
     }
     Ok(result)
 }
@@ -201,8 +210,11 @@ async fn list_outside(
             Err(error) => result.unknown.push(causes(&CleanupError::List { handler, error })),
         }
     }
-    if has_pods && let Err(error) = drain_pool(&setup, false).await {
-        result.unknown.push(causes(&error));
+    if has_pods {
+        match drain_pool(&setup, false).await {
+            Ok(pooled) => result.pooled = pooled,
+            Err(error) => result.unknown.push(causes(&error)),
+        }
     }
     Ok(())
 }

@@ -182,14 +182,21 @@ fn uninstalled(done: &Uninstalled) -> String {
         table.row([&object.kind, &object.namespace, &object.name, &object.result]);
     }
     let outside = match done.outside.as_slice() {
+        [] if done.pooled > 0 => String::new(),
         [] => "Nothing is known that stays in external systems.\n".to_owned(),
         owners => format!(
             "The resources of these objects stay in external systems, with the mark of this cluster:\n{}",
             leftovers_table(owners)
         ),
     };
+    let pooled = match done.pooled {
+        0 => String::new(),
+        count => format!(
+            "The pool keeps {count} VIFs ready, which stay too. `staffetta cleanup`, run from another cluster, releases them.\n"
+        ),
+    };
     let unknown = done.unknown.iter().map(|reason| format!("What else stays is not known: {reason}\n"));
-    format!("{table}\n{outside}{}", unknown.collect::<String>())
+    format!("{table}\n{outside}{pooled}{}", unknown.collect::<String>())
 }
 
 fn migration_table(migration: &Migration) -> TextTable<4> {

@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    fn everything() -> serde_json::Value {
+    fn everything() -> Value {
         json!({
             "driver": "XE", "address": "192.0.2.1", "port": 8443, "username": "admin", "password": "hunter2",
             "credentialSecretRef": { "name": "device" },
