@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tokio::runtime::Runtime;
-use tracing::warn;
+use tracing::{Metadata, warn};
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload::{self, Handle};
@@ -51,7 +51,7 @@ pub(crate) fn init(
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     // Spans are for traces; each log entry has all its fields itself.
-    let layer = layer.with_filter(filter.and(filter_fn(|metadata| metadata.is_event())));
+    let layer = layer.with_filter(filter.and(filter_fn(is_entry)));
     let traces = match traces {
         Some((options, runtime)) => traces::start(options, runtime.handle())?,
         None => None,
@@ -60,6 +60,11 @@ pub(crate) fn init(
     // The log of a process can be started only once.
     let _ = FILTER.set(handle);
     Ok(())
+}
+
+/// Returns `true` for entries of the log, and `false` for spans.
+fn is_entry(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event()
 }
 
 /// Returns the filter of the log.

@@ -42,8 +42,11 @@ impl AnyBroker {
                 let [ca, certificate, key] =
                     ["ca.crt", "client.crt", "client.key"].map(|file| broker.pki(file));
                 format!(
-                    "port = {}\nca_file = {ca:?}\ncert_file = {certificate:?}\nkey_file = {key:?}\n",
-                    broker.port(true)
+                    "port = {}\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\n",
+                    broker.port(true),
+                    ca.display(),
+                    certificate.display(),
+                    key.display()
                 )
             }
         };
