@@ -72,7 +72,8 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
     });
 }
 
-/// Adds a check that creates the port of the node, if there is one. It is repeated until it succeeds.
+/// With the section `[node_port]`, makes the readiness depend on the Open vSwitch port of the node. The readiness check creates that
+/// port, and is repeated until it succeeds.
 fn node_port(setup: &Setup) -> Result<(), SetupError> {
     let port = NodePort::new(ovsdb(setup)?, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
     if let Some(port) = port {

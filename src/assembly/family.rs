@@ -5,7 +5,7 @@ use staffetta_handler::{Setup, SetupError};
 /// A family of drivers that exchange the ids of projects, networks, subnets and security groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DriverFamily {
-    /// Drivers of OpenStack and of EC2.
+    /// Drivers of a real cloud, OpenStack or EC2. Drivers that exchange no such ids, as those of IOS-XE, belong to no family.
     #[cfg(any(feature = "openstack", feature = "ec2"))]
     Real,
     /// Drivers of the simulated cloud: `memory` and `simulated`.

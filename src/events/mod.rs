@@ -37,7 +37,7 @@ const WRITE_BURST: u32 = 50;
 /// The interval between two requests after a burst.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Accepts occurrences and queues them for the task that writes Events. Clones share the task.
+/// Queues what is to be reported as Kubernetes Events for the task that writes them. Clones share the task.
 #[derive(Clone)]
 pub(crate) struct Publisher {
     queue: mpsc::Sender<Occurrence>,

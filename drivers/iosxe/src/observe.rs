@@ -51,7 +51,8 @@ pub(crate) struct ObservedApp {
 }
 
 impl Observed {
-    /// Returns the state of an application; `Absent` if the device does not report it, `Unknown` if it has vanished.
+    /// Returns the state of an application: `Absent` if the device has no such application, `Unknown` if the device no longer reports
+    /// it but its absence is not proven ([`vanished`](ObservedApp::vanished)).
     pub(crate) fn state_of(&self, id: &str) -> AppState {
         let state = |app: &ObservedApp| if app.vanished.is_some() { AppState::Unknown } else { app.state };
         self.apps.get(id).map_or(AppState::Absent, state)

@@ -264,7 +264,7 @@ impl AppRecord {
         }
     }
 
-    /// Returns `true` if the device certainly has no more than the configuration that this process wrote.
+    /// Returns `true` if the device certainly has only the configuration that this process wrote, and nothing is installed.
     pub(crate) fn is_only_configured(&self) -> bool {
         let tried = |act| self.attempts.contains_key(&act);
         self.state == AppState::Absent && tried(AppStep::Configure) && !tried(AppStep::Install)

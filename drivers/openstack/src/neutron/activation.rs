@@ -18,7 +18,7 @@ pub(crate) const BOUND_FIELDS: &str = "id status binding:vif_type";
 /// failed binding does not end the wait.
 pub(crate) const SUBPORT_FIELDS: &str = "id status";
 
-/// The delay after a change of a port before the port is polled.
+/// The delay before the first poll of a created or changed port, and the shortest interval between two polls of it.
 pub(crate) const MIN_INTERVAL: Duration = PortPacing::MIN_INTERVAL;
 /// The pause after a poll of several ports lasts this many times as long as the poll.
 const REST_FACTOR: u32 = 2;

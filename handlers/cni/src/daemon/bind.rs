@@ -120,7 +120,7 @@ impl CniDaemon {
         self.each(attachments, |driver, attachment| driver.unplug(attachment)).await
     }
 
-    /// Checks the interfaces of these VIFs, by the driver of each.
+    /// Checks that the interfaces of these VIFs are still as they were bound (CHECK of CNI), by the driver of each.
     pub(super) async fn check_attachments(
         self: &Arc<Self>,
         attachments: Vec<VifAttachment>,

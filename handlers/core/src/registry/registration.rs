@@ -82,16 +82,18 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Watches only the objects of kind `K` that `selector` selects, such as `spec.nodeName=node-1`. If another handler needs the
-    /// objects of this kind without this selector, all of them are watched. Call it after [`on`](Self::on) and [`index`](Self::index).
+    /// Watches only the objects of kind `K` whose fields match `selector`, such as `spec.nodeName=node-1`. If another handler uses this
+    /// kind with another selector or none, all its objects are watched, and this handler may get events of all of them. It concerns only
+    /// earlier calls of [`on`](Self::on) and [`index`](Self::index).
     #[must_use]
     pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
         self.kinds_of::<K>().for_each(|kind| kind.field_selector = Some(selector.to_owned()));
         self
     }
 
-    /// Watches only the objects of kind `K` whose labels `selector` selects, such as `app=web`. All objects are watched if another
-    /// handler needs others. Call it after [`on`](Self::on) and [`index`](Self::index).
+    /// Watches only the objects of kind `K` whose labels match `selector`, such as `app=web`. If another handler uses this kind with
+    /// another selector or none, all its objects are watched, and this handler may get events of all of them. It concerns only earlier
+    /// calls of [`on`](Self::on) and [`index`](Self::index).
     #[must_use]
     pub fn label_selector<K: 'static>(mut self, selector: &str) -> Self {
         self.kinds_of::<K>().for_each(|kind| kind.label_selector = Some(selector.to_owned()));

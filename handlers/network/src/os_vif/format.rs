@@ -107,7 +107,7 @@ fn list(class: &str, objects: Vec<Value>) -> Value {
     object(&format!("{class}List"), "1.0", json!({ "objects": objects }))
 }
 
-/// Puts an object into an envelope with the namespace `os_vif`.
+/// Makes a versioned object (oslo.versionedobjects) of the namespace `os_vif`.
 fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
     json!(Envelope { data: data.into(), name, namespace: NAMESPACE, version })
 }

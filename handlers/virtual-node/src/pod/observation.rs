@@ -11,13 +11,13 @@ pub(crate) struct PodObservation<'a> {
     pub(crate) workload: Option<&'a HostedPod>,
     /// The waiting reason (in CamelCase) and message of the containers while there is no workload.
     pub(crate) why: (&'a str, &'a str),
-    /// The relation of the pod to its workload.
+    /// The state of a change of the pod's specification on the machine.
     pub(crate) change: Change,
     /// The IP address of the machine; `None` if it is not known.
     pub(crate) host_ip: Option<IpAddr>,
 }
 
-/// The relation of a pod's specification to its workload, after a change of the pod.
+/// The state of a change of a pod's specification on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The workload has the specification of the pod, as far as is known.
