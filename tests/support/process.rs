@@ -116,6 +116,9 @@ impl Process {
     async fn spawn(mut command: Command, folder: &Path, configuration: &str) -> Self {
         let config = folder.join("staffetta.toml");
         std::fs::write(&config, simulated(configuration)).unwrap();
+        if configuration.contains("probes_listen") {
+            command.env("STAFFETTA_ADMIN__PROBES_LISTEN", "127.0.0.1:0"); // several run at a time
+        }
         let mut child = command
             .arg("--config")
             .arg(&config)
