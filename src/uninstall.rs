@@ -67,7 +67,7 @@ pub struct UninstalledObject {
     pub namespace: String,
     /// The name of the object.
     pub name: String,
-    /// What was done or would be done, or the error, in words.
+    /// The change that was made or would be made, or the error, in words.
     pub result: String,
     /// `false` if it could not be done.
     pub is_ok: bool,

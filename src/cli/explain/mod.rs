@@ -71,7 +71,7 @@ struct HandlerStep<'s> {
     handler: &'s str,
     /// The conditions that must be met before the handler receives events.
     waits: &'s [String],
-    /// What the handler has not finished: usually nothing or one event.
+    /// The events that the handler has not handled yet, usually none or one.
     unfinished: Vec<Unfinished<'s>>,
 }
 
@@ -83,7 +83,7 @@ struct Unfinished<'s> {
     event: &'s ObjectSummary,
     /// The meaning of the reason of the last error.
     meaning: Option<String>,
-    /// What would help.
+    /// The remedy for the reason, from docs/events.md.
     remedy: Option<String>,
 }
 

@@ -105,12 +105,22 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
             &full_name(object.namespace.as_deref(), &object.name),
             &object.phase,
             &duration(object.age_seconds()),
-            &last_error.map(|last_error| last_error.attempts.to_string()).unwrap_or_default(),
-            &object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default(),
+            &attempts(object),
+            &next_attempt(object),
             last_error.map(|last_error| last_error.error.as_str()).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// Returns the number of failed attempts; empty without a failure.
+fn attempts(object: &ObjectSummary) -> String {
+    object.last_error.as_ref().map(|last_error| last_error.attempts.to_string()).unwrap_or_default()
+}
+
+/// Returns the time until the next attempt; empty if none is planned.
+fn next_attempt(object: &ObjectSummary) -> String {
+    object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default()
 }
 
 /// Returns the table of the objects with all columns.
@@ -140,8 +150,8 @@ fn wide_objects(objects: &[ObjectSummary]) -> TextTable<11> {
             &object.change,
             &object.phase,
             &duration(object.age_seconds()),
-            &last_error.map(|last_error| last_error.attempts.to_string()).unwrap_or_default(),
-            &object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default(),
+            &attempts(object),
+            &next_attempt(object),
             &last_error
                 .map(|last_error| format!("{}: {}", last_error.reason, last_error.error))
                 .unwrap_or_default(),
