@@ -110,13 +110,17 @@ fn ready(machine: &MachineView) -> Untimed {
     untimed("Ready", status, reason, message)
 }
 
-/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent.
+/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent. The API server drops an empty reason
+/// and an empty message.
 pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
     let heartbeat = |condition: &NodeCondition| condition.last_heartbeat_time.as_ref().map(|time| time.0);
+    let same = |one: &Option<String>, other: &Option<String>| {
+        one.as_deref().unwrap_or_default() == other.as_deref().unwrap_or_default()
+    };
     let ages = heartbeat(before).zip(heartbeat(wanted));
     ages.is_some_and(|(before, now)| now.duration_since(before).unsigned_abs() < HEARTBEAT)
         && before.type_ == wanted.type_
         && before.status == wanted.status
-        && before.reason == wanted.reason
-        && before.message == wanted.message
+        && same(&before.reason, &wanted.reason)
+        && same(&before.message, &wanted.message)
 }

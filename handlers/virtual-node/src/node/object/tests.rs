@@ -63,6 +63,19 @@ fn a_node_as_it_was_made_needs_nothing_until_its_heartbeat_is_old() {
 }
 
 #[test]
+fn a_condition_without_a_message_is_written_once_though_the_api_server_drops_the_message() {
+    let machine = machine();
+    machine.read_succeeded();
+    let own = json!([{ "type": "BaseActivated", "status": "True", "reason": "ACTIVATED", "message": "" }]);
+    let conditions = serde_json::from_value(own).unwrap();
+    machine.reported_health(NodeHealth { conditions, ..NodeHealth::default() });
+    let mut node = object(&machine);
+    let stored = node.status.as_mut().unwrap().conditions.as_mut().unwrap().last_mut().unwrap();
+    assert_eq!((stored.type_.as_str(), stored.message.take().as_deref()), ("BaseActivated", Some("")));
+    assert_eq!(status_patch(&node, &machine.view(), time(7)), None);
+}
+
+#[test]
 fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     let machine = machine();
     let node = object(&machine);
