@@ -53,13 +53,33 @@ pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 #[derive(Debug, Default)]
 struct BaseOperations {
     queries: Vec<ArkletCommand>,
-    /// The command that changes each module, and the time when its answer is overdue.
-    changes: HashMap<ContainerKey, (ArkletCommand, Option<Instant>)>,
+    /// The request that changes each module.
+    changes: HashMap<ContainerKey, Change>,
+}
+
+/// A request that changes a module.
+#[derive(Debug)]
+struct Change {
+    command: ArkletCommand,
+    /// The time when its answer is overdue.
+    deadline: Option<Instant>,
+    /// The reason for which the broker refused to pass it on.
+    refusal: Option<String>,
+}
+
+/// A request that changes a module and gets no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered {
+    pub(crate) base: NodeId,
+    pub(crate) command: ArkletCommand,
+    pub(crate) module: ContainerKey,
+    /// The reason for which the broker refused to pass it on; `None` if its time is over.
+    pub(crate) refusal: Option<String>,
 }
 
 impl Operations {
     /// Begins a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, it is
-    /// [overdue](Self::overdue).
+    /// [unanswered](Self::unanswered).
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
@@ -82,7 +102,7 @@ impl Operations {
     ) -> bool {
         let Some(operations) = self.0.get_mut(base) else { return false };
         let ended = match module {
-            Some(module) if operations.changes.get(module).is_some_and(|(of, _)| *of == command) => {
+            Some(module) if operations.changes.get(module).is_some_and(|of| of.command == command) => {
                 operations.changes.remove(module).is_some()
             }
             Some(_) => false,
@@ -96,17 +116,36 @@ impl Operations {
         ended
     }
 
-    /// Ends and returns all changes of modules whose deadline is over.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<(NodeId, ArkletCommand, ContainerKey)> {
-        let mut overdue = Vec::new();
+    /// Records that the broker refused to pass a request on. It is then [unanswered](Self::unanswered).
+    pub(crate) fn refused(
+        &mut self,
+        base: &NodeId,
+        command: ArkletCommand,
+        module: &ContainerKey,
+        reason: String,
+    ) {
+        let change = self.0.get_mut(base).and_then(|operations| operations.changes.get_mut(module));
+        if let Some(change) = change.filter(|change| change.command == command) {
+            change.refusal = Some(reason);
+        }
+    }
+
+    /// Ends and returns all changes of modules that were refused or whose deadline is over.
+    pub(crate) fn unanswered(&mut self, now: Instant) -> Vec<Unanswered> {
+        let mut unanswered = Vec::new();
         for (base, operations) in &mut self.0 {
-            let late = operations
-                .changes
-                .extract_if(|_, (_, deadline)| deadline.is_some_and(|deadline| deadline <= now));
-            overdue.extend(late.map(|(module, (command, _))| (base.clone(), command, module)));
+            let ended = operations.changes.extract_if(|_, change| {
+                change.refusal.is_some() || change.deadline.is_some_and(|deadline| deadline <= now)
+            });
+            unanswered.extend(ended.map(|(module, Change { command, refusal, .. })| Unanswered {
+                base: base.clone(),
+                command,
+                module,
+                refusal,
+            }));
         }
         self.0.retain(|_, all| !all.queries.is_empty() || !all.changes.is_empty());
-        overdue
+        unanswered
     }
 
     fn remove_idle(&mut self, base: &NodeId) {
@@ -132,14 +171,14 @@ impl BaseOperations {
             self.queries.push(command);
             return Ok(());
         };
-        if let Some((earlier, _)) = self.changes.get(module) {
-            return conflict(format!("{} of {module} is under way", earlier.name()));
+        if let Some(earlier) = self.changes.get(module) {
+            return conflict(format!("{} of {module} is under way", earlier.command.name()));
         }
         if self.changes.len() >= CHANGES_PER_BASE {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
-        self.changes.insert(module.clone(), (command, deadline));
+        self.changes.insert(module.clone(), Change { command, deadline, refusal: None });
         Ok(())
     }
 }
@@ -203,17 +242,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_ends_once() {
-        let (mut operations, base, cart, now) =
-            (Operations::default(), "b".parse().unwrap(), "cart:1".into(), Instant::now());
+    fn a_change_that_is_overdue_or_refused_ends_once() {
+        let (mut operations, base, cart, now) = (
+            Operations::default(),
+            "b".parse::<NodeId>().unwrap(),
+            ContainerKey::from("cart:1"),
+            Instant::now(),
+        );
         let after = |seconds| now + std::time::Duration::from_secs(seconds);
+        let unanswered = |command, module: &ContainerKey, refusal: Option<&str>| Unanswered {
+            base: base.clone(),
+            command,
+            module: module.clone(),
+            refusal: refusal.map(str::to_owned),
+        };
         operations.begin(&base, UninstallBiz, Some(&cart), Some(after(2))).unwrap();
         operations.begin(&base, InstallBiz, Some(&"cart:2".into()), Some(after(9))).unwrap();
         operations.begin(&base, InstallBiz, Some(&"cart:3".into()), None).unwrap();
-        assert!(operations.overdue(after(1)).is_empty());
-        assert_eq!(operations.overdue(after(2)), [(base.clone(), UninstallBiz, cart.clone())]);
-        assert!(!operations.end(&base, UninstallBiz, Some(&cart)) && operations.overdue(after(8)).is_empty());
+        operations.refused(&base, InstallBiz, &cart, "of another command".to_owned());
+        assert!(operations.unanswered(after(1)).is_empty());
+        assert_eq!(operations.unanswered(after(2)), [unanswered(UninstallBiz, &cart, None)]);
+        assert!(
+            !operations.end(&base, UninstallBiz, Some(&cart)) && operations.unanswered(after(8)).is_empty()
+        );
         operations.begin(&base, InstallBiz, Some(&cart), Some(after(20))).unwrap();
-        assert_eq!(operations.overdue(after(9)).len(), 1);
+        assert_eq!(operations.unanswered(after(9)).len(), 1);
+        operations.refused(&base, InstallBiz, &cart, "QuotaExceeded".to_owned());
+        let refused = unanswered(InstallBiz, &cart, Some("QuotaExceeded"));
+        assert_eq!(operations.unanswered(after(9)), [refused]);
+        operations.refused(&base, InstallBiz, &cart, "too late".to_owned());
+        assert!(operations.unanswered(after(99)).is_empty());
     }
 }

@@ -65,5 +65,5 @@ async fn answer(
 ) -> Result<(), LinkError> {
     let containers = sender.query_baseline(base, request).await?;
     let payload = serde_json::to_vec(&Module::of_all(&containers, base))?;
-    client.publish(topic, payload, expiry)
+    client.publish(topic, payload, expiry).map(drop)
 }

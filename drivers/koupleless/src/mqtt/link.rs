@@ -42,6 +42,20 @@ pub(super) enum LinkEvents {
     V5(Box<mqtt5::EventLoop>),
 }
 
+/// A message that was queued for the broker.
+pub(super) struct SentCommand(Option<mqtt5::PublishNotice>);
+
+impl SentCommand {
+    /// Returns the reason for which the broker refused the message; `None` if it accepted it, or if this is not known: MQTT 3.1.1
+    /// has no refusals, and a connection may end before the answer of the broker.
+    pub(super) async fn refusal(self) -> Option<String> {
+        match self.0?.wait_completion_async().await {
+            Err(mqtt5::PublishNoticeError::V5PubAck(reason)) => Some(format!("{reason:?}")),
+            _ => None,
+        }
+    }
+}
+
 /// An event of a connection.
 #[derive(Debug)]
 pub(super) enum LinkEvent {
@@ -99,11 +113,17 @@ pub(super) fn open(
 impl LinkClient {
     /// Queues a message with `QoS` 1 that is not retained. Over MQTT 5, the broker drops it after `expiry`. Fails if too many
     /// requests wait.
-    pub(super) fn publish(&self, topic: String, payload: Vec<u8>, expiry: Duration) -> Result<(), LinkError> {
+    pub(super) fn publish(
+        &self,
+        topic: String,
+        payload: Vec<u8>,
+        expiry: Duration,
+    ) -> Result<SentCommand, LinkError> {
         match self {
             Self::V3(client) => {
                 let options = mqtt3::PublishOptions::new(mqtt3::QoS::AtLeastOnce);
-                client.try_publish(topic, payload, options).map_err(Into::into)
+                client.try_publish(topic, payload, options)?;
+                Ok(SentCommand(None))
             }
             Self::V5(client) => {
                 let seconds = u32::try_from(expiry.as_secs().max(1)).unwrap_or(u32::MAX);
@@ -112,7 +132,8 @@ impl LinkClient {
                     ..mqtt5::PublishProperties::default()
                 };
                 let options = mqtt5::PublishOptions::new(mqtt5::QoS::AtLeastOnce).properties(properties);
-                client.try_publish(topic, payload, options).map_err(Into::into)
+                let notice = client.try_publish_tracked(topic, payload, options)?;
+                Ok(SentCommand(Some(notice)))
             }
         }
     }

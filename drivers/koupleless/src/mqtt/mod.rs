@@ -23,13 +23,13 @@ use tokio::time::Instant;
 use tracing::{debug, info_span, warn};
 
 use self::dropped::DroppedReports;
-use self::link::LinkClient;
+use self::link::{LinkClient, SentCommand};
 pub use self::options::{MqttTunnelOptions, MqttVersion};
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::lock;
 use crate::module::{self, Module};
-use crate::operations::{ArkletCommand, Operations, report};
+use crate::operations::{ArkletCommand, Operations, Unanswered, report};
 use crate::options::milliseconds;
 use crate::wire::failed;
 
@@ -41,8 +41,8 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// The maximum delay after a failed connection.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The period in which overdue answers are looked for.
-const OVERDUE_PERIOD: Duration = Duration::from_secs(1);
+/// The period in which commands without an answer are looked for.
+const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
 
 /// The minimum time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
@@ -120,9 +120,16 @@ impl MqttTunnel {
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
         let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
         lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
-        self.state.publish(base, command, body).inspect_err(|_| {
+        let sent = self.state.publish(base, command, body).inspect_err(|_| {
             lock(&self.state.operations).end(base, command, Some(&key));
-        })
+        })?;
+        let (state, base) = (Arc::clone(&self.state), base.clone());
+        tokio::spawn(async move {
+            if let Some(reason) = sent.refusal().await {
+                lock(&state.operations).refused(&base, command, &key, reason);
+            }
+        });
+        Ok(())
     }
 }
 
@@ -192,11 +199,11 @@ impl Tunnel for MqttTunnel {
     }
 
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
-        self.state.publish(node, ArkletCommand::Health, b"{}".to_vec())
+        self.state.publish(node, ArkletCommand::Health, b"{}".to_vec()).map(drop)
     }
 
     async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError> {
-        self.state.publish(node, ArkletCommand::QueryAllBiz, b"{}".to_vec())
+        self.state.publish(node, ArkletCommand::QueryAllBiz, b"{}".to_vec()).map(drop)
     }
 
     async fn start_container(
@@ -224,7 +231,12 @@ impl Tunnel for MqttTunnel {
 
 impl MqttState {
     /// Sends a command to a base. Fails without a connection, since a command that waits for one would be of the past.
-    fn publish(&self, base: &NodeId, command: ArkletCommand, body: Vec<u8>) -> Result<(), DriverError> {
+    fn publish(
+        &self,
+        base: &NodeId,
+        command: ArkletCommand,
+        body: Vec<u8>,
+    ) -> Result<SentCommand, DriverError> {
         let unavailable = |detail: &str| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {base}: {detail}"))
         };
@@ -249,18 +261,25 @@ impl MqttState {
     }
 }
 
-/// Reports overdue answers, and now and then that reports were dropped.
+/// Reports commands without an answer, and now and then that reports were dropped.
 async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
-    let mut ticks = tokio::time::interval(OVERDUE_PERIOD);
+    let mut ticks = tokio::time::interval(UNANSWERED_PERIOD);
     let mut told: Option<Instant> = None;
     loop {
         ticks.tick().await;
-        for (base, command, key) in lock(&state.operations).overdue(Instant::now()) {
-            let limit = milliseconds(state.options.operation_timeout_ms);
-            let error = DriverError::new(Reason::Unavailable, command.step())
-                .detail(format!("base {base}: no answer within {} s", limit.as_secs_f32()))
-                .maybe_applied();
-            if let Err(error) = report(sender, &base, command, failed(key, &error)) {
+        for unanswered in lock(&state.operations).unanswered(Instant::now()) {
+            let Unanswered { base, command, module, refusal } = unanswered;
+            let error = DriverError::new(Reason::Unavailable, command.step());
+            let error = match refusal {
+                Some(reason) => {
+                    error.detail(format!("base {base}: the broker refuses the message: {reason}"))
+                }
+                None => {
+                    let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
+                    error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
+                }
+            };
+            if let Err(error) = report(sender, &base, command, failed(module, &error)) {
                 debug!(%base, %error, "an answer is dropped; the next query will show its effect");
             }
         }

@@ -42,6 +42,13 @@ impl Broker {
         self.run(&["down"]);
     }
 
+    /// Sends a signal to the process: `STOP` makes it hang until `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let process = std::fs::read_to_string(self.folder.join("run/broker.pid")).unwrap();
+        let sent = Command::new("kill").args([&format!("-{signal}"), process.trim()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     fn run(&self, arguments: &[&str]) {
         let state = self.private.as_ref().expect("only a private broker is stopped").path();
         let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join(SCRIPT));

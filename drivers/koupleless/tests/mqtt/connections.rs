@@ -1,17 +1,19 @@
 //! Connections to the broker: TLS, log-in, outages.
 
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::time::Duration;
 
 use mqtt5::{AsyncClient, Event, MqttOptions, Packet, QoS};
 use serde_json::json;
 use staffetta_driver::Reason;
 use staffetta_driver::app_hosting::Password;
+use staffetta_driver::tunnel::OperationResponseResult::Fail;
 use staffetta_driver::tunnel::Tunnel;
 use staffetta_koupleless::{MqttTunnelOptions, MqttVersion};
 
+use crate::base::operation;
 use crate::broker::Broker;
-use crate::world::{World, options};
+use crate::world::{PATIENCE, World, options};
 
 /// Returns options of the user `controller` with TLS and a client certificate.
 fn secure(broker: &Broker, version: MqttVersion) -> MqttTunnelOptions {
@@ -98,6 +100,79 @@ async fn a_restart_of_the_broker_loses_no_subscription_and_replays_no_command_on
         }
         assert_eq!(command, "health", "a command of the past");
     }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_broker_that_hangs_refuses_what_is_too_much_and_repeats_nothing_on_a_real_broker() {
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let broker = Broker::private();
+        let impatient = MqttTunnelOptions {
+            keep_alive_s: NonZeroU16::new(2).unwrap(),
+            operation_timeout_ms: NonZeroU64::new(10_000).unwrap(),
+            ..options(&broker, version)
+        };
+        let (mut world, mut base, id) = World::with_base(&broker, impatient).await;
+        broker.signal("STOP");
+        world.install(&id).await.unwrap();
+        let full = async {
+            loop {
+                if let Err(full) = world.tunnel.fetch_health_data(&id).await {
+                    return full;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let full = tokio::time::timeout(PATIENCE, full).await.expect("the queue is bounded");
+        assert!(
+            full.reason() == Reason::Unavailable && full.to_string().contains("cannot be queued"),
+            "{full}"
+        );
+        world.error().await;
+        broker.signal("CONT");
+        world.connected().await;
+
+        // The broker may have read the command from the connection that ended.
+        let (mut installs, mut others) = (0, 0);
+        let answer = loop {
+            tokio::select! {
+                (command, _) = base.command() => match command.as_str() {
+                    "installBiz" => {
+                        installs += 1;
+                        base.report("bizOperation", &operation("installBiz", "SUCCESS")).await;
+                    }
+                    _ => others += 1,
+                },
+                (_, answer) = world.answer() => break answer,
+            }
+        };
+        assert!(installs <= 1 && others < 1024, "{installs} {others}");
+        assert!(installs == 1 || answer.result == Fail, "{answer:?}");
+        world.install(&id).await.expect("nothing is under way");
+        while base.command().await.0 != "installBiz" {}
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_command_that_the_broker_refuses_fails_at_once_over_mqtt_5_on_a_real_broker() {
+    let broker = Broker::shared();
+    // A base may not send commands.
+    let user = "base-1".to_owned();
+    let options = MqttTunnelOptions {
+        username: user.clone(),
+        password: Some(Password::new(&user)),
+        ..options(&broker, MqttVersion::V5)
+    };
+    let mut world = World::start(options);
+    world.connected().await;
+    world.install(&user.parse().unwrap()).await.unwrap();
+    let (_, answer) = world.answer().await;
+    assert!(
+        answer.message.ends_with("base base-1: the broker refuses the message: NotAuthorized"),
+        "{answer:?}"
+    );
+    assert_eq!((answer.result, answer.reason.as_str()), (Fail, "DriverUnavailable"));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use crate::broker::Broker;
 const POLL: Duration = Duration::from_millis(20);
 
 /// The time after which a test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) environment: String,
