@@ -30,7 +30,7 @@ module_version() {
 }
 
 sources_digest() {
-  (cd "$GO_SOURCES/$1" && find . -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
+  (cd "$GO_SOURCES/$1" && find -L . -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 }
 
 build_entry() {

@@ -5,17 +5,34 @@
 PKI=$STATE/pki
 
 find_programs() {
-  local built
+  local sources built
   ETCD=$(asset etcd) || ETCD=$(go_build etcd)
-  if ! APISERVER=$(asset kube-apiserver) || ! CONTROLLER_MANAGER=$(asset kube-controller-manager) ||
-    ! SCHEDULER=$(asset kube-scheduler); then
-    built=$(go_build kubernetes . kube-apiserver kube-controller-manager kube-scheduler)
+  sources=$(kubernetes_sources)
+  if ! APISERVER=$(unchosen_asset kube-apiserver) || ! CONTROLLER_MANAGER=$(unchosen_asset kube-controller-manager) ||
+    ! SCHEDULER=$(unchosen_asset kube-scheduler); then
+    built=$(go_build "$sources" . kube-apiserver kube-controller-manager kube-scheduler)
     built=${built%/*}
-    APISERVER=$(asset kube-apiserver) || APISERVER=$built/kube-apiserver
-    CONTROLLER_MANAGER=$(asset kube-controller-manager) || CONTROLLER_MANAGER=$built/kube-controller-manager
-    SCHEDULER=$(asset kube-scheduler) || SCHEDULER=$built/kube-scheduler
+    APISERVER=$(unchosen_asset kube-apiserver) || APISERVER=$built/kube-apiserver
+    CONTROLLER_MANAGER=$(unchosen_asset kube-controller-manager) || CONTROLLER_MANAGER=$built/kube-controller-manager
+    SCHEDULER=$(unchosen_asset kube-scheduler) || SCHEDULER=$built/kube-scheduler
   fi
 }
+
+# The folder in go/ of the version of Kubernetes that STAFFETTA_KUBERNETES names; the newest one without it.
+kubernetes_sources() {
+  local newest others
+  newest=$(module_version kubernetes | sed 's/^v\(.*\)\..*/\1/')
+  case ${STAFFETTA_KUBERNETES:-$newest} in
+    "$newest") printf 'kubernetes\n' ;;
+    *[!0-9.]*) false ;;
+    *) [ -d "$GO_SOURCES/kubernetes-$STAFFETTA_KUBERNETES" ] && printf 'kubernetes-%s\n' "$STAFFETTA_KUBERNETES" ;;
+  esac && return
+  others=$(cd "$GO_SOURCES" && printf '%s ' kubernetes-*)
+  die "STAFFETTA_KUBERNETES=$STAFFETTA_KUBERNETES is no version that can be built here: choose ${others//kubernetes-/}or $newest"
+}
+
+# A program of the machine has the version that it has, so a choice of version leaves it alone.
+unchosen_asset() { [ -z "${STAFFETTA_KUBERNETES:-}" ] && asset "$1"; }
 
 asset() { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$1" ] && printf '%s\n' "$KUBEBUILDER_ASSETS/$1"; }
 
