@@ -1,29 +1,100 @@
 //! Runs the commands of the command line.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
+use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{
-    AdminServer, CleanupArguments, Command, CommandLine, ConfigCommand, ConfigFile, MigrateArguments,
-    MigrateCommand, TextFormat, UninstallArguments,
-};
-use super::explain::explain;
-use super::log_level::log_level;
+use super::arguments::{AdminServer, ConfigFile};
+use super::cleanup::{CleanupArguments, cleanup};
+use super::config::{ConfigCommand, config, drivers, handlers};
+use super::dry_run::{DryRunArguments, dry_run};
+use super::explain::{ExplainArguments, explain};
+use super::log_level::{LogLevelArguments, log_level};
+use super::migrate::{MigrateCommand, migrate_kuryr};
 use super::request::{AdminAddress, AdminClient, block_on};
-use super::status::status;
-use super::table::TextTable;
-use super::version::version;
-use crate::cleanup::Leftover;
+use super::status::{StatusArguments, status};
+use super::uninstall::{UninstallArguments, uninstall};
+use super::version::{VersionArguments, version};
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
-use crate::dry_run::DryRun;
-use crate::migrate::{Migration, MigrationOptions};
-use crate::run::{self, check, run};
-use crate::uninstall::{UninstallOptions, Uninstalled};
+use crate::run::run;
+
+/// A Kubernetes controller: passes the events of a cluster through a chain of handlers to drivers of external systems.
+#[derive(Debug, Parser)]
+#[command(name = "staffetta", version, disable_help_subcommand = true)]
+pub(super) struct CommandLine {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Runs the controller until SIGTERM.
+    Run {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        #[command(flatten)]
+        dry_run: DryRunArguments,
+    },
+    /// Runs the daemon of the CNI plugin on a node until SIGTERM.
+    CniDaemon {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+    },
+    /// Checks, shows and documents the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Lists all handlers and shows which are enabled.
+    Handlers(ConfigFile),
+    /// Lists all drivers and shows which are chosen.
+    Drivers(ConfigFile),
+    /// Shows the state of a running controller and of the objects in its queues.
+    Status {
+        #[command(flatten)]
+        arguments: StatusArguments,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+    /// Shows the way of an object through the chain of a running controller, why it does not get on, and what would help.
+    Explain {
+        #[command(flatten)]
+        arguments: ExplainArguments,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+    /// Shows the log level of a running controller, or changes it until the controller ends.
+    LogLevel {
+        #[command(flatten)]
+        arguments: LogLevelArguments,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+    /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
+    Cleanup(CleanupArguments),
+    /// Removes the controller's finalizers from all objects with `--apply`, and lists what stays in external systems.
+    Uninstall(UninstallArguments),
+    /// Takes a cluster over from another controller.
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
+    /// Prints a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Shows the version of the program and what it was built with.
+    Version(VersionArguments),
+}
 
 /// Runs `command` and writes its result to `output`. `variables` are the environment variables.
 pub(super) fn execute(
@@ -33,35 +104,20 @@ pub(super) fn execute(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
-    let load =
-        |file: ConfigFile| Configuration::load(&schema, choose_file(file.config).as_deref(), variables);
+    let load = |file: &ConfigFile| {
+        Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables)
+    };
     match command {
-        Command::Run { file, kubeconfig, dry_run } => {
-            let configuration = load(file)?;
-            if dry_run.enabled {
-                let limit = dry_run.timeout.into();
-                let planned = run::dry_run(registry, &configuration, kubeconfig.as_deref(), limit)?;
-                plan(&planned, dry_run.output, output)?;
-            } else {
-                run(registry, &configuration, kubeconfig.as_deref())?;
-            }
+        Command::Run { file, kubeconfig, dry_run: arguments } if arguments.enabled => {
+            dry_run(&arguments, registry, &load(&file)?, kubeconfig.as_deref(), output)?;
         }
+        Command::Run { file, kubeconfig, .. } => run(registry, &load(&file)?, kubeconfig.as_deref())?,
         Command::CniDaemon { file, kubeconfig } => {
-            cni_daemon::run(registry, load(file)?, kubeconfig.as_deref())?;
+            cni_daemon::run(registry, load(&file)?, kubeconfig.as_deref())?;
         }
-        Command::Config(ConfigCommand::Check(file)) => {
-            let configuration = load(file)?;
-            check(registry, &configuration).map_err(CommandError::InvalidSetup)?;
-            writeln!(output, "ok")?;
-        }
-        Command::Config(ConfigCommand::Show(file)) => {
-            let configuration = load(file)?;
-            write!(output, "{}", configuration.show(&schema))?;
-        }
-        Command::Config(ConfigCommand::Sample) => write!(output, "{}", schema.sample())?,
-        Command::Config(ConfigCommand::Schema) => writeln!(output, "{:#}", schema.to_json())?,
-        Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(file)?))?,
-        Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(file)?))?,
+        Command::Config(command) => config(&command, registry, &schema, load, output)?,
+        Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(&file)?))?,
+        Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(&file)?))?,
         Command::Status { arguments, server } => {
             let client = admin_client(server, load)?;
             block_on(status(arguments, &client, None, output))?;
@@ -74,38 +130,13 @@ pub(super) fn execute(
             let client = admin_client(server, load)?;
             block_on(log_level(arguments, &client, output))?;
         }
-        Command::Cleanup(CleanupArguments { cluster_id, apply, kubeconfig, file }) => {
-            let configuration = load(file)?;
-            let leftovers =
-                run::cleanup(registry, &configuration, kubeconfig.as_deref(), &cluster_id, apply)?;
-            write!(output, "{}", leftovers_table(&leftovers))?;
-            if !leftovers.iter().all(Leftover::is_ok) {
-                return Err(CommandError::NotReleased);
-            }
-        }
-        Command::Uninstall(UninstallArguments { apply, stop, timeout, kubeconfig, file }) => {
-            let options = UninstallOptions { apply, stop, timeout: timeout.into() };
-            let done = run::uninstall(registry, &load(file)?, kubeconfig.as_deref(), &options)?;
-            write!(output, "{}", uninstalled(&done))?;
-            if !done.objects.iter().all(|object| object.is_ok) {
-                return Err(CommandError::NotFreed);
-            }
+        Command::Cleanup(arguments) => cleanup(&arguments, registry, &load(&arguments.file)?, output)?,
+        Command::Uninstall(arguments) => {
+            let configuration = load(&arguments.file)?;
+            uninstall(arguments, registry, &configuration, output)?;
         }
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
-            let MigrateArguments { apply, delete_idle_ports, kubeconfig, file } = arguments;
-            let (configuration, options) = (load(file)?, MigrationOptions { apply, delete_idle_ports });
-            let migration = run::migrate(registry, &configuration, kubeconfig.as_deref(), options)?;
-            write!(output, "{}", migration_table(&migration))?;
-            if !migration.running_kuryr.is_empty() {
-                writeln!(
-                    output,
-                    "\nKuryr's controller runs: {}; stop it before --apply",
-                    migration.running_kuryr.join(", ")
-                )?;
-            }
-            if !migration.objects.iter().all(|object| object.is_ok) {
-                return Err(CommandError::NotMigrated);
-            }
+            migrate_kuryr(&arguments, registry, &load(&arguments.file)?, output)?;
         }
         Command::Completion { shell } => {
             let mut script = Vec::new();
@@ -120,102 +151,19 @@ pub(super) fn execute(
 /// Returns a client of the admin server. `load` reads the configuration; it is called only if the command line has no address.
 fn admin_client(
     server: AdminServer,
-    load: impl FnOnce(ConfigFile) -> Result<Configuration, ConfigurationError>,
+    load: impl FnOnce(&ConfigFile) -> Result<Configuration, ConfigurationError>,
 ) -> Result<AdminClient, CommandError> {
     let address = match server.admin {
         Some(address) => address.parse()?,
-        None => AdminAddress::of_listener(load(server.file)?.admin.listen)?,
+        None => AdminAddress::of_listener(load(&server.file)?.admin.listen)?,
     };
     Ok(AdminClient::Address(address))
-}
-
-/// Writes the plan of a dry run, even if it is incomplete. Returns [`CommandError::Incomplete`] in that case.
-fn plan(planned: &DryRun, form: TextFormat, output: &mut impl Write) -> Result<(), CommandError> {
-    match form {
-        TextFormat::Text => write!(output, "{planned}")?,
-        TextFormat::Json => {
-            let text = serde_json::to_string_pretty(planned).map_err(io::Error::from)?;
-            writeln!(output, "{text}")?;
-        }
-    }
-    if planned.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
-}
-
-/// Returns the table of all handlers, with a mark for those that are enabled.
-fn handlers(registry: &Registry, configuration: &Configuration) -> TextTable<3> {
-    let mut table = TextTable::new(["HANDLER", "ENABLED", "ABOUT"]);
-    for (name, entry) in registry.handlers() {
-        let enabled = configuration.kubernetes.enabled_handlers.iter().any(|enabled| enabled == name);
-        table.row([name, yes_or_no(enabled), &entry.about]);
-    }
-    table
-}
-
-/// Returns the table of all drivers, with a mark for those that are chosen.
-fn drivers(registry: &Registry, configuration: &Configuration) -> TextTable<4> {
-    let mut table = TextTable::new(["OPTION", "DRIVER", "CHOSEN", "ABOUT"]);
-    for interface in registry.driver_traits() {
-        let option = if interface.has_option { interface.option() } else { interface.alias.clone() };
-        let chosen = &configuration.value["kubernetes"][&option];
-        for (name, entry) in &interface.drivers {
-            let chosen = !interface.has_option || chosen == name.as_str();
-            table.row([&option, name, yes_or_no(chosen), &entry.about]);
-        }
-    }
-    table
-}
-
-fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
-    let mut table = TextTable::new(["HANDLER", "KIND", "NAMESPACE", "NAME", "RESOURCES"]);
-    for leftover in leftovers {
-        let owner = leftover.owner.object_ref();
-        let namespace = owner.namespace.unwrap_or_default();
-        table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
-    }
-    table
-}
-
-/// The text of the result of `uninstall`.
-fn uninstalled(done: &Uninstalled) -> String {
-    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
-    for object in &done.objects {
-        table.row([&object.kind, &object.namespace, &object.name, &object.result]);
-    }
-    let outside = match done.outside.as_slice() {
-        [] if done.pooled > 0 => String::new(),
-        [] => "Nothing is known that stays in external systems.\n".to_owned(),
-        owners => format!(
-            "The resources of these objects stay in external systems, with the mark of this cluster:\n{}",
-            leftovers_table(owners)
-        ),
-    };
-    let pooled = match done.pooled {
-        0 => String::new(),
-        count => format!(
-            "The pool keeps {count} VIFs ready, which stay too. `staffetta cleanup`, run from another cluster, releases them.\n"
-        ),
-    };
-    let unknown = done.unknown.iter().map(|reason| format!("What else stays is not known: {reason}\n"));
-    format!("{table}\n{outside}{pooled}{}", unknown.collect::<String>())
-}
-
-fn migration_table(migration: &Migration) -> TextTable<4> {
-    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
-    for object in &migration.objects {
-        table.row([object.kind, &object.namespace, &object.name, &object.result]);
-    }
-    table
-}
-
-fn yes_or_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use clap::Parser;
     use staffetta_handler::SetupError;
 
     use super::*;

@@ -2,9 +2,17 @@
 
 use std::io::Write;
 
+use clap::Args;
+
 use super::CommandError;
-use super::arguments::LogLevelArguments;
 use super::request::AdminClient;
+
+#[derive(Debug, Args)]
+pub(super) struct LogLevelArguments {
+    /// The new level: `off`, `error`, `warn`, `info`, `debug` or `trace`. Levels for parts of the program may follow after commas:
+    /// `info,staffetta_network=debug`.
+    pub(super) filter: Option<String>,
+}
 
 /// Changes the log level if there is a new one, and writes the level to `output`.
 pub(super) async fn log_level(

@@ -3,14 +3,19 @@
 //! The exit code is 0 for success, 1 for a failure and 2 for bad usage or a wrong configuration.
 
 mod arguments;
+mod cleanup;
 mod commands;
+mod config;
+mod dry_run;
 mod explain;
 mod log_level;
+mod migrate;
 mod object;
 mod plugin;
 mod request;
 mod status;
 mod table;
+mod uninstall;
 mod version;
 
 use std::io::{self, Write};
@@ -22,14 +27,15 @@ use staffetta_handler::{Registry, causes};
 use crate::cni_daemon::CniDaemonError;
 use crate::config::{ConfigurationError, TimeSpan};
 use crate::run::RunError;
-use arguments::{CommandLine, PluginCommandLine};
+use commands::CommandLine;
 use object::ObjectNameError;
+use plugin::PluginCommandLine;
 use request::{AddressError, RequestError};
 
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
 pub fn main(registry: Registry) -> ExitCode {
-    let words = arguments::with_version_command(std::env::args_os());
+    let words = version::with_version_command(std::env::args_os());
     let mut output = io::stdout();
     let result = if plugin::is_plugin(&words) {
         plugin::execute(PluginCommandLine::parse_from(words), &mut output)

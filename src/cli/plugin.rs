@@ -4,13 +4,44 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use clap::{Parser, Subcommand};
+
 use super::CommandError;
-use super::arguments::{PluginCommand, PluginCommandLine};
-use super::explain::explain;
-use super::log_level::log_level;
-use super::request::{AdminClient, Leader, RequestError, block_on};
-use super::status::status;
-use super::version::version;
+use super::explain::{ExplainArguments, explain};
+use super::log_level::{LogLevelArguments, log_level};
+use super::request::{AdminClient, Leader, LeaderArguments, RequestError, block_on};
+use super::status::{StatusArguments, status};
+use super::version::{VersionArguments, version};
+
+/// Shows the state of staffetta's controller in a cluster, with the rights of your kubeconfig.
+///
+/// The commands find the replica that leads by its Lease, and reach it by a port-forward to its pod. Your user needs the cluster role
+/// `staffetta-operator` in the namespace of the controller.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl staffetta",
+    bin_name = "kubectl staffetta",
+    version,
+    disable_help_subcommand = true
+)]
+pub(super) struct PluginCommandLine {
+    #[command(subcommand)]
+    command: PluginCommand,
+    #[command(flatten)]
+    leader: LeaderArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum PluginCommand {
+    /// Shows the state of the controller and of the objects in its queues, or of one object.
+    Status(StatusArguments),
+    /// Shows the way of an object through the chain, why it does not get on, and what would help.
+    Explain(ExplainArguments),
+    /// Shows the log level of the controller, or changes it until the controller ends.
+    LogLevel(LogLevelArguments),
+    /// Shows the version of this program and what it was built with.
+    Version(VersionArguments),
+}
 
 /// Returns `true` if the program was started as the plug-in.
 pub(super) fn is_plugin(words: &[OsString]) -> bool {

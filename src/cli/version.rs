@@ -1,18 +1,31 @@
 //! `staffetta version`: shows the version of the program.
 
-use std::io::{self, Write};
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
 
 use super::CommandError;
-use super::arguments::{TextFormat, VersionArguments};
+use super::arguments::TextFormat;
 use crate::version::VERSION;
+
+#[derive(Debug, Args)]
+pub(super) struct VersionArguments {
+    /// The output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(super) output: TextFormat,
+}
 
 /// Writes the version to `output`.
 pub(super) fn version(arguments: &VersionArguments, output: &mut impl Write) -> Result<(), CommandError> {
-    match arguments.output {
-        TextFormat::Text => write!(output, "{VERSION}")?,
-        TextFormat::Json => {
-            writeln!(output, "{}", serde_json::to_string_pretty(&VERSION).map_err(io::Error::from)?)?;
-        }
+    Ok(arguments.output.write(&VERSION, output)?)
+}
+
+/// Replaces the option `--version` by the command `version` if more options follow: clap would print the version and ignore them.
+pub(super) fn with_version_command(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.into_iter().collect();
+    if words.len() > 2 && (words[1] == "--version" || words[1] == "-V") {
+        words[1] = "version".into();
     }
-    Ok(())
+    words
 }

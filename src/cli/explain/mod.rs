@@ -3,18 +3,32 @@
 mod remedy;
 
 use std::fmt::{self, Display, Formatter, Write as _};
-use std::io::{self, Write};
+use std::io::Write;
 
+use clap::Args;
 use serde::Serialize;
 
 use super::CommandError;
-use super::arguments::{ExplainArguments, TextFormat};
+use super::arguments::TextFormat;
 use super::object::{ObjectName, ObjectNameError};
 use super::request::AdminClient;
 use super::table::single_line;
 use crate::health::Condition;
 use crate::state::{HandlerSummary, MAX_LIMIT, ObjectSummary, Query, StateSnapshot, duration, full_name};
 use remedy::remedy;
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArguments {
+    /// The object: `TYPE/NAME` or `TYPE NAME`, such as `pod/web-1`.
+    #[arg(value_name = "OBJECT", num_args = 1..=2, required = true)]
+    object: Vec<String>,
+    /// The namespace of the object.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// The output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: TextFormat,
+}
 
 /// Requests the state of the object from `client` and writes its explanation to `output`. Without a namespace it is searched in
 /// `default_namespace`.
@@ -29,15 +43,7 @@ pub(super) async fn explain(
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
     let query = Query { limit: Some(MAX_LIMIT), ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
-    let explanation = Explanation::new(&document, &query);
-    match format {
-        TextFormat::Text => write!(output, "{explanation}")?,
-        TextFormat::Json => {
-            let text = serde_json::to_string_pretty(&explanation).map_err(io::Error::from)?;
-            writeln!(output, "{text}")?;
-        }
-    }
-    Ok(())
+    Ok(format.write(&Explanation::new(&document, &query), output)?)
 }
 
 /// The way of one object through the chain.

@@ -2,8 +2,10 @@
 //! the user's kubeconfig.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -16,7 +18,6 @@ use tokio::time::timeout;
 use tower::BoxError;
 
 use super::exchange;
-use crate::cli::arguments::LeaderArguments;
 use crate::connect::{self, ConnectError};
 use crate::run::install_tls_provider;
 use crate::state::duration;
@@ -29,6 +30,26 @@ const ROLE: &str = "staffetta-operator";
 
 /// The time limit for finding the leader and opening the port-forward.
 const FIND_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The way to the leader.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct LeaderArguments {
+    /// The kubeconfig file. If not set: $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig. If not set: its current context.
+    #[arg(long, value_name = "NAME", global = true)]
+    context: Option<String>,
+    /// The namespace in which the controller runs.
+    #[arg(long, value_name = "NAMESPACE", default_value = "staffetta", global = true)]
+    controller_namespace: String,
+    /// The name of the Lease of the controller (`leader_election.lease_name`).
+    #[arg(long, value_name = "NAME", default_value = "staffetta", global = true)]
+    lease_name: String,
+    /// The port of the admin server (`admin.listen`) in the pod.
+    #[arg(long, value_name = "PORT", default_value_t = 8082, value_parser = value_parser!(u16).range(1..), global = true)]
+    admin_port: u16,
+}
 
 /// The reason why the leader cannot be found or reached.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ use tower::BoxError;
 use crate::state::{Query, StateSnapshot};
 
 pub(super) use address::{AddressError, AdminAddress};
-pub(super) use leader::{Leader, LeaderError};
+pub(super) use leader::{Leader, LeaderArguments, LeaderError};
 
 /// The time limit for the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

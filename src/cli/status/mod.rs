@@ -7,17 +7,62 @@ mod text;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 use super::CommandError;
-use super::arguments::{OutputFormat, StatusArguments};
 use super::object::ObjectName;
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
-use crate::state::{MAX_LIMIT, Query, StateSnapshot};
+use crate::state::{MAX_LIMIT, PhaseName, Query, StateSnapshot};
 
 /// The interval between two requests of `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArguments {
+    /// Show only this object, with all details: `TYPE/NAME`, `TYPE NAME` or `NAME`, such as `pod/web-1`.
+    #[arg(value_name = "OBJECT", num_args = 0..=2)]
+    object: Vec<String>,
+    /// Show only objects of this namespace; empty for cluster-scoped objects.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Show only objects of this kind, such as `pod` (case-insensitive).
+    #[arg(long)]
+    kind: Option<String>,
+    /// Show only objects of this handler.
+    #[arg(long)]
+    handler: Option<String>,
+    /// Show only objects in this phase.
+    #[arg(long)]
+    phase: Option<PhaseName>,
+    /// Wait until the object exists and every handler has handled it.
+    #[arg(long, requires = "object", conflicts_with = "phase")]
+    wait: bool,
+    /// The time limit of `--wait`.
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "wait")]
+    timeout: TimeSpan,
+    /// Show every object that is not handled yet. By default, without a name or a phase, only failing objects and objects that
+    /// stay in one phase for more than 5 seconds are shown.
+    #[arg(long)]
+    all: bool,
+    /// The output format.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+}
+
+/// The output format of `status`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OutputFormat {
+    /// Tables for people, as wide as the terminal.
+    Table,
+    /// Tables with all columns, each as wide as its text.
+    Wide,
+    /// JSON for programs.
+    Json,
+    /// YAML for programs.
+    Yaml,
+}
 
 /// Requests the state from `client` and writes it to `output`. A named object without a namespace is searched in `default_namespace`.
 pub(super) async fn status(

@@ -1,0 +1,39 @@
+//! `staffetta run --dry-run`: shows the changes that the controller would make.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use staffetta_handler::Registry;
+
+use super::CommandError;
+use super::arguments::TextFormat;
+use crate::config::{Configuration, TimeSpan};
+use crate::run;
+
+#[derive(Debug, Args)]
+pub(super) struct DryRunArguments {
+    /// Print the planned changes and exit, without a write to Kubernetes or to an external system. The exit code is 0 if all
+    /// changes could be planned, else 1.
+    #[arg(id = "dry_run", long = "dry-run")]
+    pub(super) enabled: bool,
+    /// The format of the plan.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t, requires = "dry_run")]
+    output: TextFormat,
+    /// The time limit of the dry run.
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "dry_run")]
+    timeout: TimeSpan,
+}
+
+/// Writes the plan, even if it is incomplete. Returns [`CommandError::Incomplete`] in that case.
+pub(super) fn dry_run(
+    arguments: &DryRunArguments,
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    let plan = run::dry_run(registry, configuration, kubeconfig, arguments.timeout.into())?;
+    arguments.output.write(&plan, output)?;
+    if plan.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
+}

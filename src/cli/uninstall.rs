@@ -1,0 +1,71 @@
+//! `staffetta uninstall`: removes the controller's finalizers.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use staffetta_handler::Registry;
+
+use super::CommandError;
+use super::arguments::ConfigFile;
+use super::cleanup::leftovers_table;
+use super::table::TextTable;
+use crate::config::{Configuration, TimeSpan};
+use crate::run;
+use crate::uninstall::{UninstallOptions, Uninstalled};
+
+#[derive(Debug, Args)]
+pub(super) struct UninstallArguments {
+    /// Remove the finalizers of the controller, and its virtual nodes. Without it, they are only listed.
+    #[arg(long)]
+    apply: bool,
+    /// The Deployment of the controller, which is scaled to 0 first. It is in the namespace of the Lease.
+    #[arg(long, value_name = "DEPLOYMENT", requires = "apply")]
+    stop: Option<String>,
+    /// The time limit for the controller to stop.
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "apply")]
+    timeout: TimeSpan,
+    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+}
+
+/// Lists or frees the objects, and writes the result.
+pub(super) fn uninstall(
+    arguments: UninstallArguments,
+    registry: Registry,
+    configuration: &Configuration,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    let UninstallArguments { apply, stop, timeout, kubeconfig, .. } = arguments;
+    let options = UninstallOptions { apply, stop, timeout: timeout.into() };
+    let done = run::uninstall(registry, configuration, kubeconfig.as_deref(), &options)?;
+    write!(output, "{}", text(&done))?;
+    if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
+}
+
+/// Returns the result in words.
+fn text(done: &Uninstalled) -> String {
+    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
+    for object in &done.objects {
+        table.row([&object.kind, &object.namespace, &object.name, &object.result]);
+    }
+    let outside = match done.outside.as_slice() {
+        [] if done.pooled > 0 => String::new(),
+        [] => "Nothing is known that stays in external systems.\n".to_owned(),
+        owners => format!(
+            "The resources of these objects stay in external systems, with the mark of this cluster:\n{}",
+            leftovers_table(owners)
+        ),
+    };
+    let pooled = match done.pooled {
+        0 => String::new(),
+        count => format!(
+            "The pool keeps {count} VIFs ready, which stay too. `staffetta cleanup`, run from another cluster, releases them.\n"
+        ),
+    };
+    let unknown = done.unknown.iter().map(|reason| format!("What else stays is not known: {reason}\n"));
+    format!("{table}\n{outside}{pooled}{}", unknown.collect::<String>())
+}
