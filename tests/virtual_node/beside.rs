@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::devices;
+use crate::custom_resource;
 use crate::world::World;
 
 const VIF: &str = "openstack.org/kuryr-vif";
@@ -20,7 +20,8 @@ async fn has_vif(world: &World, pod: &str) -> bool {
 
 #[tokio::test]
 async fn a_pod_on_a_device_gets_no_port_and_one_on_a_real_node_does() {
-    let mut world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
+    let mut world =
+        custom_resource::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
     world.options =
         world.options.replace("[\"app_hosting\"]", &format!("[\"vif\", \"app_hosting\"]{SIMULATED}"));
     let real: Node = serde_json::from_value(json!({ "metadata": { "name": "n1" } })).unwrap();
@@ -46,7 +47,7 @@ async fn a_pod_on_a_device_gets_no_port_and_one_on_a_real_node_does() {
 #[tokio::test]
 async fn how_the_machines_and_their_pods_are_is_told_in_figures() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }, { name = \"edge-2\", device = { driver = \"XR\", address = \"two\" } }]").await;
+    let world = custom_resource::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }, { name = \"edge-2\", device = { driver = \"XR\", address = \"two\" } }]").await;
     let controller = world.controller().await;
     world.node_ready("edge-1", "True").await;
     world.node_ready("edge-2", "False").await;

@@ -1,72 +1,15 @@
 //! Devices: from the configuration, from files, and from custom resources at run time.
 
-use std::sync::Arc;
-
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use staffetta_apiserver::Requests;
 use staffetta_driver::app_hosting::DeviceSpec;
-use staffetta_driver::{DriverError, Reason};
-use staffetta_memory::{AppHostingCall, AppHostingMethod, Fault, MemoryDevice};
 use staffetta_virtual_node::app_hosting::CiscoDevice;
 
+use crate::custom_resource::{
+    DEFINITION, change, define, device, devices, for_devices, message, options, secret, until_phase, world,
+};
 use crate::world::World;
-
-const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices.yaml");
-
-async fn define(world: &World, definition: &str) {
-    let definition: DynamicObject = serde_saphyr::from_str(definition).unwrap();
-    let kind = kube::core::ApiResource::erase::<
-        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    >(&());
-    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
-    definitions.create(&PostParams::default(), &definition).await.unwrap();
-}
-
-/// A world whose API server has `CiscoDevice`s.
-pub(crate) async fn world(options: &str) -> World {
-    let mut world = World::new().await;
-    define(&world, DEFINITION).await;
-    world.options = self::options(options);
-    world
-}
-
-fn devices(world: &World) -> Api<CiscoDevice> {
-    Api::all(world.client.clone())
-}
-
-/// The usual options, with these beside in the section of the handler.
-fn options(options: &str) -> String {
-    format!(
-        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n\
-         [app_hosting]\npoll_interval_ms = 30\nhealth_interval_ms = 100\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n\
-         allowed_addresses = [\"one\", \"two\", \"three\", \"x\", \"real\", \"theirs\"]\nallowed_label_prefixes = [\"rack\"]\n\
-         secret_namespaces = [\"default\"]\n{options}\n"
-    )
-}
-
-pub(crate) async fn device(world: &World, name: &str, spec: Value) {
-    let device = json!({ "metadata": { "name": name }, "spec": spec });
-    devices(world).create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
-}
-
-async fn until_phase(world: &World, name: &str, phase: &str) -> CiscoDevice {
-    let mut found = None;
-    world
-        .until(&format!("the device {name} is {phase}"), async || {
-            let device = devices(world).get_opt(name).await.unwrap();
-            let is = device.as_ref().and_then(|device| device.status.as_ref()?.phase.clone());
-            found = device;
-            is.as_deref() == Some(phase)
-        })
-        .await;
-    found.unwrap()
-}
-
-fn message(device: CiscoDevice) -> String {
-    device.status.unwrap().conditions.remove(0).message
-}
 
 #[tokio::test]
 async fn a_device_of_a_file_is_a_node_and_pods_run_on_it() {
@@ -300,32 +243,6 @@ async fn a_refused_pod_that_is_deleted_did_not_recover() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_deleted_stays_until_its_node_is_gone() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let world = world("").await;
-    let controller = world.controller().await;
-    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
-    world.node_ready("r1", "True").await;
-    until_phase(&world, "r1", "Ready").await;
-    let faults = world.server.faults();
-    faults.inject(Requests::any().verb("delete").resource("nodes"), 1, staffetta_apiserver::Fault::Hold);
-    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
-    faults.until_held(1).await;
-    until_phase(&world, "r1", "Deleting").await;
-    world
-        .until("it says what it waits for", async || {
-            let state = reqwest::get(format!("http://{}/debug/state", controller.admin())).await.unwrap();
-            state.text().await.unwrap().contains("its node still exists")
-        })
-        .await;
-    assert!(devices(&world).get_opt("r1").await.unwrap().is_some());
-    faults.let_go();
-    world.until("it is gone itself", async || devices(&world).get_opt("r1").await.unwrap().is_none()).await;
-    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
 async fn a_device_whose_description_was_corrected_is_tried_at_once() {
     let world = world("").await;
     let controller = world.controller().await;
@@ -372,132 +289,6 @@ async fn a_secret_that_is_not_for_devices_is_sent_to_none() {
     controller.stop().await.unwrap();
 }
 
-/// The label of Secrets that may be sent to devices.
-fn for_devices() -> Value {
-    json!({ "staffetta.dev/device-credentials": "true" })
-}
-
-/// Creates a Secret with a password.
-async fn secret(world: &World, metadata: Value) -> Api<k8s_openapi::api::core::v1::Secret> {
-    let secret = json!({ "metadata": metadata, "data": { "password": "aHVudGVyMg==" } });
-    let secrets = Api::namespaced(world.client.clone(), "default");
-    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
-    secrets
-}
-
-async fn change(world: &World, name: &str, spec: Value) {
-    let change = json!({ "spec": spec });
-    devices(world).patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
-}
-
-/// A device that outlives controllers, with a pod that runs on it.
-async fn held(world: &World) -> Arc<MemoryDevice> {
-    device(world, "r1", json!({ "driver": "HELD", "address": "one" })).await;
-    until_phase(world, "r1", "Ready").await;
-    world.pod("web", json!({})).await;
-    world.pod_in("web", "Running").await;
-    world.devices.device("one")
-}
-
-async fn until_gone(world: &World, name: &str) {
-    let what = format!("the device {name} is gone");
-    world.until(&what, async || devices(world).get_opt(name).await.unwrap().is_none()).await;
-}
-
-#[tokio::test]
-async fn a_slip_in_the_description_of_a_device_takes_no_node_out_of_the_cluster() {
-    let mut world = world("").await;
-    world.options = world.options.replace("orphan_grace_ms = 300", "orphan_grace_ms = 1");
-    let controller = world.controller().await;
-    let held = held(&world).await;
-    let node = world.nodes().get("r1").await.unwrap().metadata.uid;
-    change(&world, "r1", json!({ "colour": "red" })).await;
-    let wrong = until_phase(&world, "r1", "Error").await;
-    let message = wrong.status.unwrap().conditions[0].message.clone();
-    assert!(
-        message.contains("colour") && message.contains("the previous description stays in effect"),
-        "{message}"
-    );
-    change(&world, "r1", json!({ "colour": null, "maxPods": 3 })).await;
-    world
-        .until("what was corrected counts", async || {
-            let node = world.nodes().get_opt("r1").await.unwrap();
-            node.is_some_and(|node| node.status.unwrap().capacity.unwrap()["pods"].0 == "3")
-        })
-        .await;
-    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
-    controller.stop().await.unwrap();
-
-    // A process that never saw it right knows of it as much: that it is there.
-    change(&world, "r1", json!({ "colour": "red" })).await;
-    let controller = world.controller().await;
-    until_phase(&world, "r1", "Error").await;
-    for number in 2..5 {
-        // The readers look for strays when a machine comes.
-        device(&world, &format!("r{number}"), json!({ "driver": "HELD", "address": "two" })).await;
-        world.node_ready(&format!("r{number}"), "True").await;
-    }
-    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
-    assert_eq!(held.containers().len(), 1);
-    change(&world, "r1", json!({ "colour": null })).await;
-    until_phase(&world, "r1", "Ready").await;
-    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
-    world.pod_in("web", "Running").await;
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_device_whose_deletion_was_under_way_is_cleared_by_the_next_controller() {
-    let world = world("").await;
-    let controller = world.controller().await;
-    let held = held(&world).await;
-    let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "remove an app"));
-    held.faults().inject(AppHostingMethod::Delete, 1_000_000, busy);
-    // There is another way to it from now on, which nobody has tried.
-    change(&world, "r1", json!({ "username": "another" })).await;
-    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
-    until_phase(&world, "r1", "Deleting").await;
-    controller.stop().await.unwrap();
-    assert_eq!(held.containers().len(), 1);
-    held.faults().clear();
-    let calls = held.calls().len();
-    let controller = world.controller().await;
-    until_gone(&world, "r1").await;
-    assert_eq!(held.containers(), []);
-    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
-    let since = &held.calls()[calls..];
-    assert!(since.iter().all(|call| matches!(call, AppHostingCall::Delete(_))), "{since:?}");
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_device_that_is_deleted_with_a_description_that_cannot_be_right_is_cleared_all_the_same() {
-    let world = world("").await;
-    let controller = world.controller().await;
-    let held = held(&world).await;
-    change(&world, "r1", json!({ "colour": "red" })).await;
-    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
-    until_gone(&world, "r1").await;
-    assert_eq!(held.containers(), []);
-    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_what_stays_there() {
-    let world = world("").await;
-    let controller = world.controller().await;
-    let held = held(&world).await;
-    held.set_reachable(false);
-    world.node_ready("r1", "False").await;
-    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
-    until_gone(&world, "r1").await;
-    let told = world.until_told("LeftAsItIs").await;
-    assert!(told.contains("workloads of 1 pod may remain on it"), "{told}");
-    assert_eq!(held.containers().len(), 1);
-    controller.stop().await.unwrap();
-}
-
 #[tokio::test]
 async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     let world = world("").await;
@@ -510,77 +301,6 @@ async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     world.node_ready("r1", "False").await;
     world.devices.device("one").set_hosting(true);
     until_phase(&world, "r1", "Ready").await;
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_node_of_the_agent_that_kept_a_device_before_is_taken_over_with_its_pods() {
-    let world = world("devices = [{ device = { address = \"192.0.2.7\" } }]").await;
-    let labels = json!({ "platform": "cisco-ios-xe", "provider": "cisco-apphosting" });
-    let name = "cisco-vk-192-0-2-7";
-    let node = json!({ "metadata": { "name": name, "labels": labels } });
-    let before =
-        world.nodes().create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-    world.pod("web", json!({ "nodeName": name })).await;
-    let controller = world.controller().await;
-    let node = world.node_ready(name, "True").await;
-    assert_eq!(node.metadata.uid, before.metadata.uid);
-    let labels = node.metadata.labels.unwrap();
-    for (key, value) in [("type", "virtual-kubelet"), ("staffetta.dev/handler", "app_hosting")] {
-        assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
-    }
-    world.pod_in("web", "Running").await;
-    assert!(world.events("NodeNameTaken").await.is_empty());
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
-    let world = world("").await;
-    let others = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "others", "staffetta.dev/cluster": "kubernetes" });
-    for (name, labels) in [("real", json!({ "kubernetes.io/os": "linux" })), ("theirs", others)] {
-        let node = json!({ "metadata": { "name": name, "labels": labels } });
-        let node = serde_json::from_value(node).unwrap();
-        world.nodes().create(&PostParams::default(), &node).await.unwrap();
-    }
-    let controller = world.controller().await;
-    for name in ["real", "theirs"] {
-        device(&world, name, json!({ "driver": "FAKE", "address": name })).await;
-        let taken = until_phase(&world, name, "Error").await.status.unwrap().conditions;
-        assert_eq!((taken[0].status.as_str(), taken[0].reason.as_str()), ("False", "NodeNameTaken"));
-        devices(&world).delete(name, &DeleteParams::default()).await.unwrap();
-        until_gone(&world, name).await;
-        assert!(world.nodes().get_opt(name).await.unwrap().is_some());
-    }
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_somebody_is_told() {
-    let world = world("").await;
-    let controller = world.controller().await;
-    let former = held(&world).await;
-    change(&world, "r1", json!({ "address": "two" })).await;
-    let told = world.until_told("LeftAsItIs").await;
-    for part in ["the machine at two; ", "workloads of 1 pod remain on the machine at one"] {
-        assert!(told.contains(part), "{told}");
-    }
-    let other = world.devices.device("two");
-    world.until("the pod runs on the other one", async || other.containers().len() == 1).await;
-    until_phase(&world, "r1", "Ready").await;
-    world.pod_in("web", "Running").await;
-    assert_eq!(former.containers().len(), 1);
-    assert!(world.events("LostByMachine").await.is_empty(), "nothing was lost");
-    controller.stop().await.unwrap();
-
-    change(&world, "r1", json!({ "address": "three" })).await;
-    let controller = world.controller().await;
-    world
-        .until("somebody is told by a process that did not know the one before", async || {
-            let told = world.events("LeftAsItIs").await;
-            told.iter().any(|told| told.contains("workloads of 1 pod remain on the machine at two"))
-        })
-        .await;
     controller.stop().await.unwrap();
 }
 

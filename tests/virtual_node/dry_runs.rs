@@ -4,7 +4,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use staffetta_apiserver::RequestRecord;
 
-use crate::devices::{self, device};
+use crate::custom_resource::{self, device};
 use crate::world::World;
 
 /// The lines of a plan below an object, without their indentation.
@@ -15,7 +15,8 @@ fn lines<'a>(plan: &'a str, object: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn devices_nodes_and_pods_are_planned_and_nothing_is_written() {
-    let world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
+    let world =
+        custom_resource::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
     device(&world, "edge-2", json!({ "driver": "FAKE", "address": "two" })).await;
     world.pod("web", json!({ "nodeName": "edge-1" })).await;
     world.server.clear_requests();
@@ -44,7 +45,8 @@ async fn devices_nodes_and_pods_are_planned_and_nothing_is_written() {
 
 #[tokio::test]
 async fn nothing_is_planned_when_everything_is_up_to_date() {
-    let world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
+    let world =
+        custom_resource::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
     let controller = world.controller().await;
     world.node_ready("edge-1", "True").await;
     controller.stop().await.unwrap();

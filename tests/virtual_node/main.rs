@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod beside;
+mod custom_resource;
+mod departures;
 mod devices;
 mod dry_runs;
 mod machines;

@@ -26,7 +26,8 @@ pub struct Policy {
     /// The time for which a workload must have had no pod, or a Node object no machine, before it is removed. Default:
     /// 60 s.
     pub orphan_grace: Duration,
-    /// The interval between two renewals of a node's lease. Default: 10 s.
+    /// The interval at which a Node object is compared with its machine, and at which its lease is renewed unless the node source does
+    /// that. Default: 10 s.
     pub lease_interval: Duration,
     /// The namespaces whose pods may use Secrets in their environment. Default: none.
     pub secret_namespaces: Vec<String>,

@@ -74,6 +74,9 @@ pub const HANDLER: &str = "vnode";
 /// The delay after a write to a Lease that failed.
 const LEASE_RETRY: Duration = Duration::from_secs(2);
 
+/// The interval at which each Node object is compared with its base. The source renews the Leases by itself.
+const NODE_CHECK: Duration = Duration::from_secs(60);
+
 /// The dependencies and options of the handler `vnode`.
 pub struct Vnode {
     /// The name of this installation (`kubernetes.cluster_id`), which distinguishes its nodes from those of others.
@@ -167,7 +170,7 @@ fn policy(options: &VnodeOptions) -> Policy {
         gone_after: Some(Duration::from_millis(options.dead_after_ms.get())),
         // A base that does not answer is asked as often as any other, so that its end is seen in time.
         max_retry_interval: poll_interval,
-        lease_interval: Duration::from_secs(options.lease_renew_s.get().into()),
+        lease_interval: NODE_CHECK,
         ..Policy::default()
     }
 }

@@ -46,7 +46,7 @@ impl Default for VnodeOptions {
             tunnels: vec!["http".to_owned()],
             environment: "dev".to_owned(),
             poll_interval_ms: count(10_000),
-            health_interval_ms: count(10_000),
+            health_interval_ms: count(30_000),
             unreachable_after_ms: count(25_000),
             dead_after_ms: count(60_000),
             lease_duration_s: few(40),
