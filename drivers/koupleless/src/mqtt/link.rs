@@ -49,10 +49,10 @@ impl SentCommand {
     /// Returns the reason for which the broker refused the message; `None` if it accepted it, or if this is not known: MQTT 3.1.1
     /// has no refusals, and a connection may end before the answer of the broker.
     pub(super) async fn refusal(self) -> Option<String> {
-        match self.0?.wait_completion_async().await {
-            Err(mqtt5::PublishNoticeError::V5PubAck(reason)) => Some(format!("{reason:?}")),
-            _ => None,
-        }
+        let Err(mqtt5::PublishNoticeError::V5PubAck(reason)) = self.0?.wait_completion_async().await else {
+            return None;
+        };
+        Some(format!("{reason:?}"))
     }
 }
 

@@ -270,14 +270,11 @@ async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
         for unanswered in lock(&state.operations).unanswered(Instant::now()) {
             let Unanswered { base, command, module, refusal } = unanswered;
             let error = DriverError::new(Reason::Unavailable, command.step());
-            let error = match refusal {
-                Some(reason) => {
-                    error.detail(format!("base {base}: the broker refuses the message: {reason}"))
-                }
-                None => {
-                    let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
-                    error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
-                }
+            let error = if let Some(reason) = refusal {
+                error.detail(format!("base {base}: the broker refuses the message: {reason}"))
+            } else {
+                let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
+                error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
             };
             if let Err(error) = report(sender, &base, command, failed(module, &error)) {
                 debug!(%base, %error, "an answer is dropped; the next query will show its effect");
