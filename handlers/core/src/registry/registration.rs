@@ -14,7 +14,7 @@ use tracing::error;
 use super::garbage_collector::GarbageCollector;
 use super::index::Index;
 use super::resource::{ResourceEventHandler, TriggerHandler};
-use super::route::{HandlerRoute, OfKind, OfTrigger, RouteHandler};
+use super::route::{EventFilter, HandlerRoute, OfKind, OfTrigger, RouteHandler};
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
@@ -34,6 +34,8 @@ use crate::failure::{HandlerError, Panicked};
 pub struct Registration<H = ()> {
     handler: Arc<H>,
     routes: Vec<HandlerRoute>,
+    /// The types for which `handler` itself is registered. If it is registered twice for one, it gets each event once.
+    types: HashSet<TypeId>,
     indexes: Vec<KindIndex>,
     superseded: Superseded,
     collector: Option<Arc<dyn GarbageCollector>>,
@@ -41,8 +43,13 @@ pub struct Registration<H = ()> {
     filter: Option<EventFilter>,
 }
 
-/// The type of a function that returns `true` if a handler may get an event.
-type EventFilter = Box<dyn Fn(&AnyEvent) -> bool + Send + Sync>;
+/// Returns the filter that accepts what both accept.
+fn both(one: Option<EventFilter>, other: Option<EventFilter>) -> Option<EventFilter> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Arc::new(move |event| one(event) && other(event))),
+        (one, other) => one.or(other),
+    }
+}
 
 /// An index, and the kind whose events update the index.
 pub struct KindIndex {
@@ -62,6 +69,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         Self {
             handler: Arc::new(handler),
             routes: Vec::new(),
+            types: HashSet::new(),
             indexes: Vec::new(),
             superseded: Superseded::default(),
             collector: None,
@@ -78,7 +86,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: ResourceEventHandler<K>,
     {
         let handler = Box::new(OfKind::<K, H>(Arc::clone(&self.handler), PhantomData));
-        self.routes.push(HandlerRoute { type_id: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
+        self.route(TypeId::of::<K>(), Some(Kind::of::<K>()), handler);
         self
     }
 
@@ -114,8 +122,14 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: TriggerHandler<S>,
     {
         let handler = Box::new(OfTrigger::<S, H>(Arc::clone(&self.handler), PhantomData));
-        self.routes.push(HandlerRoute { type_id: TypeId::of::<S>(), kind: None, handler });
+        self.route(TypeId::of::<S>(), None, handler);
         self
+    }
+
+    fn route(&mut self, type_id: TypeId, kind: Option<Kind>, handler: Box<dyn RouteHandler>) {
+        if self.types.insert(type_id) {
+            self.routes.push(HandlerRoute { type_id, kind, handler, filter: None });
+        }
     }
 
     /// Runs `source` while the handler runs. The triggers of the source go to all handlers that are registered for their
@@ -127,11 +141,16 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as
-    /// one handler. At most one of them may have a garbage collector; that of `other` is ignored if both have one. The filter of
-    /// `other` is ignored.
+    /// one handler. Of a type for which both are registered, each gets the events that it wants, and the ordering key is that of `self`.
+    /// Earlier filters stay those of one of the handlers; a later one is that of both. At most one of them may have a garbage collector;
+    /// that of `other` is ignored if both have one.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
-        self.routes.extend(other.routes);
+        let filtered = |filter: Option<EventFilter>| {
+            move |route: HandlerRoute| HandlerRoute { filter: both(route.filter, filter.clone()), ..route }
+        };
+        let own = self.routes.into_iter().map(filtered(self.filter.take()));
+        self.routes = own.chain(other.routes.into_iter().map(filtered(other.filter))).collect();
         self.indexes.extend(other.indexes);
         self.sources.extend(other.sources);
         self.collector = self.collector.or(other.collector);
@@ -175,8 +194,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { routes, indexes, superseded, collector, sources, filter, .. } = self;
-        Registration { handler: Arc::new(()), routes, indexes, superseded, collector, sources, filter }
+        let Self { routes, types, indexes, superseded, collector, sources, filter, .. } = self;
+        Registration { handler: Arc::new(()), routes, types, indexes, superseded, collector, sources, filter }
     }
 }
 
@@ -185,10 +204,7 @@ impl Registration {
     /// get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(match self.filter.take() {
-            Some(earlier) => Box::new(move |event| earlier(event) && filter(event)),
-            None => Box::new(filter),
-        });
+        self.filter = both(self.filter.take(), Some(Arc::new(filter)));
         self
     }
 
@@ -198,10 +214,7 @@ impl Registration {
     }
 
     /// Returns the handler, its indexes and its garbage collector.
-    pub fn into_parts(mut self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
-        // A handler that is registered twice for a type gets each event once.
-        let mut types = HashSet::new();
-        self.routes.retain(|route| types.insert(route.type_id));
+    pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
         let handler = ErasedHandler { routes: self.routes, superseded: self.superseded, filter: self.filter };
         (handler, self.indexes, self.collector)
     }
@@ -232,25 +245,36 @@ impl ErasedHandler {
 
     /// Returns `true` if the handler wants the event, and its filter accepts it. A handler that panics does not get the event.
     pub fn wants(&self, event: &AnyEvent) -> bool {
-        let wants = |handler: &dyn RouteHandler| catch_panic(event, || handler.wants(event)).unwrap_or(false);
-        self.filter.as_ref().is_none_or(|filter| filter(event)) && self.route(event).is_some_and(wants)
+        self.filter.as_ref().is_none_or(|filter| filter(event))
+            && self.routes(event).any(|route| route.wants(event))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        let key =
-            self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)).ok().flatten());
+        let key = self
+            .routes(event)
+            .next()
+            .and_then(|route| catch_panic(event, || route.handler.key(event)).ok().flatten());
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
     /// Returns the group of an event, which has permits of its own in [`Limit`](crate::Limit); `None` if it uses the common permits.
     pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
-        self.route(event).and_then(|handler| catch_panic(event, || handler.group(event)).ok().flatten())
+        let route = self.routes(event).next()?;
+        catch_panic(event, || route.handler.group(event)).ok().flatten()
     }
 
-    fn route(&self, event: &AnyEvent) -> Option<&dyn RouteHandler> {
+    /// Returns the handlers of this type of event: more than one only if registrations were joined.
+    fn routes(&self, event: &AnyEvent) -> impl Iterator<Item = &HandlerRoute> {
         let type_id = event.route();
-        self.routes.iter().find(|route| route.type_id == type_id).map(|route| &*route.handler)
+        self.routes.iter().filter(move |route| route.type_id == type_id)
+    }
+}
+
+impl HandlerRoute {
+    fn wants(&self, event: &AnyEvent) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter(event))
+            && catch_panic(event, || self.handler.wants(event)).unwrap_or(false)
     }
 }
 
@@ -267,9 +291,13 @@ fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Result<T, Panic
 
 impl EventHandler<AnyEvent> for ErasedHandler {
     async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        match self.route(event) {
-            Some(handler) => handler.deliver(event).await,
-            None => Ok(()),
+        // One of joined handlers may want an event that another one does not.
+        let is_joined = self.routes(event).nth(1).is_some();
+        let mut result = Ok(());
+        for route in self.routes(event).filter(|route| !is_joined || route.wants(event)) {
+            let delivered = route.handler.deliver(event).await;
+            result = result.and(delivered);
         }
+        result
     }
 }

@@ -12,6 +12,9 @@ use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
+/// The type of a function that returns `true` if a handler may get an event.
+pub(super) type EventFilter = Arc<dyn Fn(&AnyEvent) -> bool + Send + Sync>;
+
 /// The handler of all messages with the same [route](crate::Message::route).
 pub(super) struct HandlerRoute {
     /// The Rust type of the objects or triggers.
@@ -20,6 +23,8 @@ pub(super) struct HandlerRoute {
     pub(super) kind: Option<Kind>,
     /// The handler, whose type is erased.
     pub(super) handler: Box<dyn RouteHandler>,
+    /// The filter of the registration to which the handler belonged before it was joined with another one.
+    pub(super) filter: Option<EventFilter>,
 }
 
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased.

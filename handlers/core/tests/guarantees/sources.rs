@@ -147,3 +147,29 @@ async fn joined_handlers_share_queues() {
     handler.handle(&AnyEvent::trigger(Due::pod(&web)), &Context::detached()).await.unwrap();
     assert_eq!(*log.lock().unwrap(), ["present web", "due web"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn joined_handlers_of_one_kind_get_what_their_own_filters_accept() {
+    let log = Log::default();
+    let of_name = |name: &'static str| {
+        let registration = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on::<Pod>().erase();
+        registration.filter(move |event| event.object_ref().name == name)
+    };
+    let joined = of_name("web").join(of_name("db")).join(Registration::new(Slow(Arc::clone(&log))).erase());
+    let handler = joined.filter(|event| event.object_ref().name != "cache").into_parts().0;
+    let added = |name: &str| Event::Added(Arc::new(pod("default", name))).erase();
+    for name in ["web", "db"] {
+        assert!(handler.wants(&added(name)));
+        handler.handle(&added(name), &Context::detached()).await.unwrap();
+    }
+    assert!(!handler.wants(&added("other")) && !handler.wants(&added("cache")));
+    assert_eq!(std::mem::take(&mut *log.lock().unwrap()), ["present web", "present db"]);
+
+    let all = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().erase();
+    let handler = all.join(of_name("web")).into_parts().0;
+    for name in ["web", "db"] {
+        assert!(handler.wants(&added(name)));
+        handler.handle(&added(name), &Context::detached()).await.unwrap();
+    }
+    assert_eq!(*log.lock().unwrap(), ["present web", "present web", "present db"]);
+}
