@@ -38,6 +38,7 @@ use session::LeadershipSession;
 pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
+pub(crate) use selection::FINALIZER_PREFIX;
 pub(crate) use validation::{check_handlers, check_webhook};
 
 /// The readiness condition that the API server responds.

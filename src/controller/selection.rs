@@ -11,7 +11,7 @@ use crate::config::KubernetesOptions;
 const MANAGED: &str = "staffetta.dev/managed";
 
 /// The prefix of the finalizers of this program.
-const FINALIZERS: &str = "staffetta.dev/";
+pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 
 /// Selects the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object with a
 /// finalizer of this program is managed until it is deleted.
@@ -57,7 +57,7 @@ impl ObjectSelection {
 
 /// Returns `true` if the object is managed already.
 fn is_begun(meta: &ObjectMeta) -> bool {
-    meta.finalizers.iter().flatten().any(|finalizer| finalizer.starts_with(FINALIZERS))
+    meta.finalizers.iter().flatten().any(|finalizer| finalizer.starts_with(FINALIZER_PREFIX))
 }
 
 /// Returns `true` if the annotation says that the object is not to be managed.

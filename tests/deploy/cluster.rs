@@ -243,7 +243,7 @@ impl Device<'_> {
             if namespace != open {
                 kubectl.run(&["create", "namespace", namespace]).await;
             }
-            kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
+            kubectl.exists("serviceaccount/default").await;
             kubectl.run(&["create", "secret", "generic", "login", "--from-literal=password=hunter2"]).await;
             kubectl.apply(&pod).await;
             if namespace == open {
@@ -458,7 +458,7 @@ impl Work {
         let kubectl = Kubectl::find(&site.kubeconfig, &namespace);
         kubectl.run(&["create", "namespace", &namespace]).await;
         let this = Self { namespace, kubectl, client: site.client.clone() };
-        this.kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
+        this.kubectl.exists("serviceaccount/default").await;
         this.kubectl.apply(&WORKLOAD.replace("NODE", &this.namespace)).await;
         this
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -11,7 +12,7 @@ use tokio::process::Command;
 
 use crate::cluster::CLUSTER;
 use crate::kubectl::Kubectl;
-use crate::process::eventually;
+use crate::process::{Process, eventually};
 use crate::site::simulated;
 use crate::{PROGRAM, folder};
 
@@ -130,6 +131,9 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
     .await;
     // The policy lets administrators write finalizers.
     admin.apply(&OBJECTS.replace("NAME", name)).await;
+    // What disabled handlers left is freed too.
+    values["config"]["kubernetes"]["enabled_handlers"] = json!(["vif"]);
+    first.install(&values, &[]).await.unwrap();
     assert_eq!(admin.run(&["get", "ciscodevice", name, "-o", "jsonpath={.spec.maxPods}"]).await, "3");
     let printed = run_hook(&first, &admin).await;
     for row in ["Pod ", "Service ", "CiscoDevice ", "Node "] {
@@ -160,15 +164,10 @@ async fn run_hook(release: &Release, admin: &Kubectl) -> String {
     }
     let job = hooks.iter().find(|hook| hook["kind"] == "Job").unwrap();
     let pod = &job["spec"]["template"]["spec"];
-    let account = pod["serviceAccountName"].as_str().unwrap();
-    let token = admin.run(&["create", "token", account, "--namespace", &release.namespace]).await;
+    let (configuration, own) = as_pod(release, admin, pod).await;
     let kubeconfig = place.join("kubeconfig");
-    fs::write(&kubeconfig, with_token(&release.kubeconfig, &release.namespace, token.trim())).unwrap();
-    let objects = release.objects("manifest").await;
-    let map = &pod["volumes"][0]["configMap"]["name"];
-    let of_name = |object: &&Value| object["kind"] == "ConfigMap" && object["metadata"]["name"] == *map;
-    let map = objects.iter().find(of_name).unwrap();
-    fs::write(place.join("staffetta.toml"), map["data"]["staffetta.toml"].as_str().unwrap()).unwrap();
+    fs::write(&kubeconfig, own).unwrap();
+    fs::write(place.join("staffetta.toml"), configuration).unwrap();
     let arguments = pod["containers"][0]["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
     let output = Command::new(PROGRAM)
         .args(arguments)
@@ -181,6 +180,73 @@ async fn run_hook(release: &Release, admin: &Kubectl) -> String {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The configuration that the kubelet would give a pod of the release, and a kubeconfig with the token of the pod's account.
+async fn as_pod(release: &Release, admin: &Kubectl, pod: &Value) -> (String, String) {
+    let account = pod["serviceAccountName"].as_str().unwrap();
+    let token = admin.run(&["create", "token", account, "--namespace", &release.namespace]).await;
+    let objects = release.objects("manifest").await;
+    let map = &pod["volumes"][0]["configMap"]["name"];
+    let of_name = |object: &&Value| object["kind"] == "ConfigMap" && object["metadata"]["name"] == *map;
+    let map = objects.iter().find(of_name).unwrap();
+    let configuration = map["data"]["staffetta.toml"].as_str().unwrap().to_owned();
+    (configuration, with_token(&release.kubeconfig, &release.namespace, token.trim()))
+}
+
+/// A pod on a node of its own. NAME stands for a name that nobody else has.
+const FIRST: &str = r"
+apiVersion: v1
+kind: Node
+metadata: {name: NAME}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: default}
+spec: {nodeName: NAME, automountServiceAccountToken: false, containers: [{name: web, image: 'web:1'}]}
+";
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn from_the_installation_on_a_pod_gets_its_annotation_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let release = Release::new("first-pod");
+    let admin = Kubectl::find(&release.kubeconfig, "");
+    eventually("the pod is accepted", async || {
+        admin.attempt(&["get", "serviceaccount/default", "-n", "default"]).await.is_ok()
+    })
+    .await;
+    let began = Instant::now();
+    release.install(&simulated(&["vif"]), &[]).await.unwrap();
+    let installed = began.elapsed();
+    // No kubelet runs here: the program is a process with what the pod of the Deployment would have.
+    let objects = release.objects("manifest").await;
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let (configuration, own) = as_pod(&release, &admin, &deployment["spec"]["template"]["spec"]).await;
+    let mut process = Process::start(PROGRAM.as_ref(), release.place.path(), &configuration, &own).await;
+    let name = &release.namespace;
+    admin.apply(&FIRST.replace("NAME", name)).await;
+    let annotation = [
+        "get",
+        "pod",
+        name,
+        "-n",
+        "default",
+        "-o",
+        r"jsonpath={.metadata.annotations.openstack\.org/kuryr-vif}",
+    ];
+    eventually("the pod has its annotation", async || !admin.run(&annotation).await.is_empty()).await;
+    println!(
+        "from `helm install` to the first annotated pod: {:?}, {installed:?} of it Helm",
+        began.elapsed()
+    );
+
+    let pod = ["delete", "pod", name, "-n", "default", "--timeout=60s", "--grace-period=0", "--force"];
+    admin.run(&pod).await;
+    assert!(process.terminate().await.success());
+    admin.run(&["delete", "node", name]).await;
+    release.helm(&["uninstall", "staffetta", "--no-hooks"]).await.unwrap();
+    admin.run(&["delete", "namespace", name, "--wait=false"]).await;
 }
 
 /// The kubeconfig with the token of an account in `namespace` in place of its user.

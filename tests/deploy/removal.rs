@@ -2,10 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
 use tokio::process::Command;
 
@@ -43,13 +48,12 @@ metadata: {name: branch-7, finalizers: [cisco.vk/device-cleanup]}
 spec: {driver: XE, address: 192.0.2.1}
 ";
 
-/// Runs the command with these arguments and the handlers of the objects above, and returns what it printed.
+/// Runs the command with these arguments, and returns what it printed. Of the handlers of the objects above, only `vif` is enabled; the
+/// others were before.
 async fn uninstall(home: &Path, arguments: &[&str]) -> Result<String, String> {
     let configuration = SIMULATED.replacen(
         "[kubernetes]",
-        "[kubernetes]\ncluster_id = \"east\"\nenabled_handlers = [\"vif\", \"lb\", \"namespace\", \"app_hosting\"]\n\
-         namespace_project_driver = \"memory\"\nnamespace_subnet_driver = \"memory\"\n\
-         app_hosting_driver = \"FAKE\"",
+        "[kubernetes]\ncluster_id = \"east\"\nenabled_handlers = [\"vif\"]",
         1,
     );
     let file = home.join("staffetta.toml");
@@ -121,4 +125,39 @@ async fn finalizers_stay_while_a_controller_runs_that_would_add_them_again() {
     assert!(refused.contains("a controller runs") && refused.contains("--stop"), "{refused}");
     assert!(controller.terminate().await.success());
     uninstall(home.path(), &["--apply"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replica_that_still_holds_the_lease_of_a_virtual_node_is_waited_for() {
+    let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
+    let kubeconfig = home.path().join("kubeconfig");
+    fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+    let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+    let leases = Api::<Lease>::namespaced(client, "kube-node-lease");
+    let lease = json!({ "metadata": { "name": "vnode.base-1", "labels": { "staffetta.dev/handler": "vnode" } },
+        "spec": { "holderIdentity": "replica-2", "leaseDurationSeconds": 40 } });
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let renewed = async |holder: &str| {
+        let patch =
+            json!({ "spec": { "holderIdentity": holder, "renewTime": format!("{:.6}", Timestamp::now()) } });
+        leases.patch("vnode.base-1", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+
+    let refused = uninstall(home.path(), &["--apply"]);
+    tokio::pin!(refused);
+    let refused = loop {
+        tokio::select! {
+            refused = &mut refused => break refused.unwrap_err(),
+            () = tokio::time::sleep(Duration::from_millis(200)) => renewed("replica-2").await,
+        }
+    };
+    assert!(refused.contains("a controller runs (replica-2)"), "{refused}");
+
+    // With --stop, it waits for the end of the replica.
+    let stopped = uninstall(home.path(), &["--apply", "--stop", "staffetta"]);
+    tokio::pin!(stopped);
+    let waits = tokio::time::timeout(Duration::from_secs(3), &mut stopped).await;
+    assert!(waits.is_err(), "{waits:?}");
+    renewed("").await;
+    stopped.await.unwrap();
 }

@@ -45,7 +45,7 @@ async fn cluster(name: &str, change: impl Fn(&mut Options)) -> (Kubectl, World) 
     let namespace = format!("iosxe-{name}-{}", std::process::id());
     let kubectl = Kubectl::find(&kubeconfig, &namespace);
     kubectl.run(&["create", "namespace", &namespace]).await;
-    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
+    kubectl.exists("serviceaccount/default").await;
     let world = world(&kubeconfig, &namespace, change).await;
     (kubectl, world)
 }
@@ -90,7 +90,7 @@ async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_wh
     let (kubectl, world) = cluster("pods", |_| ()).await;
     let node = world.device().name().to_owned();
     let mut controller = world.controller().await;
-    kubectl.run(&["wait", "--for=create", &format!("node/{node}"), "--timeout=60s"]).await;
+    kubectl.exists(&format!("node/{node}")).await;
     kubectl.run(&["wait", "--for=condition=Ready", &format!("node/{node}"), "--timeout=60s"]).await;
     kubectl.apply(&DEPLOYMENT.replace("NODE", &node)).await;
     kubectl.run(&["rollout", "status", "deployment/web", "--timeout=120s"]).await;
@@ -146,7 +146,7 @@ async fn a_client_reads_of_a_device_what_its_cluster_role_permits_on_a_real_serv
     let (kubectl, world) = cluster("metrics", |_| ()).await;
     let node = world.device().name().to_owned();
     let _controller = world.controller().await;
-    kubectl.run(&["wait", "--for=create", &format!("node/{node}"), "--timeout=60s"]).await;
+    kubectl.exists(&format!("node/{node}")).await;
     let port = "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}";
     let port = kubectl.run(&["get", "node", &node, "--output", port]).await;
     kubectl.apply(&DEPLOYMENT.replace("NODE", &node)).await;

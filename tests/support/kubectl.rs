@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -38,6 +39,15 @@ impl Kubectl {
     pub(crate) async fn attempt(&self, arguments: &[&str]) -> Result<String, String> {
         let (good, printed, said) = self.ends(arguments, "").await;
         if good { Ok(printed) } else { Err(said) }
+    }
+
+    /// Ends when an object exists, for which kubectl 1.30 cannot wait.
+    pub(crate) async fn exists(&self, object: &str) {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        while let Err(error) = self.attempt(&["get", object]).await {
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Runs it to its bad end, and answers what it said.

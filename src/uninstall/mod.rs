@@ -1,0 +1,207 @@
+//! `staffetta uninstall`: takes the controller's finalizers off its objects, and lists what stays in external systems.
+//!
+//! Without a controller, an object with a finalizer of ours is never deleted. Pods keep their network: nothing is released outside. The
+//! controller must have stopped, because it would add the finalizers and the virtual nodes again; its Leases say so.
+
+mod objects;
+mod stop;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use kube::Client;
+use kube::core::ApiResource;
+use staffetta_handler::{DryRunPlan, Registry, causes};
+use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
+use tokio::time::timeout;
+
+use crate::cleanup::{CleanupError, Leftover, clean_handler, drain_pool};
+use crate::cluster::ClusterInfo;
+use crate::config::Configuration;
+use crate::controller::{FINALIZER_PREFIX, create_handlers};
+use objects::{delete_nodes, remove_finalizers};
+use stop::stop;
+
+/// The time limit of a request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit of the lists of external systems.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The options of `staffetta uninstall`.
+#[derive(Clone, Debug, Default)]
+pub struct UninstallOptions {
+    /// Remove the finalizers and the virtual nodes. Otherwise they are only listed.
+    pub apply: bool,
+    /// The Deployment to scale to zero first, in the namespace of the Lease.
+    pub stop: Option<String>,
+    /// The time limit for the controller to stop.
+    pub timeout: Duration,
+}
+
+/// The result of `staffetta uninstall`.
+#[derive(Debug, Default)]
+pub struct Uninstalled {
+    /// The objects with a finalizer of ours, and the virtual nodes.
+    pub objects: Vec<UninstalledObject>,
+    /// The owners of resources that stay in external systems.
+    pub outside: Vec<Leftover>,
+    /// The number of VIFs that the pool keeps ready, which stay too.
+    pub pooled: usize,
+    /// The handlers whose external resources could not be listed, with the reason.
+    pub unknown: Vec<String>,
+}
+
+/// An object in the result of `staffetta uninstall`.
+#[derive(Debug)]
+pub struct UninstalledObject {
+    /// The kind of the object.
+    pub kind: String,
+    /// The namespace of the object; empty without one.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
+    /// The change that was made or would be made, or the error, in words.
+    pub result: String,
+    /// `false` if it could not be done.
+    pub is_ok: bool,
+}
+
+/// The reason why nothing was uninstalled.
+#[derive(Debug, thiserror::Error)]
+pub enum UninstallError {
+    /// A replica of the controller holds a Lease.
+    #[error(
+        "a controller runs ({0}), and would add the finalizers again: scale its Deployment to 0 first, or pass --stop DEPLOYMENT"
+    )]
+    Running(String),
+    /// The Deployment cannot be scaled.
+    #[error("the Deployment `{name}` cannot be scaled to 0")]
+    Stop {
+        /// The name of the Deployment.
+        name: String,
+        /// The error of the API server.
+        source: Box<kube::Error>,
+    },
+    /// Objects cannot be read.
+    #[error("cannot read {what}")]
+    Read {
+        /// The kind of the objects.
+        what: String,
+        /// The error of the API server.
+        source: Box<kube::Error>,
+    },
+}
+
+/// Removes our finalizers and virtual nodes if `options.apply` is set, otherwise lists them. Those of handlers that are not enabled are
+/// included, because they may have been before. Either way, it lists the owners of what stays in external systems.
+///
+/// # Errors
+///
+/// The controller runs, or objects cannot be read. A finalizer that cannot be removed is in the result.
+pub async fn uninstall(
+    registry: Registry,
+    configuration: &Configuration,
+    client: Client,
+    options: &UninstallOptions,
+) -> Result<Uninstalled, UninstallError> {
+    if options.apply {
+        stop(configuration, &client, options).await?;
+    }
+    let mut result = Uninstalled::default();
+    for resource in [
+        ApiResource::erase::<Pod>(&()),
+        ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<Namespace>(&()),
+        ApiResource::erase::<CiscoDevice>(&()),
+    ] {
+        result.objects.extend(remove_finalizers(&client, &resource, options.apply).await?);
+    }
+    result.objects.extend(delete_nodes(&client, options.apply).await?);
+    // Last, because external systems may be slow or gone.
+    let listed = list_outside(registry, configuration, client, &mut result);
+    match timeout(LIST_TIMEOUT, listed).await {
+        Ok(listed) => listed?,
+        Err(_) => result.unknown.push(format!("no answer within {} s", LIST_TIMEOUT.as_secs())),
+    }
+    Ok(result)
+}
+
+/// Returns `true` if a finalizer is one of this program.
+fn is_ours(finalizer: &str) -> bool {
+    finalizer.starts_with(FINALIZER_PREFIX) || finalizer == app_hosting::FINALIZER
+}
+
+/// Lists the owners of external resources of this cluster, by their marks. A handler that cannot is no reason to keep its finalizers.
+async fn list_outside(
+    registry: Registry,
+    configuration: &Configuration,
+    client: Client,
+    result: &mut Uninstalled,
+) -> Result<(), UninstallError> {
+    let cluster = ClusterInfo::read(configuration, &client).await;
+    let cluster = cluster.map_err(|error| read_error("the API server", error))?;
+    let registry = Arc::new(registry);
+    let setup = cluster.setup(&registry, configuration, client).dry_run(DryRunPlan::default());
+    let handlers = match create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup) {
+        Ok(handlers) => handlers,
+        Err(error) => {
+            result.unknown.push(causes(&error));
+            return Ok(());
+        }
+    };
+    let mut has_pods = false;
+    for (handler, registration) in handlers {
+        has_pods |= handler == "vif";
+        match clean_handler(&handler, registration, configuration, false).await {
+            Ok(listed) => result.outside.extend(listed),
+            Err(error) => result.unknown.push(causes(&CleanupError::List { handler, error })),
+        }
+    }
+    if has_pods {
+        match drain_pool(&setup, false).await {
+            Ok(pooled) => result.pooled = pooled,
+            Err(error) => result.unknown.push(causes(&error)),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the response to a request; fails if the API server does not respond in time.
+async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    let late = || kube::Error::Service(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into());
+    timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+fn read_error(what: &str, error: kube::Error) -> UninstallError {
+    UninstallError::Read { what: what.to_owned(), source: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::config::{self, FileSchema};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_ends_the_command() {
+        let silent =
+            service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let mut registry = Registry::default();
+        config::register(&mut registry);
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let configuration = Configuration::load(&schema, None, []).unwrap();
+        let (client, options) = (Client::new(silent, "default"), UninstallOptions::default());
+        let listed = uninstall(registry, &configuration, client, &options).await;
+        assert!(causes(&listed.unwrap_err()).starts_with("cannot read pods: "));
+    }
+}

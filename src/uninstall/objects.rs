@@ -1,0 +1,122 @@
+//! Frees the objects of the controller.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{
+    DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions,
+};
+use kube::core::ApiResource;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use staffetta_handler::{HANDLER_LABEL, causes};
+use staffetta_virtual_node::{app_hosting, vnode};
+
+use super::{UninstallError, UninstalledObject, answer, is_missing, is_ours, read_error};
+
+/// The number of objects in one response of a list.
+const PAGE: u32 = 500;
+/// The number of passes over the objects of a kind. A further one is needed when somebody else changed an object meanwhile.
+const PASSES: usize = 5;
+
+/// Removes our finalizers from all objects of a kind.
+pub(super) async fn remove_finalizers(
+    client: &Client,
+    resource: &ApiResource,
+    apply: bool,
+) -> Result<Vec<UninstalledObject>, UninstallError> {
+    let mut done = Vec::new();
+    for pass in 1..=PASSES {
+        let mut again = false;
+        for object in list(client, resource, &ListParams::default().limit(PAGE)).await? {
+            let (ours, kept): (Vec<_>, Vec<_>) =
+                object.finalizers().iter().map(String::as_str).partition(|finalizer| is_ours(finalizer));
+            if ours.is_empty() {
+                continue;
+            }
+            let metadata = json!({ "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": kept });
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
+            let api: Api<DynamicObject> = match object.namespace() {
+                Some(namespace) => Api::namespaced_with(client.clone(), &namespace, resource),
+                None => Api::all_with(client.clone(), resource),
+            };
+            let written = if apply {
+                let name = object.name_any();
+                answer(api.patch_metadata(&name, &PatchParams::default(), &patch)).await.map(drop)
+            } else {
+                Ok(())
+            };
+            match written {
+                Err(kube::Error::Api(status)) if status.code == 409 && pass < PASSES => again = true,
+                Err(error) if is_missing(&error) => {}
+                written => done.push(outcome(&resource.kind, &object, written, &ours.join(", "), apply)),
+            }
+        }
+        if !again {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Deletes our virtual nodes.
+pub(super) async fn delete_nodes(
+    client: &Client,
+    apply: bool,
+) -> Result<Vec<UninstalledObject>, UninstallError> {
+    let resource = ApiResource::erase::<Node>(&());
+    let selector = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
+    let ours = ListParams::default().labels(&selector).limit(PAGE);
+    let nodes = Api::<Node>::all(client.clone());
+    let mut done = Vec::new();
+    for node in list(client, &resource, &ours).await? {
+        let deleted = if apply {
+            let exactly = Preconditions { uid: node.uid(), resource_version: None };
+            let exactly = DeleteParams::default().preconditions(exactly);
+            answer(nodes.delete(&node.name_any(), &exactly)).await.map(drop)
+        } else {
+            Ok(())
+        };
+        match deleted {
+            Err(error) if is_missing(&error) => {}
+            deleted => done.push(outcome("Node", &node, deleted, "its node", apply)),
+        }
+    }
+    Ok(done)
+}
+
+/// Lists the metadata of all objects of a kind; none if the kind is not served.
+async fn list(
+    client: &Client,
+    resource: &ApiResource,
+    parameters: &ListParams,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, UninstallError> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let (mut objects, mut parameters) = (Vec::new(), parameters.clone());
+    loop {
+        let page = match answer(api.list_metadata(&parameters)).await {
+            Ok(page) => page,
+            Err(error) if is_missing(&error) => return Ok(objects),
+            Err(error) => return Err(read_error(&resource.plural, error)),
+        };
+        objects.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+fn outcome(
+    kind: &str,
+    object: &PartialObjectMeta<DynamicObject>,
+    result: Result<(), kube::Error>,
+    what: &str,
+    apply: bool,
+) -> UninstalledObject {
+    let (is_ok, result) = match result {
+        Ok(()) if apply => (true, format!("{what} is removed")),
+        Ok(()) => (true, format!("{what} would be removed")),
+        Err(error) => (false, causes(&error)),
+    };
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    UninstalledObject { kind: kind.to_owned(), namespace, name, result, is_ok }
+}
