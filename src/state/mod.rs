@@ -49,6 +49,7 @@ struct QueueState {
     handler: String,
     /// The kinds that it handles, once it is set up.
     kinds: Vec<String>,
+    in_every_replica: bool,
     counts: QueueCounts,
     overflows: u64,
     /// The conditions that are not met yet and must be met before the handler receives events.
@@ -158,14 +159,18 @@ impl ControllerState {
 
     /// Returns the state of the queues of each enabled handler.
     fn queues(&self) -> Vec<QueueState> {
-        let pipelines = self.pipelines();
+        let running = lock(&self.running).clone();
+        let pipelines = HandlerScope::ALL.map(|scope| (scope, running[scope as usize].0.upgrade()));
         let state = |name: &String| {
-            let mut chains = pipelines.iter().flat_map(|pipeline| pipeline.handlers());
-            let handler = chains.find(|chain| chain.name == *name);
+            let mut chains = pipelines.iter().flat_map(|(scope, pipeline)| {
+                pipeline.iter().flat_map(|pipeline| pipeline.handlers()).map(move |chain| (*scope, chain))
+            });
+            let (scope, handler) = chains.find(|(_, chain)| chain.name == *name).unzip();
             let chain = handler.map(|handler| &handler.chain);
             QueueState {
                 handler: name.clone(),
                 kinds: handler.map(|handler| handler.kinds.clone()).unwrap_or_default(),
+                in_every_replica: scope == Some(HandlerScope::EveryReplica),
                 counts: chain.map(Chain::counts).unwrap_or_default(),
                 overflows: chain.map_or(0, Chain::overflowed),
                 waits: handler.map_or_else(

@@ -56,6 +56,41 @@ impl StateSnapshot {
             .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
     }
 
+    /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let Self { identity, ready, waits, handlers, objects, omitted, undecodable, known, .. } = other;
+        self.ready &= ready;
+        let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
+        self.waits.extend(waits.into_iter().map(of_replica));
+        for HandlerSummary { name, counts, .. } in
+            handlers.into_iter().filter(|handler| handler.in_every_replica)
+        {
+            let Some(ours) = self.handlers.iter_mut().find(|ours| ours.name == name) else { continue };
+            for (phase, count) in counts {
+                *ours.counts.entry(phase).or_default() += count;
+            }
+        }
+        let of_replica = |object| ObjectSummary { replica: Some(identity.clone()), ..object };
+        self.objects.extend(objects.into_iter().map(of_replica));
+        self.objects.sort_by(|one, other| {
+            let healthy = |object: &ObjectSummary| object.last_error.is_none();
+            healthy(one).cmp(&healthy(other)).then(other.age_seconds().total_cmp(&one.age_seconds()))
+        });
+        self.omitted += omitted;
+        for object in undecodable {
+            if self.undecodable.iter().all(|ours| (&ours.kind, &ours.uid) != (&object.kind, &object.uid)) {
+                self.undecodable.push(object);
+            }
+        }
+        self.known = self.known.max(known);
+    }
+
+    /// Adds the reason why the state of the replica in the pod `pod` is missing.
+    pub(crate) fn lacks_replica(&mut self, pod: &str, reason: String) {
+        self.ready = false;
+        self.waits.push(Condition { name: format!("replica {pod}"), reason: Some(reason) });
+    }
+
     /// Returns the reason why the list of objects may be incomplete; `None` if it is complete.
     pub(crate) fn incomplete_reason(&self) -> Option<String> {
         if !self.leadership.leads {
@@ -161,6 +196,9 @@ pub(crate) struct HandlerSummary {
     /// The kinds of the objects that it handles.
     #[serde(default)]
     pub(crate) kinds: Vec<String>,
+    /// `true` if the handler runs in every replica, and not in the leader only.
+    #[serde(default)]
+    pub(crate) in_every_replica: bool,
     /// `true` once the handler receives events.
     pub(crate) open: bool,
     /// The conditions that are not met yet and must be met before the handler receives events.
@@ -171,9 +209,9 @@ pub(crate) struct HandlerSummary {
 }
 
 impl From<QueueState> for HandlerSummary {
-    fn from(QueueState { handler, kinds, counts, waits, .. }: QueueState) -> Self {
+    fn from(QueueState { handler, kinds, in_every_replica, counts, waits, .. }: QueueState) -> Self {
         let counts = PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into();
-        Self { name: handler, kinds, open: waits.is_empty(), waits, counts }
+        Self { name: handler, kinds, in_every_replica, open: waits.is_empty(), waits, counts }
     }
 }
 
@@ -183,6 +221,9 @@ impl From<QueueState> for HandlerSummary {
 pub(crate) struct ObjectSummary {
     /// The name of the handler.
     pub(crate) handler: String,
+    /// The identity of the replica in whose queues the object is; absent for that of this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replica: Option<String>,
     /// The kind of the object.
     pub(crate) kind: String,
     /// The namespace of the object; absent for a cluster-scoped object.
@@ -222,6 +263,7 @@ impl ObjectSummary {
         };
         Self {
             handler: handler.to_owned(),
+            replica: None,
             kind: entry.kind.into_owned(),
             namespace: entry.namespace,
             name: entry.name,

@@ -115,7 +115,7 @@ fn the_role_of_operators_has_the_rights_that_the_plug_in_names_and_needs() {
         let rule = rules.into_iter().find(|rule| rule["resources"] == json!([resource])).unwrap();
         strings(&rule["verbs"])
     });
-    // kube reads the Lease, lists pods only on the network of the nodes, and opens a WebSocket with GET.
+    // kube reads the Lease, opens a WebSocket with GET, and lists pods for handlers of every replica and on the network of the nodes.
     assert_eq!(rights, [vec!["get"], vec!["get", "list"], vec!["get", "create"]]);
 }
 

@@ -6,6 +6,8 @@
 #[allow(dead_code, reason = "tests of the tunnel use the rest")]
 #[path = "../../drivers/koupleless/tests/mqtt/broker.rs"]
 mod broker;
+#[path = "../support/port_forward.rs"]
+mod port_forward;
 #[path = "../support/process.rs"]
 mod process;
 
@@ -13,5 +15,6 @@ mod bases;
 mod modules;
 mod mqtt;
 mod peers;
+mod plugin;
 mod replicas;
 mod world;

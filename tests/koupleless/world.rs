@@ -21,7 +21,7 @@ const VNODE: &str = "poll_interval_ms = 200\nhealth_interval_ms = 200\nunreachab
                      lease_duration_s = 8\nlease_renew_s = 2\n";
 
 pub(crate) struct World {
-    server: ApiServer,
+    pub(crate) server: ApiServer,
     pub(crate) client: Client,
     /// The address at which each replica listens for bases.
     listeners: Vec<SocketAddr>,

@@ -1,9 +1,12 @@
 //! A server in front of the embedded API server that serves `pods/portforward` as a kubelet does: over a WebSocket, with a data channel
 //! and an error channel for the port. The loopback address of all pods is that of this machine.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures_util::{SinkExt, StreamExt};
 use staffetta_apiserver::ApiServer;
@@ -17,8 +20,12 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) struct PortForward {
     kubeconfig: String,
     forbidden: Arc<AtomicBool>,
+    ports: Ports,
     _task: AbortOnDropHandle<()>,
 }
+
+/// The ports on this machine that stand for any port of a pod, by the name of the pod.
+type Ports = Arc<Mutex<HashMap<String, u16>>>;
 
 impl PortForward {
     /// Starts the server in front of `server`.
@@ -28,18 +35,29 @@ impl PortForward {
         let kubeconfig = server.kubeconfig().replace(server.url(), &url);
         let upstream: SocketAddr = server.url().trim_start_matches("http://").parse().unwrap();
         let forbidden = Arc::new(AtomicBool::new(false));
-        let forbids = Arc::clone(&forbidden);
+        let (forbids, ports) = (Arc::clone(&forbidden), Ports::default());
+        let of_pods = Arc::clone(&ports);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(connection(stream, upstream, forbids.load(Ordering::Relaxed)));
+                tokio::spawn(connection(
+                    stream,
+                    upstream,
+                    forbids.load(Ordering::Relaxed),
+                    Arc::clone(&of_pods),
+                ));
             }
         });
-        Self { kubeconfig, forbidden, _task: AbortOnDropHandle::new(task) }
+        Self { kubeconfig, forbidden, ports, _task: AbortOnDropHandle::new(task) }
     }
 
     /// The kubeconfig of a user of this server.
     pub(crate) fn kubeconfig(&self) -> &str {
         &self.kubeconfig
+    }
+
+    /// Connects later port-forwards to the pod with this port of this machine, whichever port they name.
+    pub(crate) fn connect(&self, pod: &str, port: u16) {
+        self.ports.lock().unwrap().insert(pod.to_owned(), port);
     }
 
     /// Rejects later port-forwards like an API server whose user lacks the right.
@@ -49,7 +67,7 @@ impl PortForward {
 }
 
 /// Serves one request.
-async fn connection(mut stream: TcpStream, upstream: SocketAddr, forbidden: bool) {
+async fn connection(mut stream: TcpStream, upstream: SocketAddr, forbidden: bool, ports: Ports) {
     let mut head = vec![0; 16 * 1024];
     let size = loop {
         let size = stream.peek(&mut head).await.unwrap_or_default();
@@ -85,8 +103,10 @@ async fn connection(mut stream: TcpStream, upstream: SocketAddr, forbidden: bool
         let _ = stream.write_all(&answer).await;
         return;
     }
+    let name = pod.rsplit('/').next().unwrap_or_default();
+    let chosen = ports.lock().unwrap().get(name).copied();
     let port = query.split('&').find_map(|part| part.strip_prefix("ports=")).unwrap().parse().unwrap();
-    forward(stream, port).await;
+    forward(stream, port, chosen.unwrap_or(port)).await;
 }
 
 /// Passes one request without a body to the API server. The connection ends with the response, because the next request may be one for
@@ -98,8 +118,8 @@ async fn pass(stream: &mut TcpStream, upstream: SocketAddr, head: &str) -> std::
     tokio::io::copy(&mut server, stream).await.map(drop)
 }
 
-/// Connects the WebSocket to the port.
-async fn forward(stream: TcpStream, port: u16) {
+/// Connects the WebSocket, for the port `port` of a pod, to a port of this machine.
+async fn forward(stream: TcpStream, port: u16, local: u16) {
     // `accept_hdr_async` wants the error in this form.
     #[allow(clippy::result_large_err, clippy::unnecessary_wraps, reason = "the signature is given")]
     let protocol = |_: &Request, mut response: Response| {
@@ -112,7 +132,7 @@ async fn forward(stream: TcpStream, port: u16) {
     for channel in [0, 1] {
         socket.send(Message::binary(vec![channel, low, high])).await.unwrap();
     }
-    let mut target = match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+    let mut target = match TcpStream::connect((Ipv4Addr::LOCALHOST, local)).await {
         Ok(target) => target,
         Err(error) => {
             let message = format!("error forwarding port {port}: {error}");

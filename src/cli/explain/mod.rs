@@ -186,6 +186,9 @@ impl Display for Explanation<'_> {
                     write!(state, ", next attempt in {}", duration(next))?;
                 }
                 line(f, handler, &state)?;
+                if let Some(replica) = &event.replica {
+                    line(f, "  replica", replica)?;
+                }
                 if let Some(error) = &event.last_error {
                     let (attempts, since) = (error.attempts, duration(error.since_seconds));
                     line(f, "  attempts", &format!("{attempts} failed, the first {since} ago"))?;

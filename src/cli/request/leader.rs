@@ -1,16 +1,14 @@
 //! The leader of the replicas: found by its Lease, and reached by a port-forward to the loopback address of its pod, with the rights of
-//! the user's kubeconfig.
+//! the user's kubeconfig. The other replicas are found by the label of their pods.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, value_parser};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Portforwarder};
 use kube::{Api, Client, ResourceExt};
@@ -18,18 +16,9 @@ use tokio::time::timeout;
 use tower::BoxError;
 
 use super::exchange;
-use crate::connect::{self, ConnectError};
+use super::leader_error::{FIND_TIMEOUT, LeaderError, PODS, Renewal};
+use crate::connect;
 use crate::run::install_tls_provider;
-use crate::state::duration;
-
-/// The label of the pods of all replicas, which the manifests set.
-const PODS: &str = "app.kubernetes.io/name=staffetta";
-
-/// The cluster role in the manifests with the rights that are needed here.
-const ROLE: &str = "staffetta-operator";
-
-/// The time limit for finding the leader and opening the port-forward.
-const FIND_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The way to the leader.
 #[derive(Debug, Args)]
@@ -51,89 +40,12 @@ pub(in crate::cli) struct LeaderArguments {
     admin_port: u16,
 }
 
-/// The reason why the leader cannot be found or reached.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum LeaderError {
-    /// The kubeconfig cannot be used.
-    #[error("cannot connect to the Kubernetes API")]
-    Connect(#[from] ConnectError),
-    /// The API server does not respond.
-    #[error("the API server did not respond within {} s", FIND_TIMEOUT.as_secs())]
-    Timeout,
-    /// There is no Lease.
-    #[error(
-        "the namespace `{namespace}` has no Lease `{lease}`, so no controller has run there; pass --controller-namespace or --lease-name \
-         if it runs elsewhere"
-    )]
-    NoLease { namespace: String, lease: String },
-    /// The Lease has no holder.
-    #[error(
-        "no replica leads: the Lease {namespace}/{lease} has no holder; `kubectl -n {namespace} get pods -l {PODS}` shows whether the \
-         replicas run"
-    )]
-    NoHolder { namespace: String, lease: String },
-    /// The holder of the Lease is no pod of the namespace.
-    #[error("the leader's pod {namespace}/{pod} does not exist; its Lease was {renewal}")]
-    NoPod { namespace: String, pod: String, renewal: Renewal },
-    /// The user may not do what is needed.
-    #[error(
-        "you may not {action} in the namespace `{namespace}`; ask for a RoleBinding there to the ClusterRole `{ROLE}`"
-    )]
-    Forbidden { action: &'static str, namespace: String, source: Box<kube::Error> },
-    /// A request to the API server failed.
-    #[error("cannot {action} in the namespace `{namespace}`")]
-    Api { action: &'static str, namespace: String, source: Box<kube::Error> },
+/// The reason why a request through a port-forward failed.
+enum ForwardError {
     /// The node cannot connect to the port in the pod.
-    #[error(
-        "the pod {namespace}/{pod} does not listen at port {port} of its loopback address ({message}); pass --admin-port if \
-         `admin.listen` has another port; its Lease was {renewal}"
-    )]
-    Port { namespace: String, pod: String, port: u16, message: String, renewal: Renewal },
+    Port(String),
     /// The connection ended before the whole response was received.
-    #[error("the leader's pod {namespace}/{pod} does not respond; its Lease was {renewal}")]
-    NoResponse { namespace: String, pod: String, renewal: Renewal, source: BoxError },
-}
-
-impl LeaderError {
-    /// Returns `true` if the same request will fail again until somebody changes something.
-    pub(super) fn is_permanent(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::NoLease { .. } | Self::Forbidden { .. })
-    }
-}
-
-/// The last renewal of a Lease, by the clock of this machine.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::cli) struct Renewal {
-    /// The seconds since the renewal; `None` if the Lease does not contain its time.
-    age: Option<f64>,
-    /// The duration of the Lease in seconds.
-    duration: i32,
-}
-
-impl Renewal {
-    fn of(lease: &LeaseSpec, now: Timestamp) -> Self {
-        let age = lease.renew_time.as_ref().map(|time| now.duration_since(time.0).as_secs_f64());
-        Self { age, duration: lease.lease_duration_seconds.unwrap_or_default() }
-    }
-}
-
-impl fmt::Display for Renewal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { age, duration: limit } = *self;
-        match age {
-            None => f.write_str("never renewed"),
-            Some(age) if age > f64::from(limit) => write!(
-                f,
-                "last renewed {} ago and has expired after {limit} s: no replica leads",
-                duration(age)
-            ),
-            Some(age) => write!(
-                f,
-                "last renewed {} ago; another replica takes over within {limit} s, so try again",
-                duration(age)
-            ),
-        }
-    }
+    NoResponse(BoxError),
 }
 
 /// The way to the replica that leads. It is found anew for each request.
@@ -171,7 +83,55 @@ impl Leader {
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), LeaderError> {
         let connect = timeout(FIND_TIMEOUT, self.connect()).await;
-        let (pod, renewal, mut forward) = connect.unwrap_or(Err(LeaderError::Timeout))?;
+        let (pod, renewal, forward) = connect.unwrap_or(Err(LeaderError::Timeout))?;
+        let namespace = self.namespace.clone();
+        self.through(forward, request).await.map_err(|error| match error {
+            ForwardError::Port(message) => {
+                LeaderError::Port { namespace, pod, port: self.port, message, renewal }
+            }
+            ForwardError::NoResponse(source) => LeaderError::NoResponse { namespace, pod, renewal, source },
+        })
+    }
+
+    /// Sends one request to the replica in the pod `pod`.
+    pub(super) async fn send_to(
+        &self,
+        pod: &str,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), LeaderError> {
+        let ports = [self.port];
+        let pods = self.pods();
+        let forward = timeout(FIND_TIMEOUT, pods.portforward(pod, &ports)).await;
+        let forward = forward.map_err(|_| LeaderError::Timeout)?;
+        let forward = forward.map_err(|error| self.error("port-forward to pods", error))?;
+        self.through(forward, request).await.map_err(|error| {
+            let source = match error {
+                ForwardError::Port(message) => message.into(),
+                ForwardError::NoResponse(source) => source,
+            };
+            LeaderError::Replica { namespace: self.namespace.clone(), pod: pod.to_owned(), source }
+        })
+    }
+
+    /// Returns the names of the pods of the replicas other than `leader`, by its identity.
+    pub(super) async fn others(&self, leader: &str) -> Result<Vec<String>, LeaderError> {
+        let leader = host(leader);
+        let is_leader = |pod: &Pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            pod.metadata.name.as_deref() == Some(leader) || node == Some(leader)
+        };
+        let running = timeout(FIND_TIMEOUT, self.running_pods("")).await;
+        let mut running = running.unwrap_or(Err(LeaderError::Timeout))?;
+        running.retain(|pod| !is_leader(pod));
+        Ok(running.iter().map(ResourceExt::name_any).collect())
+    }
+
+    /// Sends one request through a port-forward.
+    async fn through(
+        &self,
+        mut forward: Portforwarder,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), ForwardError> {
         let (Some(stream), Some(error)) = (forward.take_stream(self.port), forward.take_error(self.port))
         else {
             unreachable!("the port is forwarded");
@@ -182,16 +142,10 @@ impl Leader {
                 None => std::future::pending().await,
             }
         };
-        let namespace = self.namespace.clone();
         let result = tokio::select! {
             biased;
-            message = failed => {
-                let (port, message) = (self.port, message.trim().to_owned());
-                Err(LeaderError::Port { namespace, pod, port, message, renewal })
-            }
-            response = exchange(stream, request) => {
-                response.map_err(|source| LeaderError::NoResponse { namespace, pod, renewal, source })
-            }
+            message = failed => Err(ForwardError::Port(message.trim().to_owned())),
+            response = exchange(stream, request) => response.map_err(ForwardError::NoResponse),
         };
         forward.abort();
         result
@@ -200,11 +154,11 @@ impl Leader {
     /// Opens the port-forward. Returns the name of the pod, too.
     async fn connect(&self) -> Result<(String, Renewal, Portforwarder), LeaderError> {
         let Holder { host, renewal } = self.holder().await?;
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let pods = self.pods();
         match pods.portforward(&host, &[self.port]).await {
             Ok(forward) => Ok((host, renewal, forward)),
             Err(error) if code(&error) == Some(404) => {
-                let Some(pod) = self.pod_on_node(&pods, &host).await? else {
+                let Some(pod) = self.pod_on_node(&host).await? else {
                     return Err(LeaderError::NoPod { namespace: self.namespace.clone(), pod: host, renewal });
                 };
                 let forward = pods.portforward(&pod, &[self.port]).await;
@@ -229,11 +183,20 @@ impl Leader {
     }
 
     /// Returns the name of the pod of a replica that runs on the network of the node `node`.
-    async fn pod_on_node(&self, pods: &Api<Pod>, node: &str) -> Result<Option<String>, LeaderError> {
-        let fields = format!("spec.nodeName={node},status.phase=Running");
-        let selected = pods.list(&ListParams::default().labels(PODS).fields(&fields)).await;
-        let selected = selected.map_err(|error| self.error("list pods", error))?;
-        Ok(selected.items.first().map(ResourceExt::name_any))
+    async fn pod_on_node(&self, node: &str) -> Result<Option<String>, LeaderError> {
+        let pods = self.running_pods(&format!(",spec.nodeName={node}")).await?;
+        Ok(pods.first().map(ResourceExt::name_any))
+    }
+
+    /// Returns the pods of replicas that run, and match further field selectors.
+    async fn running_pods(&self, fields: &str) -> Result<Vec<Pod>, LeaderError> {
+        let fields = format!("status.phase=Running{fields}");
+        let listed = self.pods().list(&ListParams::default().labels(PODS).fields(&fields)).await;
+        Ok(listed.map_err(|error| self.error("list pods", error))?.items)
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     fn error(&self, action: &'static str, error: kube::Error) -> LeaderError {
@@ -273,13 +236,5 @@ mod tests {
         ] {
             assert_eq!(host(identity), expected);
         }
-    }
-
-    #[test]
-    fn an_expired_lease_is_told_apart_from_one_that_is_held() {
-        let told = |age| Renewal { age, duration: 15 }.to_string();
-        assert!(told(Some(3.0)).starts_with("last renewed 3s ago; another replica takes over"));
-        assert!(told(Some(300.0)).ends_with("has expired after 15 s: no replica leads"));
-        assert_eq!(told(None), "never renewed");
     }
 }

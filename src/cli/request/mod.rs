@@ -2,18 +2,21 @@
 
 mod address;
 mod leader;
+mod leader_error;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::header::{CONNECTION, HOST};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use staffetta_handler::causes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,7 +25,8 @@ use tower::BoxError;
 use crate::state::{Query, StateSnapshot};
 
 pub(super) use address::{AddressError, AdminAddress};
-pub(super) use leader::{Leader, LeaderArguments, LeaderError};
+pub(super) use leader::{Leader, LeaderArguments};
+pub(super) use leader_error::LeaderError;
 
 /// The time limit for the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,12 +110,33 @@ pub(super) enum AdminClient {
 }
 
 impl AdminClient {
-    /// Returns the state of the controller. `query` selects the objects.
+    /// Returns the state of the controller. `query` selects the objects. That of the leader includes the state of other replicas if a
+    /// handler runs in all of them.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
-        let body =
-            self.send(Method::GET, &format!("/debug/state?{}", url_query(query)), String::new()).await?;
-        serde_json::from_slice(&body)
-            .map_err(|source| RequestError::Decode { server: self.to_string(), source })
+        let path = format!("/debug/state?{}", url_query(query));
+        let decode = |server: String, body: &Bytes| {
+            serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
+        };
+        let body = self.send(Method::GET, &path, String::new()).await?;
+        let mut state: StateSnapshot = decode(self.to_string(), &body)?;
+        let Self::Leader(leader) = self else { return Ok(state) };
+        if state.handlers.iter().any(|handler| handler.in_every_replica) {
+            let others = leader.others(&state.identity).await.map_err(Box::new)?;
+            let ask = async |pod: &String| {
+                let request = request(Method::GET, &path, "localhost", String::new());
+                let (code, body) = leader.send_to(pod, request).await.map_err(Box::new)?;
+                let server = format!("the replica {pod}");
+                decode(server.clone(), &success(code, body, &server)?)
+            };
+            for (pod, other) in others.iter().zip(join_all(others.iter().map(ask)).await) {
+                match other {
+                    Ok(other) => state.merge(other),
+                    Err(error) if error.is_permanent() => return Err(error),
+                    Err(error) => state.lacks_replica(pod, causes(&error)),
+                }
+            }
+        }
+        Ok(state)
     }
 
     /// Returns the filter of the log.
@@ -130,24 +155,29 @@ impl AdminClient {
             Self::Address(AdminAddress { authority, path }) => (authority.as_str(), path.as_str()),
             Self::Leader(_) => ("localhost", ""),
         };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{prefix}{path}"))
-            .header(HOST, host)
-            .header(CONNECTION, "close")
-            .body(Full::from(body))
-            .expect("the path and the host are parts of a URL");
+        let request = request(method, &format!("{prefix}{path}"), host, body);
         let (code, body) = match self {
             Self::Address(address) => send_to(address, request).await?,
             Self::Leader(leader) => leader.send(request).await.map_err(Box::new)?,
         };
-        match code {
-            StatusCode::OK => Ok(body),
-            StatusCode::BAD_REQUEST => Err(RequestError::Rejected(text(&body))),
-            code => {
-                let body = if body.len() > 500 { String::new() } else { format!(" ({})", text(&body)) };
-                Err(RequestError::Code { server: self.to_string(), code, body })
-            }
+        success(code, body, &self.to_string())
+    }
+}
+
+/// Builds a request to an admin server.
+fn request(method: Method, path: &str, host: &str, body: String) -> Request<Full<Bytes>> {
+    let request = Request::builder().method(method).uri(path).header(HOST, host).header(CONNECTION, "close");
+    request.body(Full::from(body)).expect("the path and the host are parts of a URL")
+}
+
+/// Returns the body of a successful response of `server`, or the error that another one is.
+fn success(code: StatusCode, body: Bytes, server: &str) -> Result<Bytes, RequestError> {
+    match code {
+        StatusCode::OK => Ok(body),
+        StatusCode::BAD_REQUEST => Err(RequestError::Rejected(text(&body))),
+        code => {
+            let body = if body.len() > 500 { String::new() } else { format!(" ({})", text(&body)) };
+            Err(RequestError::Code { server: server.to_owned(), code, body })
         }
     }
 }

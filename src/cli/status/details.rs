@@ -37,6 +37,9 @@ fn details_of(object: &ObjectSummary) -> String {
     let name = full_name(object.namespace.as_deref(), &object.name);
     let mut text = single_line(&format!("{} {name} ({})", object.kind, object.uid)) + "\n";
     row(&mut text, "handler", &object.handler);
+    if let Some(replica) = &object.replica {
+        row(&mut text, "replica", replica);
+    }
     row(&mut text, "event", &object.change);
     let since = duration(object.since_seconds);
     row(&mut text, "state", &format!("{}, for {since}, since {}", object.phase, object.since));

@@ -1,0 +1,121 @@
+//! The reasons why a replica of the controller cannot be asked.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use tower::BoxError;
+
+use crate::connect::ConnectError;
+use crate::state::duration;
+
+/// The label of the pods of all replicas, which the manifests set.
+pub(super) const PODS: &str = "app.kubernetes.io/name=staffetta";
+
+/// The cluster role in the manifests with the rights that are needed here.
+const ROLE: &str = "staffetta-operator";
+
+/// The time limit for finding the leader and opening the port-forward.
+pub(super) const FIND_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The reason why the leader cannot be found or reached.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum LeaderError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot connect to the Kubernetes API")]
+    Connect(#[from] ConnectError),
+    /// The API server does not respond.
+    #[error("the API server did not respond within {} s", FIND_TIMEOUT.as_secs())]
+    Timeout,
+    /// There is no Lease.
+    #[error(
+        "the namespace `{namespace}` has no Lease `{lease}`, so no controller has run there; pass --controller-namespace or --lease-name \
+         if it runs elsewhere"
+    )]
+    NoLease { namespace: String, lease: String },
+    /// The Lease has no holder.
+    #[error(
+        "no replica leads: the Lease {namespace}/{lease} has no holder; `kubectl -n {namespace} get pods -l {PODS}` shows whether the \
+         replicas run"
+    )]
+    NoHolder { namespace: String, lease: String },
+    /// The holder of the Lease is no pod of the namespace.
+    #[error("the leader's pod {namespace}/{pod} does not exist; its Lease was {renewal}")]
+    NoPod { namespace: String, pod: String, renewal: Renewal },
+    /// The user may not do what is needed.
+    #[error(
+        "you may not {action} in the namespace `{namespace}`; ask for a RoleBinding there to the ClusterRole `{ROLE}`"
+    )]
+    Forbidden { action: &'static str, namespace: String, source: Box<kube::Error> },
+    /// A request to the API server failed.
+    #[error("cannot {action} in the namespace `{namespace}`")]
+    Api { action: &'static str, namespace: String, source: Box<kube::Error> },
+    /// The node cannot connect to the port in the pod.
+    #[error(
+        "the pod {namespace}/{pod} does not listen at port {port} of its loopback address ({message}); pass --admin-port if \
+         `admin.listen` has another port; its Lease was {renewal}"
+    )]
+    Port { namespace: String, pod: String, port: u16, message: String, renewal: Renewal },
+    /// The connection ended before the whole response was received.
+    #[error("the leader's pod {namespace}/{pod} does not respond; its Lease was {renewal}")]
+    NoResponse { namespace: String, pod: String, renewal: Renewal, source: BoxError },
+    /// Another replica cannot be asked.
+    #[error("the pod {namespace}/{pod}, which may hold Leases of virtual nodes, does not respond")]
+    Replica { namespace: String, pod: String, source: BoxError },
+}
+
+impl LeaderError {
+    /// Returns `true` if the same request will fail again until somebody changes something.
+    pub(super) fn is_permanent(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::NoLease { .. } | Self::Forbidden { .. })
+    }
+}
+
+/// The last renewal of a Lease, by the clock of this machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::cli) struct Renewal {
+    /// The seconds since the renewal; `None` if the Lease does not contain its time.
+    age: Option<f64>,
+    /// The duration of the Lease in seconds.
+    duration: i32,
+}
+
+impl Renewal {
+    pub(super) fn of(lease: &LeaseSpec, now: Timestamp) -> Self {
+        let age = lease.renew_time.as_ref().map(|time| now.duration_since(time.0).as_secs_f64());
+        Self { age, duration: lease.lease_duration_seconds.unwrap_or_default() }
+    }
+}
+
+impl fmt::Display for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { age, duration: limit } = *self;
+        match age {
+            None => f.write_str("never renewed"),
+            Some(age) if age > f64::from(limit) => write!(
+                f,
+                "last renewed {} ago and has expired after {limit} s: no replica leads",
+                duration(age)
+            ),
+            Some(age) => write!(
+                f,
+                "last renewed {} ago; another replica takes over within {limit} s, so try again",
+                duration(age)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expired_lease_is_told_apart_from_one_that_is_held() {
+        let told = |age| Renewal { age, duration: 15 }.to_string();
+        assert!(told(Some(3.0)).starts_with("last renewed 3s ago; another replica takes over"));
+        assert!(told(Some(300.0)).ends_with("has expired after 15 s: no replica leads"));
+        assert_eq!(told(None), "never renewed");
+    }
+}
