@@ -143,7 +143,7 @@ impl Ec2Client {
             if sent { failed.maybe_applied() } else { failed }
         })?;
         let status = response.status().as_u16();
-        Span::current().record("http.response.status_code", status);
+        Span::current().record("http.response.status_code", i64::from(status));
         let body = read_body(response).await.map_err(|detail| {
             let failed = DriverError::new(Reason::Unavailable, action.step).detail(detail);
             if action.changes { failed.maybe_applied() } else { failed }

@@ -107,7 +107,7 @@ impl Restconf {
         let request = request.basic_auth(&self.username, Some(self.password.expose()));
         let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
         let status = response.status();
-        Span::current().record("http.response.status_code", status.as_u16());
+        Span::current().record("http.response.status_code", i64::from(status.as_u16()));
         let body = self.body(response, step, changes).await?;
         // An account that may not do everything (RFC 8341) is one that the device knows.
         let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();

@@ -118,7 +118,7 @@ impl HttpClient {
         timer.outcome = RequestOutcome::of_status(status);
         let response = HttpResponse::new(status, headers, body, id);
         let span = Span::current();
-        span.record("http.response.status_code", status);
+        span.record("http.response.status_code", i64::from(status));
         span.record("request_id", &response.request_id);
         debug!(
             service, %method, path = url.path(), status, request_id = response.request_id, step,
@@ -132,8 +132,8 @@ impl HttpClient {
 /// Returns the span of a request, for traces.
 fn span(request: &HttpRequest<'_>, id: &str) -> Span {
     info_span!("OpenStack request", otel.name = request.step, otel.kind = "client", service = request.service,
-        http.request.method = %request.method, url.path = request.url.path(), request_id = id,
-        http.response.status_code = field::Empty)
+        http.request.method = %request.method, url.path = request.url.path(), global_request_id = id,
+        request_id = field::Empty, http.response.status_code = field::Empty)
 }
 
 /// Reads a response body of at most [`MAX_BODY`] bytes.
