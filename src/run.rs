@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::check::{self, CheckReport};
 use crate::cleanup::{self, CleanupError, Leftover};
 use crate::cluster::ClusterInfo;
 use crate::config::{Configuration, RelayOptions};
@@ -130,6 +131,18 @@ pub(crate) fn migrate(
         let client = connection(configuration, kubeconfig).await?.client;
         let migrated = migrate::migrate(registry, configuration, client, options).await;
         Ok(migrated.map_err(Box::new)?)
+    })
+}
+
+/// Checks the external systems of the configuration, with its credentials.
+pub(crate) fn check_systems(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<CheckReport, RunError> {
+    block_on(start(configuration)?, async {
+        let client = connection(configuration, kubeconfig).await?.client;
+        Ok(check::check_systems(registry, configuration, client).await)
     })
 }
 

@@ -70,6 +70,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+    use crate::check::Diagnostics;
     use crate::config::RelayOptions;
     use crate::health::Health;
     use crate::metrics::Metrics;
@@ -123,7 +124,8 @@ mod tests {
         let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Defect);
         let pipeline = Arc::new(pipeline);
         let watcher = Arc::new(Watcher::new(server(), Arc::clone(&pipeline)));
-        state.set_running(pipeline::HandlerScope::Leader, &pipeline, &watcher);
+        let diagnostics = Arc::new(Diagnostics::new((Vec::new(), Vec::new())));
+        state.set_running(pipeline::HandlerScope::Leader, &pipeline, &watcher, &diagnostics);
         assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
         watcher.add(&pipeline.kinds()[0]);
         let stuck = async {

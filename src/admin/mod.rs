@@ -1,6 +1,7 @@
-//! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics`, `/debug/state` and `/debug/log-level`;
-//! and the probes server, which has only what the kubelet and Prometheus need.
+//! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics`, `/debug/state`, `/debug/log-level` and
+//! `/debug/check`; and the probes server, which has only what the kubelet and Prometheus need.
 
+mod check;
 mod health;
 mod log_level;
 mod page;
@@ -51,10 +52,12 @@ pub(crate) async fn serve(
     options: &AdminOptions,
     controller: &Arc<ControllerState>,
 ) -> Result<(Server, Option<Server>), ListenError> {
+    let loopback = options.listen.ip().is_loopback();
     let admin = probe_routes()
         .route("/", get(status_page))
         .route("/debug/state", get(state))
-        .merge(log_level::routes(options.listen.ip().is_loopback()))
+        .merge(log_level::routes(loopback))
+        .merge(check::routes(loopback))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     let admin = listen(options.listen, "admin.listen", admin.with_state(Arc::clone(controller))).await?;
     let probes = match options.probes_listen {

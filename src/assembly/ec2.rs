@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use staffetta_driver::DriverError;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_ec2::{AwsEnvironment, Ec2Options, Ec2OptionsError, Ec2Prefixes};
-use staffetta_handler::{Registry, Setup, SetupError, causes};
+use staffetta_handler::{Finding, Registry, Setup, SetupError, causes};
 
 use super::family::DriverFamily;
 use super::unreachable::Unreachable;
@@ -42,5 +43,25 @@ fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
         let driver = Arc::clone(&checked);
         async move { driver.check().await.map_err(|error| Unreachable::new(UNUSABLE, error).into()) }
     });
+    let checked = Arc::clone(&driver);
+    setup.diagnosis("ec2", move || {
+        let driver = Arc::clone(&checked);
+        async move {
+            let rights = driver.read_rights().await.into_iter();
+            Ok(rights.map(|(action, result)| right(action, result.err())).collect())
+        }
+    });
     Ok(driver)
+}
+
+/// Returns the finding about an action that was called, with its error.
+fn right(action: &str, error: Option<DriverError>) -> Finding {
+    let check = format!("EC2 permits {action}");
+    match error {
+        None => Finding::ok(check, ""),
+        Some(error) => {
+            let remedy = format!("permit `ec2:{action}` in the IAM policy of the controller's identity");
+            Finding::failed(check, causes(&error), remedy)
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Registers the drivers of OpenStack under the names that they have in `kuryr.conf`.
 
+mod diagnosis;
 mod services;
 mod vifs;
 
@@ -22,6 +23,7 @@ use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
 use crate::metrics::CloudRequestMetrics;
+use diagnosis::{needs_extension, needs_quotas};
 
 /// The error message when Neutron or Octavia does not respond, or rejects the credentials.
 const UNUSABLE: &str = "OpenStack cannot be used with the options of the section [neutron]";
@@ -68,7 +70,9 @@ pub(super) fn drivers(registry: &mut Registry) {
 fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     let options: NamespaceSubnetOptions = setup.section("namespace_subnet")?;
     let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;
-    let (network, cluster) = (cloud(setup)?.network(), setup.cluster_id()?.into());
+    let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
+    needs_extension(setup, &cloud, "subnet_allocation", "namespace_subnet_driver = \"namespace\"");
+    let network = cloud.network();
     let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
     // Without a pool no VIF driver is needed here.
     Ok(match setup.driver_name::<dyn VifPoolDriver>()?.as_str() {
@@ -88,7 +92,9 @@ fn network_policies(setup: &Setup) -> Result<NeutronSecurityGroups, SetupError> 
         return Err(SetupError::Invalid(wrong));
     }
     let project = required(defaults(setup)?.project, "neutron_defaults.project")?;
-    Ok(NeutronSecurityGroups::new(&*cloud(setup)?, setup.cluster_id()?.into(), project))
+    let cloud = cloud(setup)?;
+    needs_extension(setup, &cloud, "security-group", "network_policy_driver = \"default\"");
+    Ok(NeutronSecurityGroups::new(&cloud, setup.cluster_id()?.into(), project))
 }
 
 fn default_project(setup: &Setup) -> Result<Arc<DefaultProject>, SetupError> {
@@ -155,6 +161,9 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
                 asked.map(drop).map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)).into())
             }
         });
+        if let Some(project) = defaults(setup)?.project {
+            needs_quotas(setup, &cloud, project);
+        }
         Ok(cloud)
     })
 }

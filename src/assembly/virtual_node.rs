@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use staffetta_driver::app_hosting::{AppHostingDriverTable, AppHostingDrivers};
-use staffetta_handler::{Registration, Registry, Setup, SetupError, causes};
+use staffetta_handler::{Finding, Registration, Registry, Setup, SetupError, causes};
 use staffetta_memory::MemoryDevices;
 use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::app_hosting::{
     AppHosting, AppHostingOptions, CiscoDevice, HANDLER, check_devices, read_devices,
 };
 use tracing::info;
+
+/// The maximum number of unreachable machines that a check names.
+const MAX_MACHINES: usize = 20;
 
 /// Registers the handler `app_hosting` and the driver `FAKE`. Each device chooses its driver in its own
 /// specification.
@@ -25,6 +28,30 @@ pub(super) fn handlers(registry: &mut Registry) {
     registry.driver::<dyn AppHostingDrivers>("FAKE", "Simulated, within the process.", move |setup| {
         Ok(Arc::new(devices.of_cluster(setup.cluster_id()?.into())))
     });
+}
+
+/// Adds a check of the machines of `handler`, which `machines` names: `devices` or `bases`.
+pub(super) fn diagnose(
+    setup: &Setup,
+    handler: &'static str,
+    machines: &'static str,
+) -> Result<(), SetupError> {
+    let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
+    setup.diagnosis(handler, move || {
+        let (reached, lost): (Vec<_>, Vec<_>) =
+            figures.machines(handler).into_iter().partition(|(_, outage)| outage.is_none());
+        let mut findings = vec![Finding::ok(
+            format!("the {machines} are known"),
+            format!("{} of {} answer", reached.len(), reached.len() + lost.len()),
+        )];
+        findings.extend(lost.into_iter().take(MAX_MACHINES).map(|(name, outage)| {
+            let remedy =
+                "the controller tries again by itself; correct its address, its credentials or the network";
+            Finding::failed(format!("{name} answers"), outage.unwrap_or_default(), remedy)
+        }));
+        async move { Ok(findings) }
+    });
+    Ok(())
 }
 
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
@@ -50,6 +77,9 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     );
     if setup.is_offline() {
         check_devices(&devices, &drivers).map_err(|error| SetupError::Invalid(causes(&error)))?;
+    }
+    if setup.plan().is_none() {
+        diagnose(setup, HANDLER, "devices")?;
     }
     let handler = AppHosting {
         cluster: setup.cluster_id()?,

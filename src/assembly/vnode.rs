@@ -51,17 +51,21 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
             )),
             error => error,
         })?;
-        let ready = Arc::clone(&tunnel);
-        setup.check(name, move || {
-            let ready = ready.ready();
-            async move { if ready { Ok(()) } else { Err(NotReady.into()) } }
-        });
+        // Nothing starts the tunnel in a dry run.
+        if setup.plan().is_none() {
+            let ready = Arc::clone(&tunnel);
+            setup.check(name, move || {
+                let ready = ready.ready();
+                async move { if ready { Ok(()) } else { Err(NotReady.into()) } }
+            });
+        }
         tunnels.push((name.clone(), tunnel));
     }
     if setup.plan().is_some() {
         info!("a dry run shows nothing of the handler `vnode`: bases report to a running controller only");
         return Ok(Registration::new(()).erase());
     }
+    super::virtual_node::diagnose(setup, HANDLER, "bases")?;
     let metrics = OperationMetrics::clone(&*setup.shared(|| Ok(OperationMetrics::default()))?);
     let counted = metrics.clone();
     let tracker =

@@ -29,6 +29,7 @@ pub(super) struct AdminServer {
 pub(super) enum TextFormat {
     /// Text for people.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// JSON for programs.
     Json,

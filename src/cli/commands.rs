@@ -9,7 +9,8 @@ use clap_complete::Shell;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{AdminServer, ConfigFile};
+use super::arguments::{AdminServer, ConfigFile, TextFormat};
+use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
 use super::config::{ConfigCommand, config, drivers, handlers};
 use super::dry_run::{DryRunArguments, dry_run};
@@ -22,7 +23,7 @@ use super::uninstall::{UninstallArguments, uninstall};
 use super::version::{VersionArguments, version};
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
-use crate::run::run;
+use crate::run::{check_systems, run};
 
 /// A Kubernetes controller: passes the events of a cluster through a chain of handlers to drivers of external systems.
 #[derive(Debug, Parser)]
@@ -80,6 +81,17 @@ pub(super) enum Command {
         #[command(flatten)]
         server: AdminServer,
     },
+    /// Checks the external systems with the credentials of the configuration, without a controller.
+    Check {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// The output format.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: TextFormat,
+    },
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
     /// Removes the controller's finalizers from all objects with `--apply`, and lists what stays in external systems.
@@ -129,6 +141,10 @@ pub(super) fn execute(
         Command::LogLevel { arguments, server } => {
             let client = admin_client(server, load)?;
             block_on(log_level(arguments, &client, output))?;
+        }
+        Command::Check { file, kubeconfig, output: format } => {
+            let report = check_systems(registry, &load(&file)?, kubeconfig.as_deref())?;
+            write_report(&report, format, output)?;
         }
         Command::Cleanup(arguments) => cleanup(&arguments, registry, &load(&arguments.file)?, output)?,
         Command::Uninstall(arguments) => {

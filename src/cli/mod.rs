@@ -3,6 +3,7 @@
 //! The exit code is 0 for success, 1 for a failure and 2 for bad usage or a wrong configuration.
 
 mod arguments;
+mod check;
 mod cleanup;
 mod commands;
 mod config;
@@ -81,6 +82,9 @@ enum CommandError {
     /// `staffetta migrate` cannot take everything over.
     #[error("not everything can be taken over; the table shows the reasons")]
     NotMigrated,
+    /// A check of `check` failed.
+    #[error("a check failed; the report shows the remedies")]
+    CheckFailed,
     /// The arguments name no object.
     #[error(transparent)]
     ObjectName(#[from] ObjectNameError),
@@ -123,6 +127,7 @@ impl CommandError {
             | Self::NotReleased
             | Self::NotFreed
             | Self::NotMigrated
+            | Self::CheckFailed
             | Self::NotHandled(_)
             | Self::Output(_) => ExitCode::FAILURE,
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::{Parser, Subcommand};
 
 use super::CommandError;
+use super::check::{CheckArguments, check};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::request::{AdminClient, Leader, LeaderArguments, RequestError, block_on};
@@ -33,6 +34,8 @@ pub(super) struct PluginCommandLine {
 
 #[derive(Debug, Subcommand)]
 enum PluginCommand {
+    /// Checks the cluster before an installation (`--pre`), or the controller and its external systems.
+    Check(CheckArguments),
     /// Shows the state of the controller and of the objects in its queues, or of one object.
     Status(StatusArguments),
     /// Shows the way of an object through the chain, why it does not get on, and what would help.
@@ -53,22 +56,23 @@ pub(super) fn is_plugin(words: &[OsString]) -> bool {
 /// Runs the command and writes its result to `output`.
 pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) -> Result<(), CommandError> {
     let PluginCommandLine { command, leader } = command_line;
-    let client = async || {
+    let client = async |leader| {
         let leader = Leader::new(leader).await.map_err(|error| RequestError::from(Box::new(error)))?;
         Ok::<_, CommandError>((leader.default_namespace().to_owned(), AdminClient::Leader(leader)))
     };
     match command {
         PluginCommand::Version(arguments) => version(&arguments, output),
+        PluginCommand::Check(arguments) => block_on(check(arguments, leader, output)),
         PluginCommand::Status(arguments) => block_on(async {
-            let (namespace, client) = client().await?;
+            let (namespace, client) = client(leader).await?;
             status(arguments, &client, Some(&namespace), output).await
         }),
         PluginCommand::Explain(arguments) => block_on(async {
-            let (namespace, client) = client().await?;
+            let (namespace, client) = client(leader).await?;
             explain(arguments, &client, Some(&namespace), output).await
         }),
         PluginCommand::LogLevel(arguments) => block_on(async {
-            let (_, client) = client().await?;
+            let (_, client) = client(leader).await?;
             log_level(arguments, &client, output).await
         }),
     }

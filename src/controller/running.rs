@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::{ControllerContext, Health};
+use crate::check::Diagnostics;
 use crate::events::PublisherTask;
 use crate::pipeline::{HandlerScope, Pipeline, UNREAD, garbage_collection, sources};
 use crate::retry::until_success;
@@ -29,6 +30,7 @@ pub(super) struct HandlerTasks<'r> {
     conditions: Vec<String>,
     pipeline: Arc<Pipeline>,
     watcher: Arc<Watcher<Pipeline>>,
+    diagnostics: Arc<Diagnostics>,
     tasks: JoinSet<()>,
     recording: Option<PublisherTask>,
 }
@@ -40,21 +42,22 @@ impl<'r> HandlerTasks<'r> {
         scope: HandlerScope,
         client: Client,
         pipeline: Arc<Pipeline>,
+        diagnostics: Diagnostics,
         recording: Option<PublisherTask>,
     ) -> Self {
         let timeout = context.configuration.kubernetes.watch_timeout.into();
         let watcher = Watcher::new(client, Arc::clone(&pipeline)).watch_timeout(timeout);
         let watcher = Arc::new(watcher);
-        context.state.set_running(scope, &pipeline, &watcher);
-        let conditions = Vec::new();
-        Self { context, scope, conditions, pipeline, watcher, tasks: JoinSet::new(), recording }
+        let (conditions, tasks, diagnostics) = (Vec::new(), JoinSet::new(), Arc::new(diagnostics));
+        context.state.set_running(scope, &pipeline, &watcher, &diagnostics);
+        Self { context, scope, conditions, pipeline, watcher, diagnostics, tasks, recording }
     }
 
     /// Starts the checks of the drivers, and the reading of the ownership marks (owners in the tags of external resources). Each is
     /// repeated until it succeeds.
-    pub(super) fn prepare(mut self, checks: Vec<Check>) -> Self {
+    pub(super) fn prepare(mut self) -> Self {
         let limit = self.context.configuration.relay.handler_timeout.into();
-        for check in checks {
+        for check in self.diagnostics.readiness.clone() {
             let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
@@ -147,7 +150,7 @@ impl<'r> HandlerTasks<'r> {
 }
 
 /// Repeats the check of a driver until it succeeds, and keeps the readiness condition up to date.
-async fn until_healthy(name: String, check: Check, timeout: Duration, health: Arc<Health>) {
+async fn until_healthy(name: String, check: Arc<Check>, timeout: Duration, health: Arc<Health>) {
     until_success(
         timeout,
         || (check.run)(),

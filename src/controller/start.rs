@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::running::HandlerTasks;
 use super::{ControllerContext, ControllerError, check_handlers, create_handlers};
+use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
 use crate::pipeline::report::Reports;
@@ -42,8 +43,27 @@ impl ControllerContext {
         setup.share(Arc::new(metrics.prefixes.clone()));
         let pipeline = self.pipeline(scope, &setup, &Reports::new(recorder, &self.state.metrics), term);
         let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
-        let running = HandlerTasks::new(self, scope, client.clone(), Arc::new(pipeline), recording);
-        Ok(running.prepare(setup.into_checks()).watch())
+        self.add_rights(scope, &setup);
+        let diagnostics = Diagnostics::new(setup.into_checks());
+        let running =
+            HandlerTasks::new(self, scope, client.clone(), Arc::new(pipeline), diagnostics, recording);
+        Ok(running.prepare().watch())
+    }
+
+    /// Adds a check of the rights of the handlers of `scope`, with those of the leader election.
+    fn add_rights(&self, scope: HandlerScope, setup: &Setup) {
+        let handlers = scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers);
+        let (client, election) = (self.client.clone(), &self.configuration.leader_election);
+        let namespace = election.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+        let lease = (election.enabled && scope == HandlerScope::Leader)
+            .then(|| (namespace, election.lease_name.clone()));
+        setup.diagnosis("rights", move || {
+            let (client, handlers, lease) = (client.clone(), handlers.clone(), lease.clone());
+            async move {
+                let lease = lease.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+                rights_of(&client, &handlers, lease).await
+            }
+        });
     }
 
     /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.

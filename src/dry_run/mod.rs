@@ -116,7 +116,7 @@ impl<'a> Planner<'a> {
         info!("a dry run: nothing is written");
         let lists = join_all(kinds.iter().map(|kind| self.list(kind)));
         let recoveries = join_all(handlers.iter().map(|handler| self.recover(handler)));
-        let (lists, recovered, ()) = tokio::join!(lists, recoveries, self.check(setup.into_checks()));
+        let (lists, recovered, ()) = tokio::join!(lists, recoveries, self.check(setup.into_checks().0));
         let lists = kinds.iter().zip(lists).filter_map(|(kind, list)| Some((kind.type_id, list?)));
         let lists: HashMap<TypeId, Listed> = lists.collect();
         let handlers = handlers.into_iter().zip(recovered).filter(|(_, recovered)| *recovered);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use staffetta_handler::{QueueCounts, QueueEntry, Undecodable};
 use tokio::time::Instant;
 
+use crate::check::Diagnostics;
 use crate::health::{Condition, Health};
 use crate::lock::lock;
 use crate::metrics::Metrics;
@@ -32,7 +33,7 @@ pub(crate) struct ControllerState {
     started: Instant,
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
-    /// The pipelines and the watches that run.
+    /// The pipelines, the watches and the checks that run.
     running: Mutex<[RunningHandlers; HandlerScope::ALL.len()]>,
     /// The conditions that must be met before the process is ready.
     pub(crate) health: Arc<Health>,
@@ -40,9 +41,9 @@ pub(crate) struct ControllerState {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// The pipeline and the watches of the handlers of one [`HandlerScope`].
+/// The pipeline, the watches and the checks of the handlers of one [`HandlerScope`].
 #[derive(Clone, Default)]
-struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>);
+struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>, Weak<Diagnostics>);
 
 /// The state of the queues of one enabled handler.
 struct QueueState {
@@ -82,15 +83,16 @@ impl ControllerState {
         &self.handlers
     }
 
-    /// Records the pipeline and the watches of the handlers of `scope`, which run from now on.
+    /// Records the pipeline, the watches and the checks of the handlers of `scope`, which run from now on.
     pub(crate) fn set_running(
         &self,
         scope: HandlerScope,
         pipeline: &Arc<Pipeline>,
         watcher: &Arc<Watcher<Pipeline>>,
+        diagnostics: &Arc<Diagnostics>,
     ) {
-        lock(&self.running)[scope as usize] =
-            RunningHandlers(Arc::downgrade(pipeline), Arc::downgrade(watcher));
+        let (pipeline, watcher) = (Arc::downgrade(pipeline), Arc::downgrade(watcher));
+        lock(&self.running)[scope as usize] = RunningHandlers(pipeline, watcher, Arc::downgrade(diagnostics));
     }
 
     /// Returns the status of each watch that runs, ordered by the name of its kind. Two watches of one kind, by handlers of different
@@ -205,6 +207,11 @@ impl ControllerState {
         let omitted = count - selected.len();
         let summary = |(handler, entry)| ObjectSummary::new(handler, entry, now);
         (selected.into_iter().map(summary).collect(), omitted)
+    }
+
+    /// Returns the checks of the handlers that run.
+    pub(crate) fn diagnostics(&self) -> Vec<Arc<Diagnostics>> {
+        lock(&self.running).iter().filter_map(|running| running.2.upgrade()).collect()
     }
 
     /// Returns the pipelines that run.

@@ -71,6 +71,15 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
     let client = site.client_of(&token).await;
     may_only(&site, &client, &work.namespace, &expected, &at_home(&[])).await;
 
+    let (code, report) = leader.post("/debug/check").await;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let of_rights = |check: &&Value| check["category"] == "rights" && check["result"] == "ok";
+    assert_eq!(
+        (code, report["checks"].as_array().unwrap().iter().filter(of_rights).count()),
+        (200, 5),
+        "{report}"
+    );
+
     assert!(leader.terminate().await.success());
     let ended = Instant::now();
     work.pod("after").await;

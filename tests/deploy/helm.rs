@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use staffetta_apiserver::testing::{program, real_kubeconfig};
 use tokio::process::Command;
 
+use crate::check::{check_pre, finding};
 use crate::cluster::CLUSTER;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, eventually};
@@ -101,6 +102,9 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
     values["config"]["kubernetes"]["enabled_handlers"] = json!(["vif", "lb", "lbaasspec", "app_hosting"]);
     values["config"]["kubernetes"]["app_hosting_driver"] = json!("FAKE");
 
+    let (code, report) = check_pre(&first.kubeconfig, &[]).await;
+    let standing = finding(&report, "WARNING", "the kind CiscoDevice can be installed: it exists already");
+    assert!(code == 0 && standing.contains("--take-ownership"), "{report}");
     let typo = first.install(&values, &["--set", "replica=3"]).await.unwrap_err();
     assert!(typo.contains("additional properties 'replica' not allowed"), "{typo}");
     let foreign = first.install(&values, &[]).await.unwrap_err();
@@ -109,6 +113,14 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
         "{foreign}"
     );
     first.install(&values, &["--take-ownership"]).await.unwrap();
+    let (code, report) = check_pre(&first.kubeconfig, &[]).await;
+    let other = finding(&report, "WARNING", "no other release is installed");
+    assert!(code == 0 && other.contains(&format!("the release {}/staffetta", first.namespace)), "{report}");
+    finding(
+        &report,
+        "ok",
+        "the kind CiscoDevice can be installed: it exists, with the fields of this version",
+    );
     let client = staffetta::connect::client(Some(&first.kubeconfig)).await.unwrap();
     let definitions = Api::<CustomResourceDefinition>::all(client);
     let definition = json!(definitions.get("ciscodevices.cisco.vk").await.unwrap());

@@ -10,6 +10,7 @@ mod process;
 
 mod admission;
 mod chart;
+mod check;
 mod cluster;
 mod cni;
 mod container;

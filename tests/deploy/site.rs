@@ -166,7 +166,8 @@ impl Site {
         Process::start_in_pod(&container.program(), container.home(), &configuration, server).await
     }
 
-    async fn kubeconfig_of(&self, user: Value) -> String {
+    /// The kubeconfig of another user.
+    pub(crate) async fn kubeconfig_of(&self, user: Value) -> String {
         let shown = self.kubectl.run(&["config", "view", "--raw", "--minify", "--output", "json"]).await;
         let mut kubeconfig: Value = serde_json::from_str(&shown).unwrap();
         kubeconfig["users"][0]["user"] = user;

@@ -2,27 +2,41 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use staffetta_iosxe_device::{Fault, Install, Kept, Reachability, Requests};
 
-use crate::process::eventually;
+use crate::process::{Process, eventually};
 use crate::world::{World, pod};
 
 #[tokio::test]
 async fn a_device_that_cannot_be_reached_at_the_start_gets_its_pods_when_it_can() {
     let world = World::new(1, |_| ()).await;
     world.device().reach(Reachability::Refuses);
-    let _controller = world.controller().await;
+    let controller = world.controller().await;
     world.until_ready("edge-1", false).await;
+    assert_eq!(failed_checks(&controller).await, ["edge-1 answers"]);
     world.create(&pod("web", 1)).await;
     world.until_told("web", "cannot be reached").await;
     assert_ne!(world.phase("web").await.as_deref(), Some("Failed"));
     world.device().reach(Reachability::Up);
     world.until_ready("edge-1", true).await;
+    assert!(failed_checks(&controller).await.is_empty());
     world.until_phase("web", "Running").await;
     world.delete("web").await;
     world.until_gone("web").await;
     world.assert_clean();
     world.assert_done_once();
+}
+
+/// Returns the checks of the device handler that fail.
+async fn failed_checks(controller: &Process) -> Vec<String> {
+    let (code, report) = controller.post("/debug/check").await;
+    assert_eq!(code, 200);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let of_devices =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["category"] == "app_hosting");
+    let failed = of_devices.filter(|check| check["result"] == "failed");
+    failed.map(|check| check["check"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]

@@ -71,6 +71,11 @@ async fn with_an_application_credential_pods_get_their_ports_and_a_revoked_token
     world.pod("late").await;
     world.until_active(&["late"]).await;
     assert_eq!(world.ports().await.len(), 2);
+    let checks = world.checks(&controller).await;
+    for check in ["openstack answers", "Neutron has the extension binding", "the quotas of the project"] {
+        assert!(checks.contains(&format!("\"check\":\"{check}")), "{check}: {checks}");
+    }
+    assert!(!checks.contains("\"failed\"") && !checks.contains("not known"), "{checks}");
     controller.stop().await.unwrap();
 }
 

@@ -208,6 +208,12 @@ impl World {
         reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
+    /// The findings of a controller's own checks, in JSON.
+    pub(crate) async fn checks(&self, controller: &Controller) -> String {
+        let url = format!("http://{}/debug/check", controller.admin());
+        reqwest::Client::new().post(url).send().await.unwrap().text().await.unwrap()
+    }
+
     /// The value of a metric, named with its labels as in `/metrics`.
     pub(crate) async fn figure(&self, controller: &Controller, name: &str) -> usize {
         let url = format!("http://{}/metrics", controller.admin());

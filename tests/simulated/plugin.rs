@@ -147,6 +147,57 @@ async fn the_plug_in_asks_the_leader_through_its_pod() {
 }
 
 #[tokio::test]
+async fn the_plug_in_checks_the_controller_and_its_systems() {
+    let (network, _) = network();
+    let mut site = Site::new(network.url()).await;
+    let (code, said, complained) = site.plugin("check").await;
+    assert_eq!((code, complained.as_str()), (0, ""), "{said}");
+    for line in [
+        "controller",
+        "  ok       the leader answers",
+        "  ok       the controller has the version of this program: 0.1.0",
+        "readiness",
+        "  ok       watch Pod",
+        "simulated",
+        "  ok       simulated answers",
+        "rights",
+        "  ok       the leader election has its rights",
+        "  ok       the handler vif has its rights",
+    ] {
+        assert!(said.lines().any(|shown| shown == line), "{line}: {said}");
+    }
+
+    drop(network);
+    let (code, said, complained) = site.plugin("check -o json").await;
+    assert_eq!((code, complained.as_str()), (1, "error: a check failed; the report shows the remedies\n"));
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let failed: Vec<_> =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["result"] == "failed").collect();
+    assert_eq!(failed.len(), 1, "{said}");
+    assert_eq!(
+        (&failed[0]["category"], &failed[0]["check"]),
+        (&json!("simulated"), &json!("simulated answers"))
+    );
+    assert!(
+        failed[0]["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("the simulated network of `simulated.url` does not answer")
+    );
+
+    site.process.signal("KILL").await;
+    site.process.ends().await;
+    site.change_lease(json!({ "renewTime": "2026-01-01T00:00:00.000000Z" })).await;
+    let (code, said, _) = site.plugin("check").await;
+    assert_eq!(code, 1);
+    assert!(said.contains("  FAILED   a replica leads, and renews its Lease: "), "{said}");
+    assert!(
+        said.contains("  FAILED   the leader answers: ") && said.contains("remedy: see whether the pods"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn the_plug_in_says_why_the_leader_cannot_be_asked() {
     let (network, _) = network();
     let mut site = Site::new(network.url()).await;

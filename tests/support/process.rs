@@ -149,12 +149,17 @@ impl Process {
 
     /// The answer of the admin server: its status code and body.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        get(&self.admin, path).await
+        ask(&self.admin, "GET", path).await
+    }
+
+    /// The answer of the admin server to a `POST`.
+    pub(crate) async fn post(&self, path: &str) -> (u16, String) {
+        ask(&self.admin, "POST", path).await
     }
 
     /// The answer of the probes server.
     pub(crate) async fn probe(&self, path: &str) -> (u16, String) {
-        get(self.probes.as_ref().expect("it has a probes server"), path).await
+        ask(self.probes.as_ref().expect("it has a probes server"), "GET", path).await
     }
 
     /// Ends when the controller is ready.
@@ -215,9 +220,11 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-async fn get(address: &str, path: &str) -> (u16, String) {
+async fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -80,6 +80,17 @@ impl Ec2Prefixes {
         Ok(())
     }
 
+    /// Calls each action that only reads, and returns its name with the result. EC2 cannot be asked for the right to change something.
+    pub async fn read_rights(&self) -> Vec<(&'static str, Result<(), DriverError>)> {
+        let parameters = [("MaxResults".to_owned(), "5".to_owned())];
+        let mut results = Vec::new();
+        for action in [DESCRIBE_INSTANCES, DESCRIBE_TYPES, DESCRIBE_SUBNETS, DESCRIBE_INTERFACES] {
+            let result = self.client.call::<NoResult>(action, &parameters).await;
+            results.push((action.name, result.map(drop).map_err(DriverError::from)));
+        }
+        results
+    }
+
     /// Reads the instances that exist among those with these ids.
     async fn instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceItem>, DriverError> {
         let mut instances = Vec::new();

@@ -47,7 +47,7 @@ pub use access::{
 };
 pub use adoption::OpenStackAdoption;
 pub use annotation_project::AnnotationProject;
-pub use cloud::{ApiCall, Cloud, Service};
+pub use cloud::{ApiCall, Cloud, Quota, Service};
 pub use defaults::{
     DefaultProject, DefaultSecurityGroups, DefaultServiceSubnets, NamespaceSubnetOptions, NeutronDefaults,
 };

@@ -12,6 +12,7 @@
 //! - [`Index`]: keeps data of other objects that the handler needs, fed by their watch.
 //! - [`GarbageCollector`]: finds resources in external systems whose Kubernetes object was deleted, so that the handler releases them.
 //! - [`Writer`]: patches annotations, finalizers and the status of an object.
+//! - [`Setup::diagnosis`]: adds a check that `kubectl staffetta check` shows.
 //! - [`DryRunPlan`]: records the calls that a driver would make, for `staffetta run --dry-run`.
 //!
 //! | module | holds |
@@ -21,7 +22,7 @@
 //! | `failure` | [`Failure`], [`HandlerError`], and the errors of every handler: [`Panicked`], [`TimedOut`] |
 //! | `backoff` | [`BackoffPolicy`] and [`Backoff`]: the delays of everything that is repeated |
 //! | `clock` | [`BootTime`]: the clock that measures leases |
-//! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`DryRunPlan`] |
+//! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`Finding`], [`DryRunPlan`] |
 //! | `write` | [`Writer`] and [`MetadataPatch`] |
 
 mod backoff;
@@ -45,9 +46,9 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    ApplyIndex, Check, CheckFn, DriverEntry, DriverTrait, DryRunPlan, ErasedHandler, EventNote,
-    EventRecorder, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, KindIndex, NewDriverTrait,
-    PlannedCall, Recorder, Registration, Registry, ResourceEventHandler, Section, SectionError, Setup,
-    SetupError, Source, TriggerHandler, TriggerSender, deliver,
+    ApplyIndex, Check, CheckFn, CheckResult, Diagnosis, DiagnosisFn, DriverEntry, DriverTrait, DryRunPlan,
+    ErasedHandler, EventNote, EventRecorder, Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index,
+    KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry, ResourceEventHandler, Section,
+    SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};

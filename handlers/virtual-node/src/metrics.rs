@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::counters::{Counts, STATES};
 use crate::lock::lock;
+use crate::machine::Machine;
 use crate::node_store::NodeStore;
 
 /// The phases of pods as label values, in lower case.
@@ -47,6 +48,15 @@ impl VirtualNodeMetricsRegistry {
     /// Publishes the metrics of `nodes` for the handler with this name, instead of those of its previous instance.
     pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
         lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
+    }
+
+    /// Returns the name of each node of the handler with this name, and the reason why its machine cannot be reached; `None` if it can, or was
+    /// not read yet.
+    pub fn machines(&self, handler: &'static str) -> Vec<(String, Option<String>)> {
+        let nodes = lock(&self.0).get(handler).and_then(|shown| shown.nodes.upgrade());
+        let machines = nodes.iter().flat_map(|nodes| nodes.all());
+        let outage = |machine: &Machine| machine.view().outage().map(|outage| outage.message.clone());
+        machines.map(|machine| (machine.name.to_string(), outage(&machine))).collect()
     }
 
     /// Returns the current metrics of each handler, with its name.

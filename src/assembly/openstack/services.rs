@@ -7,6 +7,7 @@ use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::unreachable::Unreachable;
+use super::diagnosis::needs_extension;
 use super::{UNUSABLE, cloud, defaults, shared_namespaces, shared_subnets};
 use crate::config::KubernetesOptions;
 
@@ -24,6 +25,7 @@ pub(super) fn drivers(registry: &mut Registry) {
         dyn ServicePublicIpDriver, "neutron_floating_ip", FLOATING_IP => {
             let defaults = defaults(setup)?;
             let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
+            needs_extension(setup, &cloud, "router", "service_public_ip_driver = \"neutron_floating_ip\"");
             Arc::new(NeutronFloatingIps::new(&cloud, cluster, defaults.external_svc_net, defaults.external_svc_subnet))
         };
     }

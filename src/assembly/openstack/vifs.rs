@@ -10,6 +10,7 @@ use staffetta_openstack::{
     PodVifNestedOptions, PortOptions,
 };
 
+use super::diagnosis::needs_extension;
 use super::{cloud, defaults, shared_subnets};
 use crate::assembly::vif_pool;
 use crate::config::KubernetesOptions;
@@ -31,8 +32,10 @@ pub(super) fn drivers(registry: &mut Registry) {
         dyn PodVifDriver, "neutron-vif", "OpenStack: a port that is bound on the node of the pod." => neutron_vif(setup)?;
         dyn PodVifDriver, "nested-vlan", "OpenStack: a subport of the trunk of the node, a server in the same cloud." =>
             nested_vlan(setup)?;
-        dyn PodVifDriver, "nested-macvlan", MACVLAN =>
-            Arc::new(NestedMacvlanDriver::new(ports(setup)?, nested(setup)?));
+        dyn PodVifDriver, "nested-macvlan", MACVLAN => {
+            needs_extension(setup, &*cloud(setup)?, "allowed-address-pairs", "pod_vif_driver = \"nested-macvlan\"");
+            Arc::new(NestedMacvlanDriver::new(ports(setup)?, nested(setup)?))
+        };
         dyn VifPoolDriver, "neutron", "Keeps ports ready for the driver `neutron-vif`, each on its node." =>
             vif_pool::pooled(setup, "neutron", neutron_vif(setup)?)?;
         dyn VifPoolDriver, "nested", "Keeps subports ready for the driver `nested-vlan`, each on the trunk of its node." =>
@@ -42,12 +45,18 @@ pub(super) fn drivers(registry: &mut Registry) {
 
 /// Returns the driver `neutron-vif`, which its pool shares.
 fn neutron_vif(setup: &Setup) -> Result<Arc<NeutronVifDriver>, SetupError> {
-    setup.shared(|| Ok(NeutronVifDriver::new(ports(setup)?)))
+    setup.shared(|| {
+        needs_extension(setup, &*cloud(setup)?, "binding", "pod_vif_driver = \"neutron-vif\"");
+        Ok(NeutronVifDriver::new(ports(setup)?))
+    })
 }
 
 /// Returns the driver `nested-vlan`, which its pool shares.
 fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
-    setup.shared(|| Ok(NestedVlanDriver::new(ports(setup)?, nested(setup)?)))
+    setup.shared(|| {
+        needs_extension(setup, &*cloud(setup)?, "trunk", "pod_vif_driver = \"nested-vlan\"");
+        Ok(NestedVlanDriver::new(ports(setup)?, nested(setup)?))
+    })
 }
 
 /// Returns the access to the ports of the cluster, which the VIF drivers share.

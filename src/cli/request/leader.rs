@@ -57,10 +57,10 @@ pub(in crate::cli) struct Leader {
 }
 
 /// The holder of the Lease.
-struct Holder {
+pub(in crate::cli) struct Holder {
     /// The name of its host: that of its pod or, on the network of the node, that of the node.
-    host: String,
-    renewal: Renewal,
+    pub(in crate::cli) host: String,
+    pub(in crate::cli) renewal: Renewal,
 }
 
 impl Leader {
@@ -70,6 +70,16 @@ impl Leader {
         let LeaderArguments { kubeconfig, context, controller_namespace, lease_name, admin_port } = arguments;
         let client = connect::client_of_context(kubeconfig.as_deref(), context.as_deref()).await?;
         Ok(Self { client, namespace: controller_namespace, lease: lease_name, port: admin_port })
+    }
+
+    /// Returns the client with the rights of the user.
+    pub(in crate::cli) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the namespace of the controller.
+    pub(in crate::cli) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Returns the namespace of the kubeconfig's context.
@@ -169,7 +179,7 @@ impl Leader {
     }
 
     /// Reads the Lease.
-    async fn holder(&self) -> Result<Holder, LeaderError> {
+    pub(in crate::cli) async fn holder(&self) -> Result<Holder, LeaderError> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
         let lease = leases.get_opt(&self.lease).await.map_err(|error| self.error("read the Lease", error))?;
         let (namespace, name) = (self.namespace.clone(), self.lease.clone());

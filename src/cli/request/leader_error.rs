@@ -82,6 +82,11 @@ pub(in crate::cli) struct Renewal {
 }
 
 impl Renewal {
+    /// Returns `true` if another replica may lead by now.
+    pub(in crate::cli) fn is_expired(&self) -> bool {
+        self.age.is_none_or(|age| age > f64::from(self.duration))
+    }
+
     pub(super) fn of(lease: &LeaseSpec, now: Timestamp) -> Self {
         let age = lease.renew_time.as_ref().map(|time| now.duration_since(time.0).as_secs_f64());
         Self { age, duration: lease.lease_duration_seconds.unwrap_or_default() }

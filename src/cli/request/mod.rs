@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::BoxError;
 
+use crate::check::CheckReport;
 use crate::state::{Query, StateSnapshot};
 
 pub(super) use address::{AddressError, AdminAddress};
@@ -137,6 +138,13 @@ impl AdminClient {
             }
         }
         Ok(state)
+    }
+
+    /// Makes the controller run its checks, and returns their findings.
+    pub(super) async fn check(&self) -> Result<CheckReport, RequestError> {
+        let body = self.send(Method::POST, "/debug/check", String::new()).await?;
+        serde_json::from_slice(&body)
+            .map_err(|source| RequestError::Decode { server: self.to_string(), source })
     }
 
     /// Returns the filter of the log.

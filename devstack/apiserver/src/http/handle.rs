@@ -70,9 +70,8 @@ async fn about_objects(
         .await
         .map_err(|_| Status::of_code(413, format!("Request entity too large: limit is {BODY_BYTES}")))?;
     let target = &question.target;
-    if (question.verb, &*target.group, &*target.plural)
-        == ("create", "authorization.k8s.io", "subjectaccessreviews")
-    {
+    let is_review = ["subjectaccessreviews", "selfsubjectaccessreviews"].contains(&&*target.plural);
+    if is_review && (question.verb, &*target.group) == ("create", "authorization.k8s.io") {
         let review = Sent { content_type: header(&parts.headers, &CONTENT_TYPE), bytes: &body }.json()?;
         let review = shared.with(|cluster| review::subject_access(cluster, review));
         return Ok(answer::json(StatusCode::CREATED, review.to_string()));

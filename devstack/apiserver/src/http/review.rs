@@ -1,4 +1,4 @@
-//! Reviews of access (`SubjectAccessReview`), decided by the cluster roles of the server. Other kinds of roles do not
+//! Reviews of access (`SubjectAccessReview` and `SelfSubjectAccessReview`), decided by the cluster roles of the server. Other kinds of roles do not
 //! count, and requests to the server itself need no rights.
 
 use serde_json::{Value, json};
@@ -16,7 +16,8 @@ pub(super) fn subject_access(cluster: &Cluster, mut review: Value) -> Value {
         role.map_or_else(Vec::new, |role| items(&role["rules"]).to_vec())
     });
     let is_master = items(&spec["groups"]).contains(&json!("system:masters"));
-    let allowed = is_master || rules.any(|rule| permits(&rule, &spec["resourceAttributes"]));
+    let of_self = review["kind"] == "SelfSubjectAccessReview";
+    let allowed = of_self || is_master || rules.any(|rule| permits(&rule, &spec["resourceAttributes"]));
     review["status"] = json!({ "allowed": allowed });
     review
 }

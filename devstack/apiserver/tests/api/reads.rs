@@ -187,6 +187,14 @@ pub(crate) async fn access_is_decided_by_cluster_roles(place: Arc<Place>) {
     let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
     let binding = json!({"metadata": {"name": name}, "subjects": subjects, "roleRef": reference});
     place.post(&format!("{roles}/clusterrolebindings"), &binding).await.expect(201, "a binding");
+    let own = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "delete", "version": "v1", "resource": "nodes"}}});
+    let own = place.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &own).await;
+    assert_eq!(
+        own.expect(201, "a review")["status"]["allowed"],
+        true,
+        "the client of this test may do everything"
+    );
     let wanted = ["get", "stats", "n1"];
     place.until("the binding counts", async || review("somebody", &name, wanted).await).await;
     let account = format!("system:serviceaccount:{}:metrics", place.namespace);

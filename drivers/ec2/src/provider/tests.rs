@@ -259,3 +259,18 @@ async fn without_the_lease_nothing_is_sent() {
     assert!(fenced.assign(&"eni-1".into(), BlockKind::Prefix, 1).await.error.is_some());
     assert!(endpoint.server.received_requests().await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn an_action_that_is_not_permitted_is_told_apart_from_the_others() {
+    let endpoint = Endpoint::new().await;
+    for action in ["DescribeInstances", "DescribeSubnets", "DescribeNetworkInterfaces"] {
+        endpoint.answer(action, "MaxResults=5", 200, "<Response><requestId>r</requestId></Response>").await;
+    }
+    endpoint.answer("DescribeInstanceTypes", "MaxResults=5", 403, &error("UnauthorizedOperation")).await;
+    let rights = endpoint.driver.read_rights().await;
+    let refused: Vec<_> =
+        rights.iter().filter_map(|(action, result)| Some((*action, result.as_ref().err()?))).collect();
+    let [(action, error)] = refused.as_slice() else { panic!("{rights:?}") };
+    assert_eq!((*action, error.reason()), ("DescribeInstanceTypes", Reason::Refused));
+    assert_eq!(rights.len(), 4);
+}

@@ -23,7 +23,7 @@ use crate::projects::Projects;
 use crate::service_kind::ServiceKind;
 
 pub use self::call::ApiCall;
-pub use self::service::Service;
+pub use self::service::{Quota, Service};
 
 /// The client of a cloud. Clones share connections, token and limits.
 #[derive(Clone, Debug)]

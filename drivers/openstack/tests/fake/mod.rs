@@ -207,6 +207,11 @@ impl State {
                 }
                 Answer::json(200, body.clone())
             }
+            ("GET", ["quotas", _, "details.json"]) => {
+                let limit = self.quota.map_or(-1, |quota| i64::try_from(quota).unwrap());
+                let port = json!({ "limit": limit, "used": self.ports.len(), "reserved": 0 });
+                Answer::json(200, json!({ "quota": { "port": port } }))
+            }
             ("GET", ["quotas", _]) => {
                 let rules = self.rule_quota.map_or(-1, |quota| i64::try_from(quota).unwrap());
                 Answer::json(200, json!({ "quota": { "security_group_rule": rules } }))

@@ -1,6 +1,7 @@
 //! Quotas, full subnets, and networks that are gone.
 
 use staffetta_driver::{BulkVifDriver, PodVifDriver, Reason, VifRequest};
+use staffetta_openstack::Quota;
 
 use super::stock::order;
 use super::world::World;
@@ -19,6 +20,19 @@ pub(crate) async fn a_quota_makes_pods_wait_and_its_raising_lets_them_go_on(worl
     world.allow_ports(2).await;
     driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap();
     world.allow_ports(-1).await;
+}
+
+pub(crate) async fn a_quota_is_read_with_the_number_in_use(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let network = world.cloud.network();
+    let ports = async || network.quotas(&world.project).await.unwrap().unwrap()["port"];
+    world.allow_ports(1000).await;
+    let before = ports().await;
+    assert_eq!(before.limit, 1000);
+    world.bound("east").request_vif(&world.request("a", &host, &subnet)).await.unwrap();
+    assert_eq!(ports().await, Quota { used: before.used + 1, ..before });
+    world.allow_ports(-1).await;
+    assert_eq!(ports().await.limit, -1);
 }
 
 pub(crate) async fn a_full_subnet_is_told_as_such_and_leaves_nothing(world: &World) {

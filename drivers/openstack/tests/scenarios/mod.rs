@@ -45,6 +45,7 @@ macro_rules! in_world {
                 a_load_balancer_in_another_project_is_not_ours_whatever_its_mark_says;
             limits:
                 a_quota_makes_pods_wait_and_its_raising_lets_them_go_on,
+                a_quota_is_read_with_the_number_in_use,
                 a_full_subnet_is_told_as_such_and_leaves_nothing,
                 a_network_that_is_gone_is_told_by_name,
                 a_group_that_is_not_in_the_project_is_told_with_the_project;

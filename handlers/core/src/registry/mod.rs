@@ -2,6 +2,7 @@
 //!
 //! The modules define the traits and types for registering a handler.
 
+mod diagnosis;
 mod dry_run;
 mod event_recorder;
 mod garbage_collector;
@@ -12,6 +13,7 @@ mod route;
 mod setup;
 mod source;
 
+pub use diagnosis::{CheckResult, Diagnosis, DiagnosisFn, Finding};
 pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event_recorder::{EventNote, EventRecorder, Recorder};
 pub use garbage_collector::GarbageCollector;

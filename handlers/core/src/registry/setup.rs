@@ -10,6 +10,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::diagnosis::{Diagnosis, Finding};
 use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
@@ -28,7 +29,7 @@ pub struct Setup {
     recorder: Recorder,
     /// The drivers and [shared values](Self::shared) that were built so far, by type and name. The name of a shared value is empty.
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
-    checks: Mutex<Vec<Check>>,
+    checks: Mutex<(Vec<Check>, Vec<Diagnosis>)>,
 }
 
 /// A check that must succeed before the program is ready.
@@ -237,17 +238,42 @@ impl Setup {
         self.served.as_ref().is_none_or(|served| served.contains(&*K::api_version(&())))
     }
 
-    /// Adds a check that must succeed before the program is ready. `/readyz` shows it under `name`.
+    /// Adds a check that must succeed before the program is ready. `/readyz` shows it under `name`, and `kubectl staffetta check` runs it
+    /// again.
     pub fn check<F>(&self, name: &str, run: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
         let check = Check { name: name.to_owned(), run: Box::new(move || Box::pin(run())) };
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).0.push(check);
     }
 
-    /// Returns the checks that handlers and drivers added.
-    pub fn into_checks(self) -> Vec<Check> {
+    /// Adds a check that runs on request, for `kubectl staffetta check`. It changes nothing, and has ten seconds.
+    ///
+    /// ```
+    /// use staffetta_handler::{Finding, Setup};
+    ///
+    /// fn lamp(setup: &Setup) {
+    ///     setup.diagnosis("lamp", || async {
+    ///         let oil = 3; // the answer of the lamp
+    ///         let check = "the lamp has oil for a night";
+    ///         Ok(vec![match oil {
+    ///             0..5 => Finding::warning(check, format!("{oil} ml are left"), "refill it"),
+    ///             _ => Finding::ok(check, ""),
+    ///         }])
+    ///     });
+    /// }
+    /// ```
+    pub fn diagnosis<F>(&self, category: &str, run: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<Vec<Finding>, HandlerError>> + Send + 'static,
+    {
+        let diagnosis = Diagnosis { category: category.to_owned(), run: Box::new(move || Box::pin(run())) };
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).1.push(diagnosis);
+    }
+
+    /// Returns the checks that handlers and drivers added: those before the program is ready, and those on request.
+    pub fn into_checks(self) -> (Vec<Check>, Vec<Diagnosis>) {
         self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 

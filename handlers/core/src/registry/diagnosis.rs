@@ -1,0 +1,60 @@
+//! Checks that run on request: `kubectl staffetta check` shows their findings.
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::HandlerError;
+
+/// A check that runs on request. It may read external systems, and changes nothing.
+pub struct Diagnosis {
+    /// The category under which the findings are shown: the name of a handler, a driver or an external system.
+    pub category: String,
+    /// The function that makes the findings. An error counts as a failed check.
+    pub run: DiagnosisFn,
+}
+
+/// The type of the function of a [`Diagnosis`].
+pub type DiagnosisFn = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Finding>, HandlerError>> + Send + Sync>;
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The statement that was checked, such as `Neutron has the extension trunk`.
+    pub check: String,
+    /// The result of the check.
+    pub result: CheckResult,
+    /// The actual state, or the error; may be empty if the statement holds.
+    pub detail: String,
+    /// The action that makes the statement true; empty if it holds.
+    pub remedy: String,
+}
+
+/// The result of a check, in the order of severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckResult {
+    /// The statement holds.
+    Ok,
+    /// The statement does not hold, and the program works without.
+    Warning,
+    /// The statement does not hold, and the program needs it.
+    Failed,
+}
+
+impl Finding {
+    /// The statement `check` holds. `detail` may be empty.
+    pub fn ok(check: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { check: check.into(), result: CheckResult::Ok, detail: detail.into(), remedy: String::new() }
+    }
+
+    /// The statement `check` does not hold because of `detail`, and the program works without.
+    pub fn warning(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { result: CheckResult::Warning, ..Self::failed(check, detail, remedy) }
+    }
+
+    /// The statement `check` does not hold because of `detail`, and the program needs it.
+    pub fn failed(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (check, detail, remedy) = (check.into(), detail.into(), remedy.into());
+        Self { check, result: CheckResult::Failed, detail, remedy }
+    }
+}

@@ -1,0 +1,351 @@
+//! The checks before an installation, with the rights of the user who installs.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
+use kube::{Api, Client, Error, ResourceExt};
+use staffetta_handler::{Finding, causes};
+
+use super::CheckReport;
+use super::access::{Right, granted};
+use crate::connect::api_versions;
+
+/// The oldest minor version of Kubernetes 1 that the program supports.
+const OLDEST_MINOR: u32 = 30;
+
+/// The definition of devices that the chart installs.
+const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices.yaml");
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const NO_POLICY: &str = "let an administrator install; or set `admission.enabled=false`, and anybody may write the annotations of the controller";
+const NO_DEFINITION: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
+     preset iosxe needs it (--preset)";
+const INSTALL: &str = "let an administrator install, or give you this right";
+
+/// The presets of the chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    Openstack,
+    Iosxe,
+    Koupleless,
+    Prefix,
+    Cni,
+}
+
+/// A kind of object that the chart creates: its group, its resource, the only preset that needs it, and the remedy for a user who may not
+/// create it.
+type Object = (&'static str, &'static str, Option<Preset>, &'static str);
+
+/// The objects of the chart in the namespace of the release. `Secrets` are those in which Helm keeps its releases, too.
+const NAMESPACED: [Object; 11] = [
+    ("", "serviceaccounts", None, INSTALL),
+    ("", "configmaps", None, INSTALL),
+    ("", "secrets", None, INSTALL),
+    ("apps", "deployments", None, INSTALL),
+    (
+        "batch",
+        "jobs",
+        None,
+        "set `uninstall.enabled=false`, and run `staffetta uninstall` before you remove the release",
+    ),
+    ("networking.k8s.io", "networkpolicies", None, "set `networkPolicy.enabled=false`"),
+    ("policy", "poddisruptionbudgets", None, "set `disruptionBudget.enabled=false`"),
+    (RBAC, "roles", None, INSTALL),
+    (RBAC, "rolebindings", None, INSTALL),
+    ("", "services", Some(Preset::Prefix), "set `webhook.enabled=false`"),
+    ("apps", "daemonsets", Some(Preset::Cni), INSTALL),
+];
+
+/// The cluster-scoped objects of the chart.
+const CLUSTER_SCOPED: [Object; 6] = [
+    (RBAC, "clusterroles", None, INSTALL),
+    (RBAC, "clusterrolebindings", None, INSTALL),
+    (ADMISSION, "validatingadmissionpolicies", None, NO_POLICY),
+    (ADMISSION, "validatingadmissionpolicybindings", None, NO_POLICY),
+    (ADMISSION, "mutatingwebhookconfigurations", Some(Preset::Prefix), "set `webhook.enabled=false`"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", Some(Preset::Iosxe), NO_DEFINITION),
+];
+
+/// The API groups, in version v1, of which the program itself needs objects.
+const GROUPS: [&str; 4] =
+    ["coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "authorization.k8s.io"];
+
+/// Checks the cluster before an installation in `namespace`: for one preset or, without `preset`, for all.
+pub(crate) async fn check_installation(
+    client: &Client,
+    namespace: &str,
+    preset: Option<Preset>,
+    report: &mut CheckReport,
+) {
+    let version = "the API server answers, and is Kubernetes 1.30 or newer";
+    match client.apiserver_version().await {
+        Ok(info) => {
+            report.add("kubernetes", [version_finding(version, &info.major, &info.minor, info.git_version)]);
+        }
+        Err(error) => {
+            let remedy = "see whether `kubectl version` works with this kubeconfig";
+            return report.add("kubernetes", [Finding::failed(version, causes(&error), remedy)]);
+        }
+    }
+    let needed = |only: Option<Preset>| only.is_none() || preset.is_none() || only == preset;
+    report.add("kubernetes", [read(served(client).await, "the API versions in use are served")]);
+    report.add("rights", rights(client, namespace, needed).await);
+    let cluster = "cluster";
+    report.add(cluster, [read(other_release(client).await, "no other release is installed")]);
+    if needed(Some(Preset::Iosxe)) {
+        report.add(cluster, [read(definition(client).await, "the kind CiscoDevice can be installed")]);
+    }
+    report.add(cluster, [read(kuryr(client).await, "Kuryr's controller does not run")]);
+}
+
+/// Returns the finding, or one that says that `check` could not be made.
+fn read(finding: Result<Finding, Error>, check: &str) -> Finding {
+    finding.unwrap_or_else(|error| Finding::failed(check, causes(&error), INSTALL))
+}
+
+fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Finding {
+    let digits =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>();
+    match (digits(major), digits(minor)) {
+        (Ok(major), Ok(minor)) if (major, minor) < (1, OLDEST_MINOR) => {
+            Finding::failed(check, format!("it is {version}"), "upgrade the cluster")
+        }
+        _ => Finding::ok(check, version),
+    }
+}
+
+async fn served(client: &Client) -> Result<Finding, Error> {
+    const CHECK: &str = "the API versions in use are served";
+    let groups = NAMESPACED.iter().chain(&CLUSTER_SCOPED).map(|(group, ..)| *group).chain(GROUPS);
+    let needed: BTreeSet<_> =
+        groups.map(|group| format!("{group}/v1").trim_start_matches('/').to_owned()).collect();
+    let served = api_versions(client).await?;
+    let mut missing: Vec<_> = needed.iter().filter(|version| !served.contains(*version)).cloned().collect();
+    let admission = format!("{ADMISSION}/v1");
+    if served.contains(&admission) {
+        let resources = client.list_api_group_resources(&admission).await?.resources;
+        if resources.iter().all(|resource| resource.name != "validatingadmissionpolicies") {
+            missing.push("validatingadmissionpolicies of admissionregistration.k8s.io/v1".to_owned());
+        }
+    }
+    Ok(match missing.as_slice() {
+        [] => Finding::ok(CHECK, ""),
+        missing => {
+            let remedy = "enable them at the API server (--runtime-config)";
+            Finding::failed(CHECK, format!("these are missing: {}", missing.join(", ")), remedy)
+        }
+    })
+}
+
+/// Checks that the user may create the objects of the chart.
+async fn rights(client: &Client, namespace: &str, needed: impl Fn(Option<Preset>) -> bool) -> Vec<Finding> {
+    let exists = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
+    let create = |namespace| {
+        move |&(group, resource, _, remedy): &Object| {
+            (Right { verb: "create", group, resource, namespace, name: None }, remedy)
+        }
+    };
+    let objects = NAMESPACED.iter().filter(|object| needed(object.2)).map(create(Some(namespace)));
+    let mut asked: Vec<_> = objects.collect();
+    asked.extend(CLUSTER_SCOPED.iter().filter(|object| needed(object.2)).map(create(None)));
+    if !matches!(exists, Ok(Some(_))) {
+        let remedy = "let an administrator create the namespace";
+        asked.insert(0, create(None)(&("", "namespaces", None, remedy)));
+    }
+    let escalate = Right { verb: "escalate", group: RBAC, resource: "clusterroles", ..Right::default() };
+    let rights: Vec<_> = asked.iter().map(|(right, _)| *right).chain([escalate]).collect();
+    let granted = match granted(client, &rights).await {
+        Ok(granted) => granted,
+        Err(error) => return vec![read(Err(error), "you may install the chart")],
+    };
+    let finding = |((right, remedy), granted): (&(Right<'_>, &str), &bool)| {
+        let check = format!("you may create {}", right.resource_name());
+        if *granted {
+            return Finding::ok(check, "");
+        }
+        let place = right.namespace.map(|namespace| format!(" in the namespace {namespace}"));
+        Finding::failed(check, format!("you may not{}", place.unwrap_or_default()), *remedy)
+    };
+    let mut findings: Vec<_> = asked.iter().zip(&granted).map(finding).collect();
+    let check = "you may grant the controller its rights";
+    findings.push(match granted.last() {
+        Some(true) => Finding::ok(check, ""),
+        _ => {
+            let detail =
+                "you may not `escalate` ClusterRoles, so you can grant only those rights that you have";
+            Finding::warning(check, detail, INSTALL)
+        }
+    });
+    findings
+}
+
+/// Returns the release that Helm noted in the annotations of an object, as `namespace/name`.
+fn release(object: &impl ResourceExt) -> Option<String> {
+    let annotation = |key| object.annotations().get(key);
+    let name = annotation("meta.helm.sh/release-name")?;
+    Some(format!("{}/{name}", annotation("meta.helm.sh/release-namespace")?))
+}
+
+/// Finds a release by its `ClusterRole`, whose name is fixed.
+async fn other_release(client: &Client) -> Result<Finding, Error> {
+    const CHECK: &str = "no other release is installed";
+    let role = Api::<ClusterRole>::all(client.clone()).get_opt("staffetta").await?;
+    Ok(role.map_or_else(
+        || Finding::ok(CHECK, ""),
+        |role| {
+            let owner = release(&role)
+                .map_or_else(|| "not one of Helm".to_owned(), |release| format!("the release {release}"));
+            let remedy = "upgrade it: a second one would handle the same objects";
+            Finding::warning(CHECK, format!("the ClusterRole `staffetta` exists already ({owner})"), remedy)
+        },
+    ))
+}
+
+/// Compares a definition of devices that stands in the cluster with that of the chart.
+async fn definition(client: &Client) -> Result<Finding, Error> {
+    const CHECK: &str = "the kind CiscoDevice can be installed";
+    let ours: CustomResourceDefinition =
+        serde_saphyr::from_str(DEFINITION).expect("the file is part of the program, and tested");
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let Some(found) = definitions.get_opt(&ours.name_any()).await? else { return Ok(Finding::ok(CHECK, "")) };
+    Ok(definition_finding(CHECK, &found, &ours))
+}
+
+fn definition_finding(
+    check: &str,
+    found: &CustomResourceDefinition,
+    ours: &CustomResourceDefinition,
+) -> Finding {
+    let of_us = &ours.spec.versions[0];
+    let version = found.spec.versions.iter().find(|version| version.name == of_us.name && version.served);
+    let Some(version) = version.filter(|_| found.spec.scope == ours.spec.scope) else {
+        let detail =
+            format!("another definition of the kind exists: {}, not {}", found.spec.scope, ours.spec.scope);
+        let remedy = "delete it with its objects, or do without the handler app_hosting";
+        return Finding::failed(check, detail, remedy);
+    };
+    match release(found) {
+        Some(_) if version.schema == of_us.schema => {
+            Finding::ok(check, "it exists, with the fields of this version")
+        }
+        Some(release) => {
+            let detail = format!("the release {release} installed it with other fields");
+            Finding::warning(check, detail, "nothing is to be done: the installation replaces it")
+        }
+        None => Finding::warning(
+            check,
+            "it exists already, and Helm did not install it",
+            "pass `--take-ownership` to `helm install`, which replaces it; or set `crds.install=false`",
+        ),
+    }
+}
+
+async fn kuryr(client: &Client) -> Result<Finding, Error> {
+    const CHECK: &str = "Kuryr's controller does not run";
+    let params = ListParams::default().fields("metadata.name=kuryr-controller").limit(10);
+    let deployments = Api::<Deployment>::all(client.clone()).list(&params).await?;
+    let replicas =
+        |deployment: &&Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    Ok(match deployments.iter().find(|deployment| replicas(deployment) > 0) {
+        None => Finding::ok(CHECK, ""),
+        Some(deployment) => {
+            let detail = format!(
+                "the Deployment {}/{} runs",
+                deployment.namespace().unwrap_or_default(),
+                deployment.name_any()
+            );
+            Finding::warning(CHECK, detail, "stop it before the controller starts, and see docs/migration.md")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+    use staffetta_handler::CheckResult;
+
+    use super::*;
+
+    fn ours() -> CustomResourceDefinition {
+        serde_saphyr::from_str(DEFINITION).unwrap()
+    }
+
+    #[test]
+    fn the_objects_are_those_that_the_chart_creates() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/manifests"));
+        let mut created = BTreeSet::new();
+        for file in folder.read_dir().unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                let (version, kind) =
+                    (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+                let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
+                let plural = kind.to_lowercase();
+                let plural =
+                    plural.strip_suffix('y').map_or(format!("{plural}s"), |stem| format!("{stem}ies"));
+                created.insert((group, plural));
+            }
+        }
+        // Those of the Prometheus operator are for who asks for them, and the namespace is created if it does not exist.
+        created.retain(|(group, plural)| group != "monitoring.coreos.com" && plural != "namespaces");
+        // The hook before the removal is not among the manifests.
+        created.insert(("batch".to_owned(), "jobs".to_owned()));
+        let asked = NAMESPACED.iter().chain(&CLUSTER_SCOPED);
+        let asked: BTreeSet<_> =
+            asked.map(|(group, plural, ..)| ((*group).to_owned(), (*plural).to_owned())).collect();
+        assert_eq!(asked, created);
+    }
+
+    #[test]
+    fn an_older_kubernetes_is_refused() {
+        let result = |major, minor| version_finding("", major, minor, String::new()).result;
+        assert_eq!([result("1", "29"), result("1", "29+")], [CheckResult::Failed; 2]);
+        assert_eq!([result("1", "30"), result("1", "36+"), result("2", "0")], [CheckResult::Ok; 3]);
+    }
+
+    /// Makes a definition that of a release.
+    fn helm(found: &mut Value) {
+        found["metadata"]["annotations"] =
+            json!({ "meta.helm.sh/release-name": "relay", "meta.helm.sh/release-namespace": "net" });
+    }
+
+    #[test]
+    fn a_definition_that_stands_there_is_compared_with_ours() {
+        let judged = |change: fn(&mut Value)| {
+            let mut found = json!(ours());
+            change(&mut found);
+            let finding = definition_finding("", &serde_json::from_value(found).unwrap(), &ours());
+            (finding.result, finding.detail + &finding.remedy)
+        };
+        assert_eq!(judged(helm).0, CheckResult::Ok);
+        let (result, text) = judged(|_| {});
+        assert!(result == CheckResult::Warning && text.contains("--take-ownership"), "{text}");
+        let (result, text) = judged(|found| {
+            helm(found);
+            found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+                .as_object_mut()
+                .unwrap()
+                .remove("maxPods");
+        });
+        assert!(
+            result == CheckResult::Warning && text.contains("the release net/relay installed it"),
+            "{text}"
+        );
+        let changes: [fn(&mut Value); 2] = [
+            |found| found["spec"]["scope"] = json!("Namespaced"),
+            |found| found["spec"]["versions"][0]["name"] = json!("v1"),
+        ];
+        for change in changes {
+            let (result, text) = judged(change);
+            assert!(result == CheckResult::Failed && text.contains("another definition"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The findings of all checks.
+
+use serde::{Deserialize, Serialize};
+use staffetta_handler::{CheckResult, Finding};
+
+use crate::version::VERSION;
+
+/// The findings of all checks, in the order in which they are shown.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CheckReport {
+    /// The version of the program that checked.
+    pub(crate) version: String,
+    pub(crate) checks: Vec<ReportedFinding>,
+}
+
+/// A finding and its category.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReportedFinding {
+    pub(crate) category: String,
+    #[serde(flatten)]
+    pub(crate) finding: Finding,
+}
+
+impl Default for CheckReport {
+    fn default() -> Self {
+        Self { version: VERSION.version.to_owned(), checks: Vec::new() }
+    }
+}
+
+impl CheckReport {
+    /// Adds findings of one category, except those that were added before.
+    pub(crate) fn add(&mut self, category: &str, findings: impl IntoIterator<Item = Finding>) {
+        let category = |finding| ReportedFinding { category: category.to_owned(), finding };
+        for finding in findings.into_iter().map(category) {
+            if !self.checks.contains(&finding) {
+                self.checks.push(finding);
+            }
+        }
+    }
+
+    /// Returns the number of checks with this result.
+    pub(crate) fn count(&self, result: CheckResult) -> usize {
+        self.checks.iter().filter(|check| check.finding.result == result).count()
+    }
+}

@@ -1,0 +1,98 @@
+//! The checks of a running controller, which only its own credentials can make.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use staffetta_handler::{Check, Diagnosis, Finding, HandlerError, bounded, causes};
+
+use super::{CHECK_TIMEOUT, CheckReport};
+
+/// The checks that the handlers and drivers of this process added.
+pub(crate) struct Diagnostics {
+    /// The checks before the process is ready, which can be run again.
+    pub(crate) readiness: Vec<Arc<Check>>,
+    pub(crate) diagnoses: Vec<Diagnosis>,
+}
+
+impl Diagnostics {
+    pub(crate) fn new((readiness, diagnoses): (Vec<Check>, Vec<Diagnosis>)) -> Self {
+        Self { readiness: readiness.into_iter().map(Arc::new).collect(), diagnoses }
+    }
+
+    /// Runs all checks at the same time, each within [`CHECK_TIMEOUT`], and adds their findings to `report`.
+    pub(crate) async fn run(&self, report: &mut CheckReport) {
+        let readiness = self.readiness.iter().map(|check| {
+            let name = check.name.as_str();
+            let run = (check.run)()
+                .map(move |done| done.map(|()| vec![Finding::ok(format!("{name} answers"), "")]));
+            findings(name, run.boxed())
+        });
+        let diagnoses =
+            self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.category, (diagnosis.run)()));
+        for (category, findings) in join_all(readiness.chain(diagnoses)).await {
+            report.add(category, findings);
+        }
+    }
+}
+
+/// Waits for the findings of one category.
+async fn findings<'n>(
+    category: &'n str,
+    run: BoxFuture<'_, Result<Vec<Finding>, HandlerError>>,
+) -> (&'n str, Vec<Finding>) {
+    let findings = bounded(CHECK_TIMEOUT, run).await.unwrap_or_else(|error| {
+        let remedy = "correct what the message names; docs/troubleshooting.md lists causes by symptom";
+        vec![Finding::failed(format!("{category} answers"), causes(&*error), remedy)]
+    });
+    (category, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use staffetta_handler::{CheckResult, Failure};
+
+    use super::*;
+    use crate::check::ReportedFinding;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the lamp is broken")]
+    struct Broken;
+
+    impl Failure for Broken {
+        fn transient(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_that_fail_panic_or_hang_are_findings_like_the_others() {
+        let check = |name: &str, run: fn() -> BoxFuture<'static, Result<(), HandlerError>>| Check {
+            name: name.to_owned(),
+            run: Box::new(run),
+        };
+        let checks = vec![
+            check("good", || async { Ok(()) }.boxed()),
+            check("broken", || async { Err(Broken.into()) }.boxed()),
+            check("silent", || pending().boxed()),
+            check("odd", || async { panic!("out of oil") }.boxed()),
+        ];
+        let low = || async { Ok(vec![Finding::warning("it has oil", "3 ml", "refill it")]) }.boxed();
+        let diagnoses = vec![Diagnosis { category: "lamp".to_owned(), run: Box::new(low) }];
+        let mut report = CheckReport::default();
+        Diagnostics::new((checks, diagnoses)).run(&mut report).await;
+        let lines = report.checks.iter().map(|ReportedFinding { category, finding }| {
+            (category.as_str(), finding.result, finding.detail.as_str())
+        });
+        let expected = [
+            ("good", CheckResult::Ok, ""),
+            ("broken", CheckResult::Failed, "the lamp is broken"),
+            ("silent", CheckResult::Failed, "no answer within 10 s"),
+            ("odd", CheckResult::Failed, "the handler panicked: out of oil"),
+            ("lamp", CheckResult::Warning, "3 ml"),
+        ];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+    }
+}

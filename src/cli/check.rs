@@ -1,0 +1,196 @@
+//! `staffetta check`: checks an installation, and shows what is wrong with the remedies.
+
+use std::fmt;
+use std::io::Write;
+
+use clap::Args;
+use staffetta_handler::{CheckResult, Finding, causes};
+use tokio::time::timeout;
+
+use super::CommandError;
+use super::arguments::TextFormat;
+use super::request::{AdminClient, Leader, LeaderArguments, LeaderError};
+use super::table::single_line;
+use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
+use crate::config::TimeSpan;
+use crate::version::VERSION;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArguments {
+    /// Check the cluster before an installation, with your rights; no controller is needed.
+    #[arg(long)]
+    pre: bool,
+    /// Check only what this preset of the chart needs. If not set: all presets.
+    #[arg(long, value_enum, requires = "pre")]
+    preset: Option<Preset>,
+    /// The time limit of all checks.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: TimeSpan,
+    /// The output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: TextFormat,
+}
+
+/// Runs the checks of `kubectl staffetta check` and writes their findings.
+pub(super) async fn check(
+    arguments: CheckArguments,
+    leader: LeaderArguments,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    let CheckArguments { pre, preset, timeout: limit, output: format } = arguments;
+    let mut report = CheckReport::default();
+    let checks = async {
+        match Leader::new(leader).await {
+            Ok(leader) if pre => {
+                check_installation(leader.client(), leader.namespace(), preset, &mut report).await;
+            }
+            Ok(leader) => check_controller(leader, &mut report).await,
+            Err(error) => report.add("kubernetes", [leader_error("the kubeconfig can be used", &error)]),
+        }
+    };
+    if timeout(limit.into(), checks).await.is_err() {
+        let detail = format!("the time limit of {limit} (--timeout) has passed");
+        let remedy = "see whether the API server answers, and whether the leader's pod runs";
+        report.add("check", [Finding::failed("all checks end in time", detail, remedy)]);
+    }
+    write_report(&report, format, output)
+}
+
+/// Writes the report. Returns [`CommandError::CheckFailed`] if a check failed.
+pub(super) fn write_report(
+    report: &CheckReport,
+    format: TextFormat,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    format.write(report, output)?;
+    if report.count(CheckResult::Failed) == 0 { Ok(()) } else { Err(CommandError::CheckFailed) }
+}
+
+/// Checks the leader by its Lease, and asks it for its own checks.
+async fn check_controller(leader: Leader, report: &mut CheckReport) {
+    const LEASE: &str = "a replica leads, and renews its Lease";
+    const ANSWERS: &str = "the leader answers";
+    report.add(
+        "controller",
+        [match leader.holder().await {
+            Ok(holder) if holder.renewal.is_expired() => Finding::failed(
+                LEASE,
+                format!("{} leads; its Lease was {}", holder.host, holder.renewal),
+                "see whether the pods run, and compare the clock of this machine with theirs",
+            ),
+            Ok(holder) => Finding::ok(LEASE, holder.host),
+            Err(error) => leader_error(LEASE, &error),
+        }],
+    );
+    match AdminClient::Leader(leader).check().await {
+        Ok(answer) => {
+            report.add("controller", [Finding::ok(ANSWERS, ""), version_finding(&answer.version)]);
+            report.checks.extend(answer.checks);
+        }
+        Err(error) => report.add("controller", [Finding::failed(ANSWERS, causes(&error), NOT_THERE)]),
+    }
+}
+
+const NOT_THERE: &str = "see whether the pods of the controller run (`kubectl get pods -l app.kubernetes.io/name=staffetta -A`), and what their logs say";
+
+fn leader_error(check: &str, error: &LeaderError) -> Finding {
+    Finding::failed(check, causes(error), NOT_THERE)
+}
+
+fn version_finding(version: &str) -> Finding {
+    let check = "the controller has the version of this program";
+    if version == VERSION.version {
+        return Finding::ok(check, version);
+    }
+    let detail = format!("the controller is {version}, and this program {}", VERSION.version);
+    Finding::warning(check, detail, "use the program of the controller's release")
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = None;
+        for ReportedFinding { category, finding } in &self.checks {
+            if shown != Some(category) {
+                writeln!(f, "{}{}", if shown.is_some() { "\n" } else { "" }, single_line(category))?;
+                shown = Some(category);
+            }
+            let Finding { check, result, detail, remedy } = finding;
+            let mark = match result {
+                CheckResult::Ok => "ok",
+                CheckResult::Warning => "WARNING",
+                CheckResult::Failed => "FAILED",
+            };
+            let colon = if detail.is_empty() { "" } else { ": " };
+            writeln!(f, "  {mark:8} {}{colon}{}", single_line(check), single_line(detail))?;
+            if !remedy.is_empty() {
+                writeln!(f, "           remedy: {}", single_line(remedy))?;
+            }
+        }
+        let [ok, warnings, failed] =
+            [CheckResult::Ok, CheckResult::Warning, CheckResult::Failed].map(|result| self.count(result));
+        writeln!(f, "\n{ok} ok, {warnings} with a warning, {failed} failed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitCode;
+
+    use super::*;
+
+    fn report(findings: impl IntoIterator<Item = Finding>) -> CheckReport {
+        let mut report = CheckReport::default();
+        report.add("kubernetes", [Finding::ok("the API server answers", "v1.33.1")]);
+        report.add("rights", findings);
+        report
+    }
+
+    fn written(report: &CheckReport, format: TextFormat) -> (String, Result<(), CommandError>) {
+        let mut output = Vec::new();
+        let result = write_report(report, format, &mut output);
+        (String::from_utf8(output).unwrap(), result)
+    }
+
+    #[test]
+    fn each_finding_is_one_line_below_its_category_with_its_remedy() {
+        let warning = Finding::warning("you may grant rights", "you may\nnot", "ask an administrator");
+        let (text, result) =
+            written(&report([Finding::ok("you may create jobs.batch", ""), warning]), TextFormat::Text);
+        let lines = [
+            "kubernetes",
+            "  ok       the API server answers: v1.33.1",
+            "",
+            "rights",
+            "  ok       you may create jobs.batch",
+            "  WARNING  you may grant rights: you may not",
+            "           remedy: ask an administrator",
+            "",
+            "2 ok, 1 with a warning, 0 failed",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+        assert!(result.is_ok(), "a warning is no failure");
+    }
+
+    #[test]
+    fn a_failed_check_is_a_failure_of_the_command_in_both_formats() {
+        let report = report([Finding::failed("you may create jobs.batch", "you may not", "ask")]);
+        for format in [TextFormat::Text, TextFormat::Json] {
+            let (text, result) = written(&report, format);
+            assert!(text.contains("you may create jobs.batch"));
+            assert_eq!(result.unwrap_err().exit_code(), ExitCode::FAILURE);
+        }
+        let (text, _) = written(&report, TextFormat::Json);
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = serde_json::json!({ "category": "rights", "check": "you may create jobs.batch", "result": "failed",
+            "detail": "you may not", "remedy": "ask" });
+        assert_eq!(document["checks"][1], expected);
+    }
+
+    #[test]
+    fn a_controller_of_another_version_is_a_warning() {
+        assert_eq!(version_finding(VERSION.version).result, CheckResult::Ok);
+        let other = version_finding("0.0.1");
+        assert_eq!(other.result, CheckResult::Warning);
+        assert!(other.detail.starts_with("the controller is 0.0.1, and this program "), "{}", other.detail);
+    }
+}
