@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -92,6 +92,9 @@ impl World {
         let namespace = json!({ "metadata": { "name": self.namespace } });
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.create(&PostParams::default(), &from(namespace)).await.unwrap();
+        // A cluster deletes pods whose node does not exist, after 40 s.
+        let node = json!({ "metadata": { "name": self.namespace } });
+        Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &from(node)).await.unwrap();
         let accounts: Api<ServiceAccount> = self.api();
         self.until("the namespace has its service account", async || {
             accounts.get_opt("default").await.unwrap().is_some()
@@ -122,6 +125,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         controller.stop().await.unwrap();
+        Api::<Node>::all(client.clone()).delete(&namespace, &DeleteParams::default()).await.unwrap();
         Api::<Namespace>::all(client).delete(&namespace, &DeleteParams::default()).await.unwrap();
     }
 
@@ -135,7 +139,7 @@ impl World {
     /// Creates a pod on a node.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
         let pod = json!({ "metadata": { "name": name },
-            "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+            "spec": { "nodeName": self.namespace, "containers": [{ "name": "c", "image": "i" }] } });
         self.api::<Pod>().create(&PostParams::default(), &from(pod)).await.unwrap()
     }
 
