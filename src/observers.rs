@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use opentelemetry_sdk::trace::SdkTracer;
 use staffetta_handler::testing::{LogReport, NoMetrics};
-use staffetta_handler::{AnyEvent, BackoffPolicy, Panicked, QueueMetrics, Report, Undecodable};
+use staffetta_handler::{AnyEvent, BackoffPolicy, Context, Panicked, QueueMetrics, Report, Undecodable};
 use tracing::error;
 
 /// Supplies the report and the metrics of each handler. The program calls the methods once for each handler, when it builds the chain
@@ -14,6 +14,12 @@ pub trait Observers {
     /// with the delays of `resync`.
     fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
         Arc::new(LogReport::new(handler, resync))
+    }
+
+    /// Returns the callback for successes of `handler` in which a request changed something; `None` if nobody wants to know.
+    fn handled(&self, handler: &str) -> Option<OnHandled> {
+        let _ = handler;
+        None
     }
 
     /// Returns the callback for objects that cannot be decoded. It is called once for each state (resourceVersion) of such an object.
@@ -38,6 +44,9 @@ pub trait Observers {
         None
     }
 }
+
+/// A callback for an event that was handled successfully. It must not block.
+pub type OnHandled = Box<dyn Fn(&AnyEvent, &Context<'_>) + Send + Sync>;
 
 /// A callback for an object that cannot be decoded. The watch calls it, so it must not block.
 pub type OnUndecodable = Box<dyn Fn(&Undecodable) + Send + Sync>;

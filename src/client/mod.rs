@@ -1,4 +1,4 @@
-//! The client of the Kubernetes API that handlers use. It counts requests, and rejects writes outside the leadership term.
+//! The client of the Kubernetes API that handlers use. It counts and records requests, and rejects writes outside the leadership term.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
+use staffetta_driver::RequestRecord;
 use tokio::time::Instant;
 use tower::{BoxError, service_fn};
 
@@ -15,6 +16,9 @@ use crate::term::Term;
 /// The URL parameter that marks a watch request of kube.
 const WATCH: &str = "watch=true";
 
+/// The header with the id by which the audit log of the API server names a request.
+const AUDIT_ID: &str = "audit-id";
+
 /// Wraps `client` so that each request is counted in `metrics`, and requests that can change something are only sent while `term` is
 /// active. A write that still waits for a connection when the term ends is not sent.
 pub(crate) fn wrap(client: Client, metrics: &Arc<ApiRequestMetrics>, term: &Term) -> Client {
@@ -22,11 +26,16 @@ pub(crate) fn wrap(client: Client, metrics: &Arc<ApiRequestMetrics>, term: &Term
     let valid_until = *client.valid_until();
     let (metrics, term) = (Arc::clone(metrics), term.clone());
     let service = service_fn(move |request: Request<Body>| {
-        let (reads, term) = (matches!(*request.method(), Method::GET | Method::HEAD), term.clone());
+        let (reads, term) = (reads(request.method()), term.clone());
         let response = send(client.clone(), Arc::clone(&metrics), request);
         async move { if reads { response.await } else { term.run(response).await? } }
     });
     ClientBuilder::new(service, namespace).with_valid_until(valid_until).build()
+}
+
+/// Returns `true` if a request with this method changes nothing.
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// Sends a request. The measured time of a request ends when its response was read or dropped; that of a watch when the response
@@ -41,9 +50,14 @@ async fn send(
 > {
     let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == WATCH));
     let (method, started) = (request.method().clone(), Instant::now());
-    let mut pending = PendingRequest { metrics, method, started, code: None };
+    let record = RequestRecord::start(method.as_str(), request.uri().path(), !reads(&method));
+    let mut pending = PendingRequest { metrics, method, started, code: None, record };
     let response = client.send(request).await?;
     pending.code = Some(response.status());
+    pending.record.set_status(response.status().as_u16());
+    if let Some(id) = response.headers().get(AUDIT_ID).and_then(|id| id.to_str().ok()) {
+        pending.record.set_request_id(id);
+    }
     let pending = (!is_watch).then_some(pending);
     Ok(response.map(|body| {
         body.map_frame(move |frame| {
@@ -61,6 +75,8 @@ struct PendingRequest {
     method: Method,
     started: Instant,
     code: Option<StatusCode>,
+    /// The entry in the log of the attempt.
+    record: RequestRecord,
 }
 
 impl Drop for PendingRequest {

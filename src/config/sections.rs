@@ -203,18 +203,21 @@ impl Default for LeaderElectionOptions {
     }
 }
 
-/// Kubernetes Events on objects that cannot be handled.
+/// Kubernetes Events on objects that cannot be handled and, where asked for, on those that are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsOptions {
     /// Write Events. An object that fails repeatedly has one Event with a count, updated at most once a minute; all Events
     /// together take at most 10 writes per second. The log contains the same messages.
     pub enabled: bool,
+    /// Report successes too: an Event of type `Normal` with reason `Handled` when a handler has changed something for an object.
+    /// Within the same limits; Events of failures come first.
+    pub success: bool,
 }
 
 impl Default for EventsOptions {
     fn default() -> Self {
-        Self { enabled: true }
+        Self { enabled: true, success: false }
     }
 }
 

@@ -41,7 +41,8 @@ impl ControllerContext {
         setup.share(Arc::new(metrics.module_operations.clone()));
         setup.share(Arc::new(metrics.pools.clone()));
         setup.share(Arc::new(metrics.prefixes.clone()));
-        let pipeline = self.pipeline(scope, &setup, &Reports::new(recorder, &self.state.metrics), term);
+        let reports = Reports::new(recorder, self.configuration.events.success, metrics);
+        let pipeline = self.pipeline(scope, &setup, &reports, term);
         let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
         self.add_rights(scope, &setup);
         let diagnostics = Diagnostics::new(setup.into_checks());

@@ -37,6 +37,8 @@ type SeriesKey = (Arc<str>, Arc<str>, &'static str);
 /// The occurrences that are counted in one Event.
 struct Series {
     name: String,
+    /// `true` for type `Warning`.
+    warning: bool,
     count: i32,
     first: Timestamp,
     last_seen: Instant,
@@ -84,8 +86,9 @@ pub(super) struct Aggregator {
     rate: TokenBucket,
     next_number: u64,
     series: HashMap<SeriesKey, Series>,
-    /// The series with a pending occurrence, by due time and order of arrival.
-    queue: BTreeMap<(Instant, u64), SeriesKey>,
+    /// The series with a pending occurrence, by due time and order of arrival: first those of type `Warning`, which are written first, and
+    /// then those of type `Normal`.
+    queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
     arrivals: u64,
     /// The namespaces in which the last write failed, with the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
@@ -94,24 +97,31 @@ pub(super) struct Aggregator {
 impl Aggregator {
     /// Creates an empty aggregator. The names of Events contain a number, beginning with `number`.
     pub(super) fn new(limits: Limits, rate: TokenBucket, number: u64) -> Self {
-        let (series, queue, paused) = (HashMap::new(), BTreeMap::new(), HashMap::new());
-        Self { limits, rate, next_number: number, series, queue, arrivals: 0, paused }
+        let (series, queues, paused) = (HashMap::new(), Default::default(), HashMap::new());
+        Self { limits, rate, next_number: number, series, queues, arrivals: 0, paused }
     }
 
-    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded.
+    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. At most half of
+    /// the series begin with an occurrence of type `Normal`.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
         let Limits { spacing, memory, capacity } = self.limits;
+        let (warning, capacity) =
+            (occurrence.warning, if occurrence.warning { capacity } else { capacity / 2 });
         let is_current = |series: &Series| {
             series.pending.is_some() || now.saturating_duration_since(series.last_seen) <= memory
         };
         let key = (occurrence.object(), Arc::clone(&occurrence.handler), occurrence.reason);
         if !self.series.get(&key).is_some_and(is_current) {
             self.series.remove(&key);
+            if self.pending() >= capacity {
+                return false;
+            }
             if self.series.len() >= capacity {
                 self.series.retain(|_, series| is_current(series));
             }
             if self.series.len() >= capacity {
-                self.series.retain(|_, series| series.pending.is_some());
+                let is_kept = |series: &Series| series.pending.is_some() || series.warning && !warning;
+                self.series.retain(|_, series| is_kept(series));
             }
             if self.series.len() >= capacity {
                 return false;
@@ -120,35 +130,40 @@ impl Aggregator {
         let series = self.series.entry(key.clone()).or_insert_with(|| {
             let name = event_name(&occurrence.regarding.name, self.next_number);
             self.next_number = self.next_number.wrapping_add(1);
-            let first = occurrence.at;
-            Series { name, count: 0, first, last_seen: now, last_written: None, exists: false, pending: None }
+            let (first, last_seen, last_written) = (occurrence.at, now, None);
+            Series { name, warning, count: 0, first, last_seen, last_written, exists: false, pending: None }
         });
         series.count = series.count.saturating_add(1);
         series.last_seen = now;
         let due = series.last_written.map_or(now, |written| now.max(written + spacing));
         if series.pending.replace(occurrence).is_none() {
-            self.enqueue(key, due);
+            self.enqueue(key, due, warning);
         }
         true
     }
 
     /// Returns the time of the next write; `None` if nothing is to be written.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.queue.first_key_value().map(|((due, _), _)| self.rate.available_at().max(*due))
+        let first = self.queues.iter().filter_map(|queue| queue.first_key_value()).map(|((due, _), _)| *due);
+        first.min().map(|due| self.rate.available_at().max(due))
     }
 
     /// Removes and returns the next write if it is due. The caller must pass its outcome to [`finish`](Self::finish) before the next
     /// call.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Box<EventWrite>> {
         while self.next_due()? <= now {
-            let (_, key) = self.queue.pop_first()?;
+            let is_due = |queue: &&mut BTreeMap<(Instant, u64), SeriesKey>| {
+                queue.first_key_value().is_some_and(|((due, _), _)| *due <= now)
+            };
+            let (_, key) = self.queues.iter_mut().find(is_due)?.pop_first()?;
             let Some(series) = self.series.get_mut(&key) else { continue };
             let Some(occurrence) = series.pending.take() else { continue };
             if let Some(&(_, until)) =
                 self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now)
             {
+                let warning = occurrence.warning;
                 series.pending = Some(occurrence);
-                self.enqueue(key, until);
+                self.enqueue(key, until, warning);
                 continue;
             }
             self.rate.take(now);
@@ -172,8 +187,9 @@ impl Aggregator {
         let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
         // An occurrence that arrived in between is newer and is queued already.
         if repeat && series.pending.is_none() {
+            let warning = write.occurrence.warning;
             series.pending = Some(write.occurrence);
-            self.enqueue(write.key, now);
+            self.enqueue(write.key, now, warning);
         }
     }
 
@@ -200,13 +216,13 @@ impl Aggregator {
 
     /// Returns the number of Events with an occurrence that is not written yet.
     pub(super) fn pending(&self) -> usize {
-        self.queue.len()
+        self.queues.iter().map(BTreeMap::len).sum()
     }
 
     /// Adds a series to the queue. It is written at `due`.
-    fn enqueue(&mut self, key: SeriesKey, due: Instant) {
+    fn enqueue(&mut self, key: SeriesKey, due: Instant, warning: bool) {
         self.arrivals += 1;
-        self.queue.insert((due, self.arrivals), key);
+        self.queues[usize::from(!warning)].insert((due, self.arrivals), key);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kubernetes Events on an object that report its failures and its recovery. `docs/events.md` describes them for operators.
+//! Kubernetes Events on an object that report its failures, its recovery and, where asked for, its success. `docs/events.md` describes them for operators.
 //!
 //! A [`Publisher`] accepts an [`Occurrence`] without waiting. A task aggregates occurrences ([`Aggregator`]) and writes Events
 //! ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.
@@ -62,9 +62,10 @@ pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> 
 }
 
 impl Publisher {
-    /// Queues an occurrence. If the queue is full, the occurrence is discarded and counted.
+    /// Queues an occurrence. If the queue is full, or half full for one of type `Normal`, the occurrence is discarded and counted.
     pub(crate) fn publish(&self, occurrence: Occurrence) {
-        if self.queue.try_send(occurrence).is_err() {
+        let has_room = occurrence.warning || self.queue.capacity() > QUEUE_CAPACITY / 2;
+        if !has_room || self.queue.try_send(occurrence).is_err() {
             self.metrics.dropped.inc();
         }
     }

@@ -242,6 +242,20 @@ async fn a_full_queue_discards_and_counts_occurrences() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn successes_fill_at_most_half_of_the_queue() {
+    let world = World::new();
+    for number in 0..1000 {
+        let regarding = Identity::of::<Pod>(None, format!("web-{number}"), format!("uid-{number}"));
+        world.publisher.publish(Occurrence::new(regarding, &"vif".into(), false, "Handled", ("", "")));
+    }
+    assert_eq!(world.publisher.metrics.dropped.get(), 1000 - 512);
+    for number in 0..512 {
+        world.tell(Some("shop"), &format!("web-{number}"), "no port left");
+    }
+    assert_eq!(world.publisher.metrics.dropped.get(), 1000 - 512);
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_that_are_due_are_written_at_the_end() {
     let mut world = World::new();
     for name in ["web", "db", "web"] {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use staffetta_handler::Failure;
@@ -61,6 +62,8 @@ pub(crate) struct Metrics {
     retries: MetricFamily<Counter>,
     queue_duration: MetricFamily<Histogram>,
     work_duration: MetricFamily<Histogram>,
+    /// The invocations of each handler, for `/debug/state`. `/metrics` contains them as the count of `work_duration`.
+    attempts: Family<String, Counter>,
     collections: MetricFamily<Counter>,
     collection_orphans: MetricFamily<Counter>,
     last_collection: MetricFamily<UnitGauge>,
@@ -102,6 +105,7 @@ impl Metrics {
             retries: MetricFamily::new(&names::WORKQUEUE_RETRIES, Counter::default),
             queue_duration: MetricFamily::new(&names::WORKQUEUE_QUEUE_DURATION, histogram),
             work_duration: MetricFamily::new(&names::WORKQUEUE_WORK_DURATION, histogram),
+            attempts: Family::default(),
             collections: MetricFamily::new(&names::GARBAGE_COLLECTIONS, Counter::default),
             collection_orphans: MetricFamily::new(&names::GARBAGE_COLLECTION_ORPHANS, Counter::default),
             last_collection: MetricFamily::new(&names::GARBAGE_COLLECTION_LAST_SUCCESS, UnitGauge::default),
@@ -128,7 +132,14 @@ impl Metrics {
             retries: self.retries.with(&[handler]),
             queue_duration: self.queue_duration.with(&[handler]),
             work_duration: self.work_duration.with(&[handler]),
+            attempts: self.attempts.get_or_create_owned(&handler.to_owned()),
         }
+    }
+
+    /// Returns the number of events that were queued for `handler` since the process started, and the number of its invocations.
+    pub(crate) fn added_and_attempts(&self, handler: &str) -> (u64, u64) {
+        let WorkqueueMetrics { adds, attempts, .. } = self.workqueue(handler);
+        (adds.get(), attempts.get())
     }
 
     /// Returns the metrics of Kubernetes Events.

@@ -21,13 +21,16 @@ pub struct WorkqueueMetrics {
     pub(super) queue_duration: Histogram,
     /// The durations of invocations of the handler, in seconds.
     pub(super) work_duration: Histogram,
+    /// The number of invocations, because a histogram cannot be read.
+    pub(super) attempts: Counter,
 }
 
 impl Default for WorkqueueMetrics {
     /// Creates metrics that no page shows.
     fn default() -> Self {
         let (queue_duration, work_duration) = (histogram(), histogram());
-        Self { adds: Counter::default(), retries: Counter::default(), queue_duration, work_duration }
+        let (adds, retries, attempts) = Default::default();
+        Self { adds, retries, queue_duration, work_duration, attempts }
     }
 }
 
@@ -42,6 +45,7 @@ impl QueueMetrics for WorkqueueMetrics {
 
     fn worked(&self, time: Duration) {
         self.work_duration.observe(time.as_secs_f64());
+        self.attempts.inc();
     }
 
     fn retried(&self) {

@@ -1,4 +1,4 @@
-//! The innermost wrapper of a chain: it runs the handler only during the leadership term.
+//! The wrapper of a chain that runs the handler only during the leadership term.
 
 use std::pin::pin;
 

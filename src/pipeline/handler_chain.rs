@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::fenced::Fenced;
+use super::recorded::Recorded;
 use crate::config::RelayOptions;
 use crate::observers::Observers;
 use crate::term::Term;
@@ -27,7 +28,7 @@ pub(crate) const UNREAD: &str = "the ownership marks are not read yet";
 pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
 
 /// The wrappers of a chain inside of [`Traced`].
-type Links = Retry<Limit<Timeout<Fenced<Arc<ErasedHandler>>>, AnyEvent>, AnyEvent>;
+type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<ErasedHandler>>>>, AnyEvent>, AnyEvent>;
 
 /// One enabled handler with its chain of wrappers, its sources and its garbage collector.
 pub struct HandlerChain {
@@ -122,7 +123,7 @@ impl HandlerChain {
     }
 }
 
-/// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(handler)))))))`.
+/// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`.
 pub(super) fn chain(
     name: &str,
     handler: &Arc<ErasedHandler>,
@@ -134,7 +135,8 @@ pub(super) fn chain(
     let (coalesce, depth) = (options.coalesce, options.queue_depth.get());
     let queues = QueuePolicy { coalesce, depth, superseded: handler.superseded() };
     let (groups, keys) = (Arc::clone(handler), Arc::clone(handler));
-    let links = Fenced::new(Arc::clone(handler), term.clone())
+    let recorded = Recorded::new(Arc::clone(handler), observers.handled(name));
+    let links = Fenced::new(recorded, term.clone())
         .timeout(options.handler_timeout.into())
         .limit(options.max_concurrency.get())
         .per(move |event| groups.group(event))

@@ -4,6 +4,7 @@
 mod fenced;
 pub(crate) mod garbage_collection;
 mod handler_chain;
+mod recorded;
 pub(crate) mod report;
 mod scope;
 pub(crate) mod sources;
@@ -26,6 +27,7 @@ use staffetta_handler::{
 pub(crate) use handler_chain::UNREAD;
 use handler_chain::chain;
 pub use handler_chain::{Chain, HandlerChain};
+pub(crate) use recorded::KeptRequests;
 pub(crate) use scope::HandlerScope;
 
 /// The divisor of `first_list_backlog` that gives the number of unfinished objects at which a list counts as handled. Objects that wait
@@ -44,7 +46,7 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
-/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(handler)))))))`. The handlers run only during `term`. Failures and measurements go to
+/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and measurements go to
 /// `observers`.
 pub fn build(
     handlers: Vec<(String, Registration)>,

@@ -1,4 +1,5 @@
 //! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric, and schedules the next attempt.
+//! Where asked for, it reports successes as Events too.
 //!
 //! An error that disappears within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. If a failure
 //! was reported, its end is reported, too.
@@ -17,7 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::events::{Occurrence, Publisher};
 use crate::metrics::Metrics;
-use crate::observers::{Observers, OnPanic, OnUndecodable, log_undecodable};
+use crate::observers::{Observers, OnHandled, OnPanic, OnUndecodable, log_undecodable};
 use crate::traces;
 
 /// The time for which an object must fail before a transient error is reported.
@@ -29,19 +30,24 @@ const MAX_UNREPORTED: Duration = Duration::from_secs(30);
 /// The reason of the Kubernetes Event that reports the end of a failure.
 pub(crate) const RECOVERED: &str = "Recovered";
 
+/// The reason of the Kubernetes Event that reports a success.
+pub(crate) const HANDLED: &str = "Handled";
+
 /// The reason of the Kubernetes Event on an object that cannot be decoded.
 pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 
 /// The [`Observers`] of a running controller: log, metrics and Kubernetes Events.
 pub(crate) struct Reports {
     publisher: Option<Publisher>,
+    /// `true` if successes are reported as Kubernetes Events, too.
+    success: bool,
     metrics: Arc<Metrics>,
 }
 
 impl Reports {
     /// Creates observers that report to `metrics`, and to `publisher` if Kubernetes Events are enabled.
-    pub(crate) fn new(publisher: Option<Publisher>, metrics: &Arc<Metrics>) -> Self {
-        Self { publisher, metrics: Arc::clone(metrics) }
+    pub(crate) fn new(publisher: Option<Publisher>, success: bool, metrics: &Arc<Metrics>) -> Self {
+        Self { publisher, success, metrics: Arc::clone(metrics) }
     }
 }
 
@@ -49,6 +55,18 @@ impl Observers for Reports {
     fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
         let (publisher, metrics) = (self.publisher.clone(), Arc::clone(&self.metrics));
         Arc::new(FailureReport { handler: handler.into(), resync, publisher, metrics })
+    }
+
+    fn handled(&self, handler: &str) -> Option<OnHandled> {
+        let (publisher, handler) = (self.publisher.clone().filter(|_| self.success)?, handler.into());
+        Some(Box::new(move |event, context| {
+            // The end of a failure is reported as such. An Event on an object that is deleted helps no user, and triggers come from
+            // staffetta itself.
+            if !event.finalizing() && !event.is_trigger() && context.reported_on().is_none() {
+                let note = format!("handled in {}", Rounded(context.queued_since().elapsed()));
+                publisher.publish(Occurrence::new(event.identity(), &handler, false, HANDLED, (&note, "")));
+            }
+        }))
     }
 
     fn undecodable(&self) -> OnUndecodable {

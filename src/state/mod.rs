@@ -23,8 +23,8 @@ use timestamps::Now;
 pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
-    HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, WatchSummary,
-    full_name,
+    HandlerSummary, LeadershipSummary, ObjectSummary, RequestSummary, StateSnapshot, UndecodableSummary,
+    WatchSummary, full_name,
 };
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
@@ -52,6 +52,10 @@ struct QueueState {
     kinds: Vec<String>,
     in_every_replica: bool,
     counts: QueueCounts,
+    /// The number of events that were queued since the process started.
+    added: u64,
+    /// The number of attempts since the process started.
+    attempts: u64,
     overflows: u64,
     /// The conditions that are not met yet and must be met before the handler receives events.
     waits: Vec<String>,
@@ -169,11 +173,14 @@ impl ControllerState {
             });
             let (scope, handler) = chains.find(|(_, chain)| chain.name == *name).unzip();
             let chain = handler.map(|handler| &handler.chain);
+            let (added, attempts) = self.metrics.added_and_attempts(name);
             QueueState {
                 handler: name.clone(),
                 kinds: handler.map(|handler| handler.kinds.clone()).unwrap_or_default(),
                 in_every_replica: scope == Some(HandlerScope::EveryReplica),
                 counts: chain.map(Chain::counts).unwrap_or_default(),
+                added,
+                attempts,
                 overflows: chain.map_or(0, Chain::overflowed),
                 waits: handler.map_or_else(
                     || vec!["it is not set up yet".to_owned()],
@@ -205,7 +212,10 @@ impl ControllerState {
         selected.sort_by_key(|(_, entry)| rank(entry));
         selected.truncate(query.limit());
         let omitted = count - selected.len();
-        let summary = |(handler, entry)| ObjectSummary::new(handler, entry, now);
+        let summary = |(handler, mut entry): (_, QueueEntry)| {
+            entry.attachment = entry.attachment.filter(|_| query.name.is_some());
+            ObjectSummary::new(handler, entry, now)
+        };
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
@@ -282,6 +292,7 @@ mod tests {
                 attempts: 1,
                 since: now + Duration::from_secs(since),
             }),
+            attachment: None,
         };
         let mut entries = [
             entry("old", 0, None),

@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use staffetta_driver::LoggedRequest;
 use staffetta_handler::{Change, Phase, QueueEntry, Undecodable};
 
 use super::timestamps::Now;
 use super::{PhaseName, QueueState};
 use crate::health::Condition;
+use crate::pipeline::KeptRequests;
 use crate::watcher::{WatchCounts, WatchStatus};
 
 /// The state of the controller at one moment.
@@ -167,6 +169,11 @@ pub(crate) struct WatchSummary {
 }
 
 impl WatchSummary {
+    /// Returns the number of delivered events.
+    pub(crate) fn events(&self) -> u64 {
+        self.added + self.modified + self.deleted
+    }
+
     /// Converts the status of a watch, with its times relative to `now`.
     pub(super) fn new(watch: WatchStatus, now: Now) -> Self {
         let WatchCounts { events: [added, modified, deleted], lists, errors, last_error } = watch.counts;
@@ -203,15 +210,23 @@ pub(crate) struct HandlerSummary {
     pub(crate) open: bool,
     /// The conditions that are not met yet and must be met before the handler receives events.
     pub(crate) waits: Vec<String>,
+    /// The number of events that were queued since the process started.
+    #[serde(default)]
+    pub(crate) added: u64,
+    /// The number of attempts since the process started.
+    #[serde(default)]
+    pub(crate) attempts: u64,
     /// The number of events by phase.
     #[serde(flatten)]
     pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
 
 impl From<QueueState> for HandlerSummary {
-    fn from(QueueState { handler, kinds, in_every_replica, counts, waits, .. }: QueueState) -> Self {
-        let counts = PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into();
-        Self { name: handler, kinds, in_every_replica, open: waits.is_empty(), waits, counts }
+    fn from(state: QueueState) -> Self {
+        let QueueState { handler, kinds, in_every_replica, counts, added, attempts, waits, .. } = state;
+        let (open, counts) =
+            (waits.is_empty(), PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into());
+        Self { name: handler, kinds, in_every_replica, open, waits, added, attempts, counts }
     }
 }
 
@@ -246,9 +261,17 @@ pub(crate) struct ObjectSummary {
     pub(crate) next_seconds: Option<f64>,
     /// The last error since the object was last handled successfully.
     pub(crate) last_error: Option<ErrorSummary>,
+    /// The last requests of its failed attempts to external systems and to the Kubernetes API. Only if a name was requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requests: Vec<RequestSummary>,
 }
 
 impl ObjectSummary {
+    /// Returns `true` if the retries have ended without success, or the object has failed or stayed in its phase for long.
+    pub(crate) fn is_failed_or_stuck(&self) -> bool {
+        self.phase == PhaseName::Failed.as_str() || self.age_seconds() > STUCK_AFTER_SECONDS
+    }
+
     /// Returns the age of the failure or, if the object does not fail, of its phase, in seconds. The phase of a failing object changes with
     /// each attempt.
     pub(crate) fn age_seconds(&self) -> f64 {
@@ -261,6 +284,8 @@ impl ObjectSummary {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),
             Phase::Held | Phase::Queued | Phase::Running => None,
         };
+        let kept = entry.attachment.as_deref().and_then(|kept| kept.downcast_ref::<KeptRequests>());
+        let requests = kept.map(|kept| kept.log.requests()).unwrap_or_default();
         Self {
             handler: handler.to_owned(),
             replica: None,
@@ -281,6 +306,7 @@ impl ObjectSummary {
                 since: now.rfc3339(last_error.since),
                 since_seconds: now.seconds_since(last_error.since),
             }),
+            requests: requests.into_iter().map(|request| RequestSummary::new(request, now)).collect(),
         }
     }
 }
@@ -304,6 +330,41 @@ pub(crate) struct ErrorSummary {
     pub(crate) since: String,
     /// The seconds since that time.
     pub(crate) since_seconds: f64,
+}
+
+/// A request of an attempt.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RequestSummary {
+    /// The method.
+    pub(crate) method: String,
+    /// The path of the URL, without its query, or the name of the action.
+    pub(crate) path: String,
+    /// The status of the response; absent if there was none.
+    pub(crate) status: Option<u16>,
+    /// The id by which the external system logs the request.
+    pub(crate) request_id: Option<String>,
+    /// The time at which the request was sent.
+    pub(crate) sent: String,
+    /// The seconds since that time.
+    pub(crate) sent_seconds: f64,
+    /// The seconds until the response was read, or until nobody waited for it any more.
+    pub(crate) duration_seconds: f64,
+}
+
+impl RequestSummary {
+    fn new(request: LoggedRequest, now: Now) -> Self {
+        let LoggedRequest { method, path, status, request_id, sent, duration } = request;
+        Self {
+            method,
+            path,
+            status,
+            request_id,
+            sent: now.rfc3339(sent),
+            sent_seconds: now.seconds_since(sent),
+            duration_seconds: duration.as_secs_f64(),
+        }
+    }
 }
 
 /// An object that cannot be decoded.

@@ -38,6 +38,30 @@ async fn where_nothing_is_wrong_there_is_no_event() {
 }
 
 #[tokio::test]
+async fn successes_are_told_where_asked_for_and_unchanged_objects_say_nothing() {
+    let server = Embedded::start().await;
+    let world = World::start(&server.kubeconfig(), "[events]\nsuccess = true\n").await;
+    let pod = world.pod("web").await;
+    world.vif_of("web", active).await;
+    let event = world.event_of("web", "Handled").await;
+    assert_eq!((event.type_.as_deref(), event.action.as_deref()), (Some("Normal"), Some("vif")));
+    assert!(event.note.unwrap().starts_with("handled in "));
+    assert_eq!(event.regarding.unwrap().uid, pod.metadata.uid);
+    world.touch("web", 1).await;
+    let service =
+        json!({ "metadata": { "name": "shop" }, "spec": { "ports": [{ "name": "http", "port": 80 }] } });
+    world.service(service).await;
+    world.until_balanced("shop").await;
+    world.event_of("shop", "Handled").await;
+    let of_pods = |event: &&k8s_openapi::api::events::v1::Event| {
+        event.regarding.as_ref().is_some_and(|regarding| regarding.kind.as_deref() == Some("Pod"))
+    };
+    let events = world.events().await;
+    assert_eq!(events.iter().filter(of_pods).count(), 1, "{events:#?}");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn switched_off_there_is_none_whatever_goes_wrong() {
     let server = Embedded::start().await;
     let world = World::start(&server.kubeconfig(), "[events]\nenabled = false\n").await;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::{Client, redirect, retry};
 use serde::de::DeserializeOwned;
-use staffetta_driver::{DriverError, Fence, Reason, RequestObserver, RequestOutcome};
+use staffetta_driver::{DriverError, Fence, Reason, RequestObserver, RequestOutcome, RequestRecord};
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, field, info_span};
 
@@ -137,11 +137,15 @@ impl Ec2Client {
             outcome: RequestOutcome::Unanswered,
             started: Instant::now(),
         };
+        let mut record = RequestRecord::start("POST", action.name, action.changes);
         let response = request.send().await.map_err(|error| {
             let sent = action.changes && !error.is_connect() && !error.is_builder();
             let failed = DriverError::new(Reason::Unavailable, action.step).because(error.without_url());
             if sent { failed.maybe_applied() } else { failed }
         })?;
+        if let Some(id) = response.headers().get("x-amzn-requestid").and_then(|id| id.to_str().ok()) {
+            record.set_request_id(id);
+        }
         let status = response.status().as_u16();
         Span::current().record("http.response.status_code", i64::from(status));
         let body = read_body(response).await.map_err(|detail| {
@@ -149,6 +153,7 @@ impl Ec2Client {
             if action.changes { failed.maybe_applied() } else { failed }
         })?;
         timer.outcome = RequestOutcome::of_status(status);
+        record.set_status(status);
         debug!(action = action.name, status, "EC2 answered");
         Ok((status, body, keys))
     }

@@ -126,6 +126,45 @@ fn ten_thousand_failing_objects_are_all_reported_within_the_rate_limit() {
 }
 
 #[test]
+fn a_thousand_successes_keep_to_the_rate_limit_and_failures_overtake_them() {
+    let mut world = World::new(super::LIMITS, DEFAULT_RATE);
+    let success = |object| Occurrence { warning: false, ..occurrence(object, "Handled", "") };
+    for object in 0..1000 {
+        assert!(world.aggregator.add(success(object), world.now));
+    }
+    world.send();
+    assert_eq!(world.requests.len(), 50);
+    assert!(world.add(5000, "QuotaExceeded"));
+    world.pass(Duration::from_millis(100));
+    assert!(world.requests[50].name.starts_with("pod-5000."), "{:?}", world.requests[50]);
+    world.pass(Duration::from_secs(93));
+    assert_eq!((world.requests.len(), world.aggregator.pending()), (50 + 931, 1001 - 981));
+    world.pass(Duration::from_secs(2));
+    let times: Vec<_> = world.requests.iter().map(|request| request.at).collect();
+    assert!(times.len() == 1001 && is_within(&times, DEFAULT_RATE), "{}", times.len());
+}
+
+#[test]
+fn successes_take_at_most_half_of_the_room_and_none_of_what_failures_have() {
+    let mut world = World::new(Limits { capacity: 8, ..LIMITS }, RATE);
+    let success = |object| Occurrence { warning: false, ..occurrence(object, "Handled", "") };
+    for object in 0..3 {
+        assert!(world.add(object, "TimedOut"));
+    }
+    // The three failures are written and counted further, so there is room for one success at a time.
+    let added = (10..30).filter(|object| world.aggregator.add(success(*object), world.now)).count();
+    assert_eq!((added, world.aggregator.series.len()), (1, 4));
+    for object in 3..7 {
+        assert!(world.add(object, "TimedOut"));
+    }
+    world.pass(Duration::from_secs(600));
+    assert!((0..7).all(|object| world.add(object, "TimedOut")));
+    world.pass(Duration::from_secs(60));
+    let failures = world.requests.iter().filter(|request| request.count == 2);
+    assert_eq!(failures.count(), 7, "their counts go on");
+}
+
+#[test]
 fn an_update_carries_the_newest_note() {
     let mut world = World::new(LIMITS, RATE);
     for note in ["first", "second", "third"] {

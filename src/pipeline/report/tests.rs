@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
+use staffetta_driver::RequestRecord;
 use staffetta_handler::testing::{Fault, pod};
 use staffetta_handler::{
     Event, EventHandler, Failure, Index, Pending, Registration, ResourceEventHandler, Tombstone,
@@ -46,13 +47,18 @@ struct World {
 
 impl World {
     fn new<E: Failure>(handle: impl FnMut() -> Result<(), E> + Send + 'static) -> Self {
-        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase())
+        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase(), false)
     }
 
-    fn around(registration: Registration) -> Self {
+    /// Returns a world in which successes are told.
+    fn proud<E: Failure>(handle: impl FnMut() -> Result<(), E> + Send + 'static) -> Self {
+        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase(), true)
+    }
+
+    fn around(registration: Registration, success: bool) -> Self {
         let (publisher, occurrences) = Publisher::detached();
         let metrics = Arc::new(Metrics::new("server", &[]));
-        let reports = Reports::new(Some(publisher), &metrics);
+        let reports = Reports::new(Some(publisher), success, &metrics);
         let handlers = vec![("vif".into(), registration)];
         let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &reports);
         Self { pipeline, occurrences, metrics, logged: CapturedLog::start(), started: Instant::now() }
@@ -81,6 +87,51 @@ impl World {
 fn failing_for(seconds: u64, fault: Fault) -> impl FnMut() -> Result<(), Fault> + Send {
     let end = Instant::now() + Duration::from_secs(seconds);
     move || if Instant::now() < end { Err(fault.clone()) } else { Ok(()) }
+}
+
+/// Makes the handler change something outside with each of `changes`, and nothing otherwise.
+fn changing(changes: &'static [bool]) -> impl FnMut() -> Result<(), Fault> + Send {
+    let mut changes = changes.iter();
+    move || {
+        if let Some(changes) = changes.next() {
+            RequestRecord::start("PUT", "/ports/p1", *changes).set_status(200);
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_that_changed_something_is_told_where_asked_for() {
+    let mut world = World::proud(changing(&[true, false, true, true]));
+    for _ in 0..2 {
+        world.added().await;
+    }
+    let told = world.until(10).await;
+    assert_eq!(told.len(), 1, "the second time nothing was changed");
+    let (_, Occurrence { warning, reason, handler, regarding, note, .. }) = &told[0];
+    assert_eq!((*warning, *reason, &**handler, &*regarding.name), (false, "Handled", "vif", "web"));
+    assert_eq!(note, "handled in 0 ms");
+    world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
+    assert_eq!(world.until(20).await.len(), 1);
+    world.event(Event::Deleted(Tombstone::Last(Arc::new(pod("shop", "web"))))).await;
+    assert!(world.until(30).await.is_empty(), "an Event on an object that is deleted helps nobody");
+
+    let mut world = World::new(changing(&[true, true]));
+    world.added().await;
+    assert!(world.until(10).await.is_empty(), "by default nothing is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_failure_is_told_once() {
+    let mut failing = failing_for(60, Fault::transient("busy"));
+    let mut world = World::proud(move || {
+        failing()?;
+        changing(&[true])()
+    });
+    world.added().await;
+    let told = world.until(600).await;
+    let normal: Vec<_> = told.iter().filter(|(_, told)| !told.warning).map(|(_, told)| told.reason).collect();
+    assert_eq!(normal, ["Recovered"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +243,7 @@ impl ResourceEventHandler<Pod> for Hangs {
 
 #[tokio::test(start_paused = true)]
 async fn a_timed_out_attempt_is_reported_at_once() {
-    let mut world = World::around(Registration::new(Hangs).on::<Pod>().erase());
+    let mut world = World::around(Registration::new(Hangs).on::<Pod>().erase(), false);
     world.added().await;
     let told = world.until(61).await;
     assert_eq!((told.len(), told[0].0, told[0].1.reason), (1, 60, "TimedOut"));
@@ -308,7 +359,7 @@ async fn a_panic_of_an_index_ends_only_its_event_and_is_logged_and_counted() {
     };
     let registration =
         Registration::new(Told(Mutex::new(handle))).on::<Pod>().index::<Pod>(Arc::new(Brittle));
-    let world = World::around(registration.erase());
+    let world = World::around(registration.erase(), false);
     world.pipeline.listed(std::any::TypeId::of::<Pod>());
     world.added().await;
     world.event(Event::Added(Arc::new(pod("shop", "other")))).await;
@@ -341,7 +392,8 @@ async fn a_handler_that_is_registered_twice_for_a_kind_gets_each_event_once() {
         *count.lock().unwrap() += 1;
         Ok::<_, Fault>(())
     };
-    let world = World::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().on::<Pod>().erase());
+    let world =
+        World::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().on::<Pod>().erase(), false);
     world.added().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(*handled.lock().unwrap(), 1);

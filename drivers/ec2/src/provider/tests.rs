@@ -2,7 +2,7 @@ mod credentials;
 
 use std::time::Duration;
 
-use staffetta_driver::NoopRequestObserver;
+use staffetta_driver::{NoopRequestObserver, RequestLog};
 use wiremock::matchers::{body_string_contains, header_exists, method};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -105,6 +105,19 @@ fn error(code: &str) -> String {
 
 fn blocks(texts: &[&str]) -> Vec<Ipv4Net> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_requests_of_an_attempt_are_logged_by_their_actions() {
+    let endpoint = Endpoint::new().await;
+    endpoint.answer("DescribeInstances", "", 503, &error("Unavailable")).await;
+    let log = Arc::<RequestLog>::default();
+    log.collect(endpoint.driver.interfaces(&["i-1".into()])).await.unwrap_err();
+    let requests = log.requests();
+    assert_eq!(
+        requests.iter().map(|request| (&*request.path, request.status)).collect::<Vec<_>>(),
+        [("DescribeInstances", Some(503))]
+    );
 }
 
 #[tokio::test]

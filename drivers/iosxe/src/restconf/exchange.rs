@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
-use staffetta_driver::{DriverError, Fence, Reason};
+use staffetta_driver::{DriverError, Fence, Reason, RequestRecord};
 use tracing::{Instrument, Span, field, info_span};
 
 use super::error_response::ErrorResponse;
@@ -105,10 +105,14 @@ impl Restconf {
         changes: bool,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
         let request = request.basic_auth(&self.username, Some(self.password.expose()));
-        let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
+        let (client, request) = request.build_split();
+        let request = request.map_err(|error| unanswered(error, step, changes))?;
+        let mut record = RequestRecord::start(request.method().as_str(), request.url().path(), changes);
+        let response = client.execute(request).await.map_err(|error| unanswered(error, step, changes))?;
         let status = response.status();
         Span::current().record("http.response.status_code", i64::from(status.as_u16()));
         let body = self.body(response, step, changes).await?;
+        record.set_status(status.as_u16());
         // An account that may not do everything (RFC 8341) is one that the device knows.
         let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();
         if status == StatusCode::UNAUTHORIZED || stranger {

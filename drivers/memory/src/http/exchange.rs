@@ -2,7 +2,7 @@
 
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Reason, RequestRecord};
 use tracing::{Instrument, info_span};
 
 use super::REQUEST_ID;
@@ -22,10 +22,16 @@ impl Client {
     ) -> Result<A, DriverError> {
         let request_id = self.next_request_id();
         let request = request.header(REQUEST_ID, request_id.as_str());
+        let (client, request) = request.build_split();
         let answer = async {
-            let response = request.send().await.map_err(|error| self.unanswered(step, error))?;
+            let request = request.map_err(|error| self.unanswered(step, error))?;
+            let changes = matches!(step, CallStep::Changes(_));
+            let mut record = RequestRecord::start(request.method().as_str(), request.url().path(), changes);
+            record.set_request_id(&request_id);
+            let response = client.execute(request).await.map_err(|error| self.unanswered(step, error))?;
             let status = response.status();
             let body = self.body(response, step).await?;
+            record.set_status(status.as_u16());
             read(status, &body, step)
         };
         let span = info_span!(

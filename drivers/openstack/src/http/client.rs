@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
-use staffetta_driver::{Fence, RequestObserver, RequestOutcome};
+use staffetta_driver::{Fence, RequestObserver, RequestOutcome, RequestRecord};
 use tokio::time::Instant;
 use tracing::{Instrument, Span, debug, field, info_span};
 
@@ -111,12 +111,16 @@ impl HttpClient {
             method: method_name(method),
             outcome: RequestOutcome::Unanswered,
             started: Instant::now(),
+            record: RequestRecord::start(method.as_str(), url.path(), **method != Method::GET),
         };
+        timer.record.set_request_id(id);
         let response = builder.send().await.map_err(lost(Loss::Closed))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = read_body(response).await?;
         timer.outcome = RequestOutcome::of_status(status);
         let response = HttpResponse::new(status, headers, body, id);
+        timer.record.set_request_id(&response.request_id);
+        timer.record.set_status(status);
         let span = Span::current();
         span.record("http.response.status_code", i64::from(status));
         span.record("request_id", &response.request_id);
@@ -155,6 +159,8 @@ struct RequestTimer<'a> {
     method: &'static str,
     outcome: RequestOutcome,
     started: Instant,
+    /// The entry in the log of the attempt.
+    record: RequestRecord,
 }
 
 impl Drop for RequestTimer<'_> {

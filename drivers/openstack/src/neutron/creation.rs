@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
+use staffetta_driver::RequestLog;
 use tokio::sync::oneshot;
 
 use super::api::NeutronApi;
@@ -44,9 +45,9 @@ struct CreationQueue {
     calls: usize,
 }
 
-/// A port and the channel to the caller that waits for it. If that caller is cancelled after the call was sent, the port is found later by
-/// its ownership mark.
-type PendingPort = (NewPort, oneshot::Sender<Created>);
+/// A port, the channel to the caller that waits for it, and the log of that caller's requests. If the caller is cancelled after the call
+/// was sent, the port is found later by its ownership mark.
+type PendingPort = (NewPort, oneshot::Sender<Created>, Arc<RequestLog>);
 
 impl PortCreator {
     /// Creates the queue, without any port in it.
@@ -60,7 +61,7 @@ impl PortCreator {
         let (caller, created) = oneshot::channel();
         let starts = {
             let mut queue = lock(&self.queue);
-            queue.waiting.push_back((port, caller));
+            queue.waiting.push_back((port, caller, RequestLog::current()));
             let starts = queue.calls < self.max_calls;
             queue.calls += usize::from(starts);
             starts
@@ -83,7 +84,7 @@ impl PortCreator {
     /// Returns the ports of the next call. If no ports are waiting, records the end of a call and returns `None`.
     fn next_batch(&self) -> Option<Vec<PendingPort>> {
         let mut queue = lock(&self.queue);
-        queue.waiting.retain(|(_, caller)| !caller.is_closed());
+        queue.waiting.retain(|(_, caller, _)| !caller.is_closed());
         let size = batch_size(queue.waiting.len(), self.max_calls);
         if size == 0 {
             queue.calls -= 1;
@@ -97,12 +98,17 @@ impl PortCreator {
         if batch.len() == 1 {
             return self.create_each(batch).await;
         }
-        let ports: Vec<&NewPort> = batch.iter().map(|(port, _)| port).collect();
-        match self.neutron.create_ports("create ports of pods", &ports).await {
+        let ports: Vec<&NewPort> = batch.iter().map(|(port, _, _)| port).collect();
+        let shared = Arc::<RequestLog>::default();
+        let created = shared.collect(self.neutron.create_ports("create ports of pods", &ports)).await;
+        for (_, _, log) in &batch {
+            log.extend(&shared);
+        }
+        match created {
             Ok(created) => distribute(batch, created),
             Err(error) if may_concern_one(&error) => self.create_each(batch).await,
             Err(error) => {
-                for (_, caller) in batch {
+                for (_, caller, _) in batch {
                     drop(caller.send(Err(error.clone())));
                 }
             }
@@ -111,10 +117,10 @@ impl PortCreator {
 
     /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error.
     async fn create_each(&self, batch: Vec<PendingPort>) {
-        let each =
-            batch.into_iter().filter(|(_, caller)| !caller.is_closed()).map(|(port, caller)| async move {
-                drop(caller.send(self.neutron.create_port(STEP, &port).await));
-            });
+        let waiting = batch.into_iter().filter(|(_, caller, _)| !caller.is_closed());
+        let each = waiting.map(|(port, caller, log)| async move {
+            drop(caller.send(log.collect(self.neutron.create_port(STEP, &port)).await));
+        });
         join_all(each).await;
     }
 }
@@ -137,7 +143,7 @@ fn may_concern_one(error: &OpenStackError) -> bool {
 /// Sends each caller the created port that has the description and the network of the caller's request, because the order of the response
 /// is not specified.
 fn distribute(batch: Vec<PendingPort>, mut created: Vec<PortBody>) {
-    for (NewPort { description, network_id, .. }, caller) in batch {
+    for (NewPort { description, network_id, .. }, caller, _) in batch {
         let is_its = |port: &PortBody| port.description == description && port.network_id == network_id;
         let port = created.iter().position(is_its).map(|index| created.swap_remove(index));
         drop(caller.send(port.ok_or_else(|| unanswered("the response lacks this port"))));

@@ -3,13 +3,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::{DriverError, Fence, Reason};
+use staffetta_driver::{DriverError, Fence, Reason, RequestLog};
 use staffetta_openstack::OpenStackError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wiremock::ResponseTemplate;
 
-use crate::world::{World, ok, refused, without_login};
+use crate::world::{PASSWORD, World, ok, refused, without_login};
 
 #[tokio::test]
 async fn a_list_is_read_to_its_end_from_the_host_that_has_the_token() {
@@ -87,6 +87,38 @@ async fn a_refusal_becomes_what_a_handler_understands() {
             "{error}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_requests_of_an_attempt_are_logged_with_their_ids_and_without_their_queries() {
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/ports", vec![ok(&json!({ "ports": [] }))]).await;
+    world.answers("POST", "/v2.0/ports", vec![refused(409, "OverQuota")]).await;
+    let (cloud, log) = (world.cloud(), Arc::<RequestLog>::default());
+    let attempt = async {
+        let network = cloud.network();
+        let list = network.get("list the ports", "ports").query("name", PASSWORD);
+        list.list::<u8>("ports").await.unwrap();
+        network.post("make a port", "ports").done().await.unwrap_err();
+    };
+    log.collect(attempt).await;
+    let requests = log.requests();
+    let [.., list, post] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((&*list.method, &*list.path, list.status), ("GET", "/v2.0/ports", Some(200)));
+    assert!(list.request_id.as_deref().is_some_and(|id| id.starts_with("req-")), "{list:?}");
+    assert_eq!((&*post.method, &*post.path, post.status), ("POST", "/v2.0/ports", Some(409)));
+    assert_eq!(post.request_id.as_deref(), Some("req-7"), "the id of the service replaces ours");
+    assert!(!format!("{requests:?}").contains(PASSWORD));
+
+    // A request without an answer has our id.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (cloud, log) = (without_login(&url, Duration::from_millis(100)), Arc::<RequestLog>::default());
+    let network = cloud.network();
+    log.collect(network.post("make a port", "ports").done()).await.unwrap_err();
+    let requests = log.requests();
+    assert_eq!((requests.len(), requests[0].status), (1, None));
+    assert!(requests[0].request_id.is_some() && !log.has_changed());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The state of one message while a handler processes it, including all retries.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,6 +158,16 @@ impl Context<'_> {
     /// Returns the object on which the failure was reported; `None` if it was not reported.
     pub fn reported_on(&self) -> Option<Arc<Identity>> {
         self.current.progress().retry.as_ref()?.reported_on.clone()
+    }
+
+    /// Attaches details of the last attempt to the object until it is handled successfully. [`QueueEntry`](crate::QueueEntry) shows them.
+    pub fn attach(&self, details: Arc<dyn Any + Send + Sync>) {
+        self.update_retry_state(|retry| retry.attachment = Some(details));
+    }
+
+    /// Returns what was [attached](Self::attach) to the object since it was last handled successfully.
+    pub fn attachment(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.current.progress().retry.as_ref()?.attachment.clone()
     }
 
     /// Ends the retries, and requests that the object is handled again after `delay`, or earlier if the object changes.

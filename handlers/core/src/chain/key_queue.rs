@@ -87,6 +87,7 @@ impl<E: Message + Clone> Queued<E> {
             retry.last_error = retry.last_error.or(own.last_error);
             retry.pending = retry.pending.or(own.pending);
             retry.reported_on = retry.reported_on.or(own.reported_on);
+            retry.attachment = retry.attachment.or(own.attachment);
         }
         self.retry = Some(retry);
     }

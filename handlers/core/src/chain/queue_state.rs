@@ -1,6 +1,8 @@
 //! The observable state of the queues: counts, single messages, and metrics.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,6 +29,8 @@ pub struct QueueEntry {
     pub since: Instant,
     /// The last error since the object was last handled successfully; `None` if there was none.
     pub last_error: Option<LastError>,
+    /// The details that [`Context::attach`](crate::Context::attach) attached to the object.
+    pub attachment: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The state of a message that was not handled successfully yet.
@@ -67,6 +71,7 @@ pub(super) struct Queued<E> {
 impl<E: Message> From<Queued<E>> for QueueEntry {
     fn from(Queued { event, phase, since, retry }: Queued<E>) -> Self {
         let ObjectRef { kind, namespace, name, uid } = event.object_ref();
+        let (last_error, attachment) = retry.map(|retry| (retry.shown, retry.attachment)).unwrap_or_default();
         Self {
             kind,
             namespace: namespace.map(str::to_owned),
@@ -75,7 +80,8 @@ impl<E: Message> From<Queued<E>> for QueueEntry {
             change: event.change(),
             phase,
             since,
-            last_error: retry.and_then(|retry| retry.shown),
+            last_error,
+            attachment,
         }
     }
 }

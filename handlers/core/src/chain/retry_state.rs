@@ -1,5 +1,6 @@
 //! The failures of an object, from the first one until the object is handled successfully.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(super) struct RetryState {
     pub(super) outage: Option<Duration>,
     /// The object on which the failure was reported as a Kubernetes Event.
     pub(super) reported_on: Option<Arc<Identity>>,
+    /// Details of the last attempt, for status pages.
+    pub(super) attachment: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RetryState {

@@ -105,6 +105,19 @@ async fn the_api_is_where_the_device_says_and_requests_say_who_asks_and_in_which
 }
 
 #[tokio::test]
+async fn the_requests_of_an_attempt_are_logged() {
+    let server = server().await;
+    answers(&server, ResponseTemplate::new(503)).await;
+    let log = Arc::<staffetta_driver::RequestLog>::default();
+    log.collect(get(&client(&server))).await.unwrap_err();
+    let requests = log.requests().into_iter();
+    let requests: Vec<_> = requests.map(|request| (request.method, request.path, request.status)).collect();
+    let of = |path: String, status| ("GET".to_owned(), path, Some(status));
+    let data = format!("/api/{}", resource::CONFIG.path);
+    assert_eq!(requests, [of("/.well-known/host-meta".to_owned(), 200), of(data, 503)]);
+}
+
+#[tokio::test]
 async fn a_device_without_the_document_has_the_api_at_the_usual_place() {
     let server = MockServer::start().await;
     Mock::given(at(format!("/restconf/{}", resource::CONFIG.path)))
