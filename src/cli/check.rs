@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::CommandError;
 use super::arguments::TextFormat;
+use super::line::single_line;
 use super::request::{AdminClient, Leader, LeaderArguments, LeaderError};
-use super::table::single_line;
 use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
 use crate::config::TimeSpan;
 use crate::version::VERSION;

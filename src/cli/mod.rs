@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod dry_run;
 mod explain;
+mod line;
 mod log_level;
 mod migrate;
 mod object;

@@ -2,35 +2,55 @@
 
 use std::fmt;
 
+use super::line::{Colour, StyledLine, single_line};
+
 /// A table with a header row.
 pub(super) struct TextTable<const COLUMNS: usize> {
-    rows: Vec<[String; COLUMNS]>,
+    rows: Vec<[(String, Option<Colour>); COLUMNS]>,
 }
 
 impl<const COLUMNS: usize> TextTable<COLUMNS> {
     pub(super) fn new(head: [&str; COLUMNS]) -> Self {
-        Self { rows: vec![head.map(str::to_owned)] }
+        Self { rows: vec![head.map(|cell| (cell.to_owned(), None))] }
     }
 
     /// Adds a row. Line breaks and control characters in the cells are replaced.
     pub(super) fn row(&mut self, cells: [&str; COLUMNS]) {
-        self.rows.push(cells.map(single_line));
+        self.rows.push(cells.map(|cell| (single_line(cell), None)));
+    }
+
+    /// Gives a cell of the last row a colour.
+    pub(super) fn paint(&mut self, column: usize, colour: Colour) {
+        if let Some(row) = self.rows.last_mut() {
+            row[column].1 = Some(colour);
+        }
+    }
+
+    /// Returns the rows, without spaces at their ends.
+    pub(super) fn lines(&self) -> Vec<StyledLine> {
+        let width = |column: usize| self.rows.iter().map(|row| row[column].0.chars().count()).max();
+        let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or_default());
+        let line = |row: &[(String, Option<Colour>); COLUMNS]| {
+            let used =
+                row.iter().rposition(|(cell, _)| !cell.trim_end().is_empty()).map_or(0, |last| last + 1);
+            let mut parts = Vec::new();
+            for (column, (cell, colour)) in row[..used].iter().enumerate() {
+                let space = if column + 1 == used { 0 } else { widths[column] + 2 - cell.chars().count() };
+                let cell = if space == 0 { cell.trim_end() } else { cell };
+                parts.extend([(cell.to_owned(), *colour), (" ".repeat(space), None)]);
+            }
+            StyledLine(parts)
+        };
+        self.rows.iter().map(line).collect()
     }
 }
 
 impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or_default());
-        for row in &self.rows {
-            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-            writeln!(formatter, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        for StyledLine(parts) in self.lines() {
+            let text: String = parts.into_iter().map(|(text, _)| text).collect();
+            writeln!(formatter, "{text}")?;
         }
         Ok(())
     }
-}
-
-/// Replaces line breaks and control characters by spaces, so that text from other systems cannot control the terminal.
-pub(super) fn single_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -139,6 +139,9 @@ async fn the_plug_in_asks_the_leader_through_its_pod() {
         "\n  error      request a VIF: ask the switch",
         "\n  reason     DriverRefused: ",
         "\n  remedy     see the message",
+        "\n  request    POST /",
+        ": 422 after ",
+        " ago (",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

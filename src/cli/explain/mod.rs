@@ -2,19 +2,20 @@
 
 mod remedy;
 
-use std::fmt::{self, Display, Formatter, Write as _};
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
 
 use super::CommandError;
 use super::arguments::TextFormat;
+use super::line::{Colour, Presentation, StyledLine};
 use super::object::{ObjectName, ObjectNameError};
 use super::request::AdminClient;
-use super::table::single_line;
 use crate::health::Condition;
-use crate::state::{HandlerSummary, MAX_LIMIT, ObjectSummary, Query, StateSnapshot, duration, full_name};
+use crate::state::{
+    HandlerSummary, MAX_LIMIT, ObjectSummary, Query, RequestSummary, StateSnapshot, duration, full_name,
+};
 use remedy::remedy;
 
 #[derive(Debug, Args)]
@@ -43,7 +44,17 @@ pub(super) async fn explain(
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
     let query = Query { limit: Some(MAX_LIMIT), ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
-    Ok(format.write(&Explanation::new(&document, &query), output)?)
+    let explanation = Explanation::new(&document, &query);
+    match format {
+        TextFormat::Text => {
+            write!(output, "{}", Presentation::of_stdout().untruncated().show(explanation.lines()))?;
+        }
+        TextFormat::Json => {
+            let text = serde_json::to_string_pretty(&explanation).map_err(io::Error::from)?;
+            writeln!(output, "{text}")?;
+        }
+    }
+    Ok(())
 }
 
 /// The way of one object through the chain.
@@ -147,62 +158,88 @@ impl<'s> Unfinished<'s> {
     }
 }
 
-impl Display for Explanation<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let line = |f: &mut Formatter<'_>, name: &str, text: &str| {
-            writeln!(f, "{:12} {}", single_line(name), single_line(text))
-        };
-        writeln!(f, "{} {}", self.kind, single_line(&full_name(self.namespace, self.name)))?;
-        line(f, "controller", &format!("{} ({})", self.controller, self.role))?;
-        for Condition { name, reason } in self.unmet {
-            line(f, "  unmet", &format!("{name}: {}", reason.as_deref().unwrap_or_default()))?;
-        }
+impl Explanation<'_> {
+    /// Returns the explanation as lines for people.
+    fn lines(&self) -> Vec<StyledLine> {
+        let title = format!("{} {}", self.kind, full_name(self.namespace, self.name));
+        let controller = format!("{} ({})", self.controller, self.role);
+        let mut lines = vec![StyledLine::plain(&title), row("controller", &controller, None)];
+        lines.extend(self.unmet.iter().map(|Condition { name, reason }| {
+            let text = format!("{name}: {}", reason.as_deref().unwrap_or_default());
+            row("  unmet", &text, Some(Colour::Yellow))
+        }));
         let Some(watch) = &self.watch else {
             let kinds = self.watched_kinds.join(", ");
-            return line(f, "watch", &format!("no enabled handler needs this kind; watched kinds: {kinds}"));
+            let text = format!("no enabled handler needs this kind; watched kinds: {kinds}");
+            lines.push(row("watch", &text, Some(Colour::Yellow)));
+            return lines;
         };
-        line(f, "watch", watch)?;
+        lines.push(row("watch", watch, None));
         if let Some(error) = self.undecodable {
-            line(f, "object", &format!("cannot be decoded, so no handler receives it: {error}"))?;
-            return line(f, "  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1);
+            let text = format!("cannot be decoded, so no handler receives it: {error}");
+            lines.push(row("object", &text, Some(Colour::Red)));
+            lines.push(row("  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1, None));
+            return lines;
         }
-        let known = if self.known {
-            "is watched"
+        lines.push(if self.known {
+            row("object", "is watched", None)
         } else {
-            "is not watched: it does not exist, or no handler selects it"
-        };
-        line(f, "object", known)?;
-        for HandlerStep { handler, waits, unfinished } in &self.handlers {
-            for wait in *waits {
-                line(f, handler, &format!("receives no events yet: {wait}"))?;
-            }
-            if unfinished.is_empty() && waits.is_empty() {
-                line(f, handler, "nothing to do: it has handled the object, or does not select it")?;
-            }
-            for Unfinished { event, meaning, remedy } in unfinished {
-                let mut state =
-                    format!("{} ({}) for {}", event.phase, event.change, duration(event.since_seconds));
-                if let Some(next) = event.next_seconds {
-                    write!(state, ", next attempt in {}", duration(next))?;
-                }
-                line(f, handler, &state)?;
-                if let Some(replica) = &event.replica {
-                    line(f, "  replica", replica)?;
-                }
-                if let Some(error) = &event.last_error {
-                    let (attempts, since) = (error.attempts, duration(error.since_seconds));
-                    line(f, "  attempts", &format!("{attempts} failed, the first {since} ago"))?;
-                    line(f, "  error", &error.error)?;
-                    let meaning = meaning.as_ref().map(|meaning| format!(": {meaning}")).unwrap_or_default();
-                    line(f, "  reason", &format!("{}{meaning}", error.reason))?;
-                }
-                if let Some(remedy) = remedy {
-                    line(f, "  remedy", remedy)?;
-                }
-            }
-        }
-        Ok(())
+            let text = "is not watched: it does not exist, or no handler selects it";
+            row("object", text, Some(Colour::Yellow))
+        });
+        lines.extend(self.handlers.iter().flat_map(HandlerStep::lines));
+        lines
     }
+}
+
+impl HandlerStep<'_> {
+    fn lines(&self) -> Vec<StyledLine> {
+        let Self { handler, waits, unfinished } = self;
+        let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
+        let mut lines: Vec<_> = waits.iter().map(wait).collect();
+        if unfinished.is_empty() && waits.is_empty() {
+            let text = "nothing to do: it has handled the object, or does not select it";
+            lines.push(row(handler, text, Some(Colour::Green)));
+        }
+        lines.extend(unfinished.iter().flat_map(|unfinished| unfinished.lines(handler)));
+        lines
+    }
+}
+
+impl Unfinished<'_> {
+    fn lines(&self, handler: &str) -> Vec<StyledLine> {
+        let Self { event, meaning, remedy } = self;
+        let next = event.next_seconds.map(|next| format!(", next attempt in {}", duration(next)));
+        let since = duration(event.since_seconds);
+        let state = format!("{} ({}) for {since}{}", event.phase, event.change, next.unwrap_or_default());
+        let mut lines = vec![row(handler, &state, Some(Colour::of(event)))];
+        lines.extend(event.replica.iter().map(|replica| row("  replica", replica, None)));
+        if let Some(error) = &event.last_error {
+            let (attempts, since) = (error.attempts, duration(error.since_seconds));
+            let attempts = format!("{attempts} failed, the first {since} ago");
+            let meaning = meaning.as_ref().map(|meaning| format!(": {meaning}")).unwrap_or_default();
+            lines.push(row("  attempts", &attempts, None));
+            lines.push(row("  error", &error.error, None));
+            lines.push(row("  reason", &format!("{}{meaning}", error.reason), None));
+        }
+        lines.extend(remedy.iter().map(|remedy| row("  remedy", remedy, None)));
+        lines.extend(event.requests.iter().map(|request| row("  request", &described(request), None)));
+        lines
+    }
+}
+
+/// Returns a line with a name and a text.
+fn row(name: &str, text: &str, colour: Option<Colour>) -> StyledLine {
+    StyledLine::plain(&format!("{name:12} ")).then(text, colour)
+}
+
+/// Describes a request in one line: `POST /v2.0/ports: 409 after 120 ms, 5s ago (req-7)`.
+fn described(request: &RequestSummary) -> String {
+    let RequestSummary { method, path, status, request_id, sent_seconds, duration_seconds, .. } = request;
+    let outcome = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    let id = request_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let milliseconds = (duration_seconds * 1000.0).round();
+    format!("{method} {path}: {outcome} after {milliseconds} ms, {} ago{id}", duration(*sent_seconds))
 }
 
 #[cfg(test)]
@@ -224,13 +261,20 @@ mod tests {
             name: Some("web".to_owned()),
             ..Query::default()
         };
-        Explanation::new(&document, &query).to_string()
+        Presentation::default().show(Explanation::new(&document, &query).lines())
     }
 
     #[test]
     fn the_way_of_a_failing_object_ends_with_what_would_help() {
         let mut failing = object("web", "failed", 61.0, Some("create a port: the quota is used up"));
         failing.last_error.as_mut().unwrap().reason = "QuotaExceeded".to_owned();
+        failing.requests = serde_json::from_str(
+            r#"[{ "method": "GET", "path": "/v2.0/subnets/s1", "status": null, "requestId": null,
+                "sent": "2026-11-21T14:00:00.000Z", "sentSeconds": 40.0, "durationSeconds": 9.9996 },
+                { "method": "POST", "path": "/v2.0/ports", "status": 409, "requestId": "req-7",
+                "sent": "2026-11-21T14:00:30.000Z", "sentSeconds": 30.2, "durationSeconds": 0.12 }]"#,
+        )
+        .unwrap();
         let text = explained(document(vec![failing]), "pod");
         let expected = [
             "Pod default/web",
@@ -242,6 +286,8 @@ mod tests {
             "  error      create a port: the quota is used up",
             "  reason     QuotaExceeded: a quota of the project is exhausted",
             "  remedy     raise it, or release resources; the objects are retried",
+            "  request    GET /v2.0/subnets/s1: no answer after 10000 ms, 40s ago",
+            "  request    POST /v2.0/ports: 409 after 120 ms, 30s ago (req-7)",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }

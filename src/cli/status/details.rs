@@ -1,23 +1,24 @@
 //! The output of `staffetta status` for single objects.
 
-use std::fmt::Write;
-
 use super::overview::head;
-use crate::cli::table::single_line;
+use crate::cli::line::{Colour, StyledLine};
 use crate::state::{ObjectSummary, StateSnapshot, duration, full_name};
 
 /// Returns one line about the controller, followed by each object with all details.
-pub(super) fn details(document: &StateSnapshot) -> String {
-    let mut text = head(document);
+pub(super) fn details(document: &StateSnapshot) -> Vec<StyledLine> {
+    let mut lines = head(document);
     for object in &document.objects {
-        let _ = write!(text, "\n{}", details_of(object));
+        lines.push(StyledLine::default());
+        lines.extend(details_of(object));
     }
     for object in &document.undecodable {
         let name = full_name(object.namespace.as_deref(), &object.name);
-        let title = format!("{} {name} ({})", object.kind, object.uid);
-        let _ = writeln!(text, "\n{}", single_line(&title));
-        row(&mut text, "state", "cannot be decoded; not passed to handlers");
-        row(&mut text, "error", &object.error);
+        lines.extend([
+            StyledLine::default(),
+            StyledLine::plain(&format!("{} {name} ({})", object.kind, object.uid)),
+            row("state", "cannot be decoded; not passed to handlers", Some(Colour::Red)),
+            row("error", &object.error, None),
+        ]);
     }
     if document.objects.is_empty() && document.undecodable.is_empty() {
         let nothing = match document.known {
@@ -27,35 +28,36 @@ pub(super) fn details(document: &StateSnapshot) -> String {
             }
         };
         let said = document.incomplete_reason().unwrap_or_else(|| nothing.to_owned());
-        let _ = writeln!(text, "\n{}", single_line(&said));
+        lines.extend([StyledLine::default(), StyledLine::plain(&said)]);
     }
-    text
+    lines
 }
 
 /// Returns the details of one object.
-fn details_of(object: &ObjectSummary) -> String {
+fn details_of(object: &ObjectSummary) -> Vec<StyledLine> {
     let name = full_name(object.namespace.as_deref(), &object.name);
-    let mut text = single_line(&format!("{} {name} ({})", object.kind, object.uid)) + "\n";
-    row(&mut text, "handler", &object.handler);
-    if let Some(replica) = &object.replica {
-        row(&mut text, "replica", replica);
-    }
-    row(&mut text, "event", &object.change);
     let since = duration(object.since_seconds);
-    row(&mut text, "state", &format!("{}, for {since}, since {}", object.phase, object.since));
+    let state = format!("{}, for {since}, since {}", object.phase, object.since);
+    let mut lines = vec![
+        StyledLine::plain(&format!("{} {name} ({})", object.kind, object.uid)),
+        row("handler", &object.handler, None),
+    ];
+    lines.extend(object.replica.iter().map(|replica| row("replica", replica, None)));
+    lines.push(row("event", &object.change, None));
+    lines.push(row("state", &state, Some(Colour::of(object))));
     if let (Some(next), Some(seconds)) = (&object.next, object.next_seconds) {
-        row(&mut text, "next", &format!("in {}, at {next}", duration(seconds)));
+        lines.push(row("next", &format!("in {}, at {next}", duration(seconds)), None));
     }
     if let Some(last_error) = &object.last_error {
         let first = format!("the first {} ago, at {}", duration(last_error.since_seconds), last_error.since);
-        row(&mut text, "attempts", &format!("{} failed, {first}", last_error.attempts));
-        row(&mut text, "reason", &last_error.reason);
-        row(&mut text, "error", &last_error.error);
+        lines.push(row("attempts", &format!("{} failed, {first}", last_error.attempts), None));
+        lines.push(row("reason", &last_error.reason, None));
+        lines.push(row("error", &last_error.error, None));
     }
-    text
+    lines
 }
 
-/// Appends a line with a name and a value.
-fn row(text: &mut String, name: &str, value: &str) {
-    let _ = writeln!(text, "  {name:8}  {}", single_line(value));
+/// Returns a line with a name and a value.
+fn row(name: &str, value: &str, colour: Option<Colour>) -> StyledLine {
+    StyledLine::plain(&format!("  {name:8}  ")).then(value, colour)
 }

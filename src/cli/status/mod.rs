@@ -1,16 +1,16 @@
 //! `staffetta status`: requests the state of a running controller and shows it.
 
 mod details;
-mod overview;
-mod text;
+pub(super) mod overview;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 use super::CommandError;
+use super::line::Presentation;
 use super::object::ObjectName;
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
@@ -94,10 +94,14 @@ pub(super) async fn status(
             write!(output, "{text}")?;
         }
         OutputFormat::Table | OutputFormat::Wide if query.name.is_some() => {
-            write!(output, "{}", details::details(&document))?;
+            write!(output, "{}", Presentation::of_stdout().untruncated().show(details::details(&document)))?;
         }
-        OutputFormat::Table => write!(output, "{}", overview::overview(&document, terminal_width()))?,
-        OutputFormat::Wide => write!(output, "{}", overview::wide(&document))?,
+        OutputFormat::Table => {
+            write!(output, "{}", Presentation::of_stdout().show(overview::overview(&document)))?;
+        }
+        OutputFormat::Wide => {
+            write!(output, "{}", Presentation::of_stdout().untruncated().show(overview::wide(&document)))?;
+        }
     }
     if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
 }
@@ -121,13 +125,6 @@ async fn until_handled(
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-}
-
-/// Returns the width of the terminal in characters; `None` if the output goes to a file or a pipe, and lines are not truncated.
-fn terminal_width() -> Option<usize> {
-    let stdout = io::stdout();
-    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
-    (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 #[cfg(test)]

@@ -1,83 +1,81 @@
 //! The overview of a controller: its watches, handlers and objects.
 
-use std::fmt::Write;
-
-use super::text::truncate;
-use crate::cli::table::{TextTable, single_line};
+use crate::cli::line::{Colour, StyledLine};
+use crate::cli::table::TextTable;
 use crate::health::Condition;
 use crate::state::{
     HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary, duration, full_name,
 };
 
-/// Returns the whole overview, with each line truncated to `width` characters.
-pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
-    let text = whole(document, &objects(&document.objects).to_string());
-    match width {
-        None => text,
-        Some(width) => text.lines().map(|line| truncate(line, width) + "\n").collect(),
-    }
+/// Returns the whole overview.
+pub(super) fn overview(document: &StateSnapshot) -> Vec<StyledLine> {
+    whole(document, objects(&document.objects).lines())
 }
 
-/// Returns the whole overview with all columns, without truncation.
-pub(super) fn wide(document: &StateSnapshot) -> String {
-    whole(document, &wide_objects(&document.objects).to_string())
+/// Returns the whole overview with all columns of objects.
+pub(super) fn wide(document: &StateSnapshot) -> Vec<StyledLine> {
+    whole(document, wide_objects(&document.objects).lines())
 }
 
 /// Returns the overview with the table `objects`.
-fn whole(document: &StateSnapshot, objects: &str) -> String {
-    let mut text = head(document);
+fn whole(document: &StateSnapshot, objects: Vec<StyledLine>) -> Vec<StyledLine> {
+    let mut lines = head(document);
     if !document.watches.is_empty() {
-        let _ = write!(text, "\n{}", watches(&document.watches));
+        lines.push(StyledLine::default());
+        lines.extend(watches(&document.watches).lines());
     }
-    let _ = write!(text, "\n{}", handlers(&document.handlers));
+    lines.push(StyledLine::default());
+    lines.extend(handlers(&document.handlers).lines());
+    lines.push(StyledLine::default());
     if !document.undecodable.is_empty() {
-        let _ = write!(text, "\nObjects that cannot be decoded and are not passed to handlers:\n");
+        lines.push(StyledLine::plain("Objects that cannot be decoded and are not passed to handlers:"));
         let mut table = TextTable::new(["KIND", "NAMESPACE/NAME", "WHY"]);
         for object in &document.undecodable {
             let name = full_name(object.namespace.as_deref(), &object.name);
             table.row([&object.kind, &name, &object.error]);
         }
-        let _ = write!(text, "{table}");
+        lines.extend(table.lines());
+        lines.push(StyledLine::default());
     }
     if document.objects.is_empty() {
-        let _ = write!(text, "\n{}\n", no_objects(document));
+        lines.push(no_objects(document));
     } else {
-        let _ = write!(text, "\n{objects}");
+        lines.extend(objects);
     }
     if document.omitted > 0 {
-        let _ = writeln!(
-            text,
+        let more = format!(
             "... and {} more; select with --namespace, --kind, --handler or --phase",
             document.omitted
         );
+        lines.push(StyledLine::plain(&more));
     }
-    text
+    lines
 }
 
 /// Returns the identity, role and readiness of the controller, and a line for each unmet condition.
-pub(super) fn head(document: &StateSnapshot) -> String {
-    let ready = if document.ready { "ready" } else { "not ready" };
+pub(in crate::cli) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
     let StateSnapshot { version, identity, leadership, uptime_seconds, .. } = document;
-    let role = single_line(&leadership.role);
-    let uptime = duration(*uptime_seconds);
-    let mut text =
-        format!("staffetta {version} on {}: {role}, {ready}, up for {uptime}\n", single_line(identity));
-    for Condition { name, reason } in &document.waits {
-        let reason = single_line(reason.as_deref().unwrap_or_default());
-        let _ = writeln!(text, "  unmet: {}: {reason}", single_line(name));
-    }
-    text
+    let (ready, colour) =
+        if document.ready { ("ready", Colour::Green) } else { ("not ready", Colour::Yellow) };
+    let title = StyledLine::plain(&format!("staffetta {version} on {identity}: {}, ", leadership.role));
+    let title =
+        title.then(ready, Some(colour)).then(&format!(", up for {}", duration(*uptime_seconds)), None);
+    let unmet = document.waits.iter().map(|Condition { name, reason }| {
+        let reason = reason.as_deref().unwrap_or_default();
+        StyledLine::default().then(&format!("  unmet: {name}: {reason}"), Some(Colour::Yellow))
+    });
+    [title].into_iter().chain(unmet).collect()
 }
 
 fn watches(watches: &[WatchSummary]) -> TextTable<7> {
     let mut table = TextTable::new(["WATCH", "OBJECTS", "EVENTS", "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
     for watch in watches {
         let objects = watch.objects.to_string() + if watch.listed { "" } else { "+" };
-        let events = (watch.added + watch.modified + watch.deleted).to_string();
         let silent = watch.silent_seconds.map(duration).unwrap_or_default();
         let error = watch.error.as_deref().unwrap_or_default();
         let (lists, errors) = (watch.lists.to_string(), watch.errors.to_string());
-        table.row([&watch.kind, &objects, &events, &lists, &errors, &silent, error]);
+        table.row([&watch.kind, &objects, &watch.events().to_string(), &lists, &errors, &silent, error]);
+        table.paint(6, Colour::Red);
     }
     table
 }
@@ -85,16 +83,42 @@ fn watches(watches: &[WatchSummary]) -> TextTable<7> {
 fn handlers(handlers: &[HandlerSummary]) -> TextTable<7> {
     let mut table = TextTable::new(["HANDLER", "HELD", "QUEUED", "RUNNING", "RETRYING", "FAILED", "STATE"]);
     for handler in handlers {
-        let state =
-            if handler.open { "open".to_owned() } else { format!("waits: {}", handler.waits.join("; ")) };
-        let [held, queued, running, retrying, failed] =
-            PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default().to_string());
-        table.row([&handler.name, &held, &queued, &running, &retrying, &failed, &state]);
+        let [held, queued, running, retrying, failed] = counts(handler).map(|count| count.to_string());
+        table.row([&handler.name, &held, &queued, &running, &retrying, &failed, &state(handler)]);
+        paint_handler(&mut table, handler, [4, 5, 6]);
     }
     table
 }
 
-fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
+/// Returns the number of events of a handler in each phase.
+pub(in crate::cli) fn counts(handler: &HandlerSummary) -> [usize; 5] {
+    PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default())
+}
+
+/// Returns `open`, or what a handler waits for.
+pub(in crate::cli) fn state(handler: &HandlerSummary) -> String {
+    if handler.open { "open".to_owned() } else { format!("waits: {}", handler.waits.join("; ")) }
+}
+
+/// Gives the cells of the last row, which is that of `handler`, their colours. `columns` are those of retries, failures and state.
+pub(in crate::cli) fn paint_handler<const COLUMNS: usize>(
+    table: &mut TextTable<COLUMNS>,
+    handler: &HandlerSummary,
+    columns: [usize; 3],
+) {
+    let [.., retrying, failed] = counts(handler);
+    let [retrying_column, failed_column, state_column] = columns;
+    if retrying > 0 {
+        table.paint(retrying_column, Colour::Yellow);
+    }
+    if failed > 0 {
+        table.paint(failed_column, Colour::Red);
+    }
+    table.paint(state_column, if handler.open { Colour::Green } else { Colour::Yellow });
+}
+
+/// Returns the table of the objects.
+pub(in crate::cli) fn objects<'a>(objects: impl IntoIterator<Item = &'a ObjectSummary>) -> TextTable<8> {
     let head = ["HANDLER", "KIND", "NAMESPACE/NAME", "STATE", "SINCE", "ATTEMPTS", "NEXT", "LAST ERROR"];
     let mut table = TextTable::new(head);
     for object in objects {
@@ -109,6 +133,7 @@ fn objects(objects: &[ObjectSummary]) -> TextTable<8> {
             &next_attempt(object),
             last_error.map(|last_error| last_error.error.as_str()).unwrap_or_default(),
         ]);
+        table.paint(3, Colour::of(object));
     }
     table
 }
@@ -156,25 +181,56 @@ fn wide_objects(objects: &[ObjectSummary]) -> TextTable<11> {
                 .map(|last_error| format!("{}: {}", last_error.reason, last_error.error))
                 .unwrap_or_default(),
         ]);
+        table.paint(6, Colour::of(object));
     }
     table
 }
 
-/// Returns the text that is shown instead of an empty list of objects.
-fn no_objects(document: &StateSnapshot) -> String {
+/// Returns the line that is shown instead of an empty list of objects.
+fn no_objects(document: &StateSnapshot) -> StyledLine {
     if let Some(why) = document.incomplete_reason() {
-        return single_line(&why);
+        return StyledLine::default().then(&why, Some(Colour::Yellow));
     }
-    match document.queued_events() {
+    let text = match document.queued_events() {
         0 => "Every object is handled.".to_owned(),
         events => format!("No failing or stuck object. Queued events: {events} (--all shows them)."),
-    }
+    };
+    StyledLine::default().then(&text, Some(Colour::Green))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{document, object};
     use super::*;
+    use crate::cli::line::Presentation;
+
+    /// Returns the overview without colours.
+    fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
+        Presentation { width, colours: false }.show(super::overview(document))
+    }
+
+    #[test]
+    fn what_fails_is_red_what_waits_is_yellow_and_what_is_fine_is_green() {
+        let mut document = document(vec![
+            object("failing", "failed", 61.0, Some("no address")),
+            object("stuck", "running", 61.0, None),
+            object("waiting", "queued", 1.0, None),
+        ]);
+        document.handlers[0].counts.insert(PhaseName::Failed, 1);
+        let text = Presentation { width: None, colours: true }.show(super::overview(&document));
+        for part in [
+            "\x1b[32mready\x1b[0m",
+            "\x1b[31m1\x1b[0m",
+            "\x1b[32mopen\x1b[0m",
+            "\x1b[31mfailed\x1b[0m",
+            "\x1b[31mrunning\x1b[0m",
+            "\x1b[33mqueued\x1b[0m",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text:?}");
+        }
+        let plain = text.replace("\x1b[31m", "").replace("\x1b[32m", "").replace("\x1b[33m", "");
+        assert_eq!(plain.replace("\x1b[0m", ""), overview(&document, None), "colours take no room");
+    }
 
     #[test]
     fn lines_that_are_wider_than_the_terminal_end_with_an_ellipsis() {
