@@ -6,7 +6,7 @@
 mod process;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
@@ -14,6 +14,7 @@ use kube::{Client, Config};
 use process::{PATIENCE, Process, eventually};
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
+use tokio::io::AsyncWriteExt;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 
@@ -78,6 +79,39 @@ async fn a_log_that_nobody_reads_any_more_ends_nothing() {
     eventually("the outage is noticed", async || process.get("/readyz").await.0 == 503).await;
     server.faults().end_outage();
     process.ready().await;
+    assert!(process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn the_view_of_top_needs_a_terminal_and_restores_it() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    process.ready().await;
+    let top = |arguments: &str| format!("{PROGRAM} top --admin http://{} {arguments}", process.admin());
+    let run = async |program: &str, arguments: &[&str], keys: &[u8]| {
+        let mut command = tokio::process::Command::new(program);
+        command.args(arguments).env("TERM", "xterm").kill_on_drop(true);
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(keys).await.unwrap();
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, _, error) = run("sh", &["-c", &top("")], b"").await;
+    assert_eq!(code, Some(2));
+    assert!(error.contains("not both a terminal; `--once` prints one frame"), "{error}");
+    let (code, frame, error) = run("sh", &["-c", &top("--once --interval 100ms")], b"").await;
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(frame.starts_with("staffetta 0.1.0 on ") && frame.contains("  ATTEMPTS/S  HELD  "), "{frame}");
+    assert!(!frame.contains('\x1b'), "{frame}");
+
+    let (code, shown, _) = run("script", &["-qec", &top(""), "/dev/null"], b"jsq").await;
+    assert_eq!(code, Some(0), "{shown}");
+    let (first, last) = (shown.find("\x1b[?1049h"), shown.find("\x1b[?1049l"));
+    assert!(first.is_some() && first < last, "the second screen is left: {shown:?}");
     assert!(process.terminate().await.success());
 }
 

@@ -19,6 +19,7 @@ use super::log_level::{LogLevelArguments, log_level};
 use super::migrate::{MigrateCommand, migrate_kuryr};
 use super::request::{AdminAddress, AdminClient, block_on};
 use super::status::{StatusArguments, status};
+use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
 use super::version::{VersionArguments, version};
 use crate::cni_daemon;
@@ -71,6 +72,13 @@ pub(super) enum Command {
     Explain {
         #[command(flatten)]
         arguments: ExplainArguments,
+        #[command(flatten)]
+        server: AdminServer,
+    },
+    /// Shows the watches, the queues, the rates and the slowest objects of a running controller, refreshed in the terminal.
+    Top {
+        #[command(flatten)]
+        arguments: TopArguments,
         #[command(flatten)]
         server: AdminServer,
     },
@@ -137,6 +145,10 @@ pub(super) fn execute(
         Command::Explain { arguments, server } => {
             let client = admin_client(server, load)?;
             block_on(explain(arguments, &client, None, output))?;
+        }
+        Command::Top { arguments, server } => {
+            let client = admin_client(server, load)?;
+            block_on(top(arguments, &client, output))?;
         }
         Command::LogLevel { arguments, server } => {
             let client = admin_client(server, load)?;

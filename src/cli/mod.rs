@@ -17,6 +17,7 @@ mod plugin;
 mod request;
 mod status;
 mod table;
+mod top;
 mod uninstall;
 mod version;
 
@@ -33,6 +34,7 @@ use commands::CommandLine;
 use object::ObjectNameError;
 use plugin::PluginCommandLine;
 use request::{AddressError, RequestError};
+use top::ScreenError;
 
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
@@ -98,6 +100,9 @@ enum CommandError {
     /// The request to the admin server failed.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The view of `top` cannot be shown.
+    #[error(transparent)]
+    Screen(#[from] ScreenError),
     /// Standard output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
@@ -119,6 +124,7 @@ impl CommandError {
             | Self::InvalidSetup(_)
             | Self::Address(_)
             | Self::ObjectName(_)
+            | Self::Screen(ScreenError::NoTerminal)
             | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))
             | Self::Request(_)
@@ -130,6 +136,7 @@ impl CommandError {
             | Self::NotMigrated
             | Self::CheckFailed
             | Self::NotHandled(_)
+            | Self::Screen(ScreenError::Terminal(_))
             | Self::Output(_) => ExitCode::FAILURE,
         }
     }

@@ -12,6 +12,7 @@ use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::request::{AdminClient, Leader, LeaderArguments, RequestError, block_on};
 use super::status::{StatusArguments, status};
+use super::top::{TopArguments, top};
 use super::version::{VersionArguments, version};
 
 /// Shows the state of staffetta's controller in a cluster, with the rights of your kubeconfig.
@@ -40,6 +41,8 @@ enum PluginCommand {
     Status(StatusArguments),
     /// Shows the way of an object through the chain, why it does not get on, and what would help.
     Explain(ExplainArguments),
+    /// Shows the watches, the queues, the rates and the slowest objects, refreshed in the terminal.
+    Top(TopArguments),
     /// Shows the log level of the controller, or changes it until the controller ends.
     LogLevel(LogLevelArguments),
     /// Shows the version of this program and what it was built with.
@@ -70,6 +73,10 @@ pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) 
         PluginCommand::Explain(arguments) => block_on(async {
             let (namespace, client) = client(leader).await?;
             explain(arguments, &client, Some(&namespace), output).await
+        }),
+        PluginCommand::Top(arguments) => block_on(async {
+            let (_, client) = client(leader).await?;
+            top(arguments, &client, output).await
         }),
         PluginCommand::LogLevel(arguments) => block_on(async {
             let (_, client) = client(leader).await?;

@@ -64,10 +64,12 @@ impl StateSnapshot {
         self.ready &= ready;
         let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
         self.waits.extend(waits.into_iter().map(of_replica));
-        for HandlerSummary { name, counts, .. } in
+        for HandlerSummary { name, added, attempts, counts, .. } in
             handlers.into_iter().filter(|handler| handler.in_every_replica)
         {
             let Some(ours) = self.handlers.iter_mut().find(|ours| ours.name == name) else { continue };
+            ours.added += added;
+            ours.attempts += attempts;
             for (phase, count) in counts {
                 *ours.counts.entry(phase).or_default() += count;
             }

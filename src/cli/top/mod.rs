@@ -1,0 +1,87 @@
+//! `staffetta top`: a view of a running controller that is refreshed in the terminal.
+
+mod frame;
+mod rates;
+mod screen;
+mod view;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::CommandError;
+use super::line::Presentation;
+use super::request::{AdminClient, RequestError};
+use crate::config::TimeSpan;
+use crate::state::{Query, StateSnapshot};
+use screen::Screen;
+use view::View;
+
+/// The shortest interval between two requests.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The arguments of `top`.
+#[derive(Debug, clap::Args)]
+pub(super) struct TopArguments {
+    /// The time between two requests, at least 100ms.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
+    interval: TimeSpan,
+    /// Print one frame as text and exit. It takes one interval, because rates are computed from two requests.
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<TimeSpan, String> {
+    let span: TimeSpan = text.parse().map_err(|error| format!("{error}"))?;
+    if Duration::from(span) < MIN_INTERVAL { Err("less than 100ms".to_owned()) } else { Ok(span) }
+}
+
+/// The reason why the view cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScreenError {
+    /// Standard output or standard input is no terminal.
+    #[error("standard input and output are not both a terminal; `--once` prints one frame as text")]
+    NoTerminal,
+    /// The terminal cannot be used.
+    #[error("cannot use the terminal")]
+    Terminal(#[source] io::Error),
+}
+
+/// Shows the state that `client` returns, until the user quits.
+pub(super) async fn top(
+    arguments: TopArguments,
+    client: &AdminClient,
+    output: &mut impl Write,
+) -> Result<(), CommandError> {
+    let TopArguments { interval, once } = arguments;
+    if !once {
+        Screen::check()?;
+    }
+    let query = Query::default();
+    // The first error is reported before the terminal is changed; later ones are shown in the view.
+    let mut view = View::new(interval, client.state(&query).await?);
+    if once {
+        sleep(interval.into()).await;
+        view.update(client.state(&query).await?);
+        write!(output, "{}", Presentation::of_stdout().show(view.lines()))?;
+        return Ok(());
+    }
+    let (sender, answers) = mpsc::channel(1);
+    let requests = async {
+        loop {
+            sleep(interval.into()).await;
+            // The receiver lives as long as the view.
+            let _ = sender.send(client.state(&query).await).await;
+        }
+    };
+    let mut screen = Screen::open()?;
+    tokio::select! {
+        result = screen.run(&mut view, answers) => Ok(result?),
+        never = requests => never,
+    }
+}
+
+/// The answer to a request.
+type Answer = Result<StateSnapshot, RequestError>;
