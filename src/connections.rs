@@ -14,12 +14,12 @@ use tracing::warn;
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
-/// The bound of a server's connections.
+/// The limits on a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionBound {
     /// The maximum number of concurrent connections.
     pub(crate) connections: usize,
-    /// The age from which on the oldest connection is closed for the sake of another one. Until then, the other one waits.
+    /// The age at which the oldest connection may be closed to make room for a new one. Until then, the new one waits.
     pub(crate) grace: Duration,
 }
 

@@ -10,8 +10,8 @@
 //!
 //! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
 //! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
-//! what another cluster left, [`uninstall`] removes finalizers, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts. `check` checks an
-//! installation, and `webhook` serves the admission webhook.
+//! what another cluster left, [`uninstall`] removes finalizers, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts.
+//! `check` checks an installation, and `webhook` serves the admission webhook.
 
 pub mod assembly;
 pub mod cleanup;

@@ -170,7 +170,7 @@ fn init_log(configuration: &Configuration, runtime: Option<&Runtime>) -> Result<
     telemetry::init(&configuration.log, traces).map_err(|error| RunError::Start(io::Error::other(error)))
 }
 
-/// Runs `work` to completion, exports the last spans, and then abandons blocking operations that are still running after [`BLOCKING_GRACE`].
+/// Runs `work` to completion, exports the last spans, and then abandons blocking operations that still run after [`BLOCKING_GRACE`].
 pub(crate) fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let result = runtime.block_on(work);
     traces::shut_down();

@@ -45,7 +45,7 @@ struct VifPool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct AdditionalNetworksOptions {
-    /// Allows a pod to use only each `NetworkAttachmentDefinition` of its own namespace and of `shared_namespaces`.
+    /// Restricts a pod to the `NetworkAttachmentDefinition`s of its own namespace and of `shared_namespaces`.
     namespace_isolation: bool,
     /// The namespaces whose `NetworkAttachmentDefinition`s every pod may use although `namespace_isolation` is set.
     shared_namespaces: Vec<String>,

@@ -185,7 +185,7 @@ fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<(String, 
     in_file.chain(in_environment).collect()
 }
 
-/// Lists the options of an object of sections: section, name, value.
+/// Lists the options in `sections`, each with the name of its section, its own name and its value.
 fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     sections.as_object().into_iter().flatten().flat_map(|(section, options)| {
         let options = options.as_object().into_iter().flatten();

@@ -84,7 +84,7 @@ pub(crate) struct MassRelease {
 }
 
 impl MassRelease {
-    /// The maximum number of missing owners whose resources are always released.
+    /// The maximum number of missing owners that never counts as a mass release.
     const ALWAYS_RELEASED: usize = 20;
 
     /// Checks that at most half of the owners, or at most 20, are missing.

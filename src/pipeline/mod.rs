@@ -46,8 +46,8 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
-/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and measurements go to
-/// `observers`.
+/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and
+/// measurements go to `observers`.
 pub fn build(
     handlers: Vec<(String, Registration)>,
     options: &RelayOptions,

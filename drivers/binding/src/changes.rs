@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of changes that still succeed.
+/// The number of changes that still succeed; the next one fails, as in a killed daemon.
 pub(crate) static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Counts a change. Fails when the daemon has been killed.

@@ -31,8 +31,8 @@ fn existing(attachment: &VifAttachment, switch: Option<&OpenVSwitch>) -> String 
     sh(&on_node) + &sh(&in_pod) + &ports.unwrap_or_default()
 }
 
-/// Kills the daemon after each number of changes in turn. Then the VIF is bound once more, or not, and unbound. Returns the number of
-/// changes that bind it.
+/// For each number of changes, kills the daemon after it; then unbinds the VIF, with and without binding it again before. Returns the
+/// number of changes that bind it.
 fn kill_after_each_step(
     binding: &dyn VifBindingDriver,
     attachment: &VifAttachment,

@@ -59,7 +59,7 @@ pub enum ExistingAttachment {
         /// The addresses of the node.
         node_ips: Vec<IpAddr>,
     },
-    /// The port of a node may use the addresses of this port.
+    /// The addresses of the existing port are allowed address pairs of a node's port (nested macvlan).
     AllowedPair {
         /// The port of the node.
         port: PortId,

@@ -62,7 +62,7 @@ struct RequestBucket {
 }
 
 impl RequestBucket {
-    /// Takes a token. Returns the delay until it is there; an error without taking one if that is longer than [`PATIENCE`].
+    /// Takes a token and returns the delay until it is available. If that exceeds [`PATIENCE`], takes none and returns an error.
     fn take(&mut self, now: Instant) -> Result<Duration, Duration> {
         let pause = self.throttled.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
         if !pause.is_zero() {

@@ -128,7 +128,7 @@ impl InterfaceItem {
         self.attachment.as_ref().is_some_and(|at| (at.device_index, at.network_card_index) == (0, 0))
     }
 
-    /// Returns the prefixes, and the secondary addresses with 32 bits. The primary address is not among them.
+    /// Returns the prefixes, and each secondary address as a /32 block, without the primary address.
     pub(crate) fn blocks(&self) -> BTreeSet<Ipv4Net> {
         let secondary = self.private_ip_addresses_set.items.iter().filter(|address| !address.primary);
         let addresses = secondary.map(|address| Ipv4Net::from(address.private_ip_address));

@@ -139,8 +139,8 @@ impl MemoryPrefixes {
         self.cloud().faults.extend(faults);
     }
 
-    /// Makes reads return the present state, whatever changes later (`true`), or the current state again
-    /// (`false`). EC2 reads are late in this way.
+    /// Freezes the state that reads return (`true`), or makes them return the current state again (`false`).
+    /// Reads of EC2 are delayed in this way.
     pub fn read_late(&self, late: bool) {
         let mut cloud = self.cloud();
         cloud.shown = late.then(|| cloud.interfaces.clone());

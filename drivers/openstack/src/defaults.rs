@@ -25,8 +25,8 @@ pub struct NeutronDefaults {
     /// The id of the subnet of pods.
     #[schemars(length(min = 1), example = "5d1a9a2f-8a55-4b51-a1f0-1c2b8f6a1d10")]
     pub pod_subnet: Option<SubnetId>,
-    /// The ids of subnets of other projects that pods may use as additional networks, by a `NetworkAttachmentDefinition`. Subnets of the pod's
-    /// own project need no entry.
+    /// The ids of subnets of other projects that pods may use as additional networks, by a `NetworkAttachmentDefinition`. Subnets of the
+    /// pod's own project need no entry.
     pub additional_subnets: Vec<SubnetId>,
     /// The id of the subnet of the cluster IPs of services.
     #[schemars(length(min = 1), example = "8b6a1f3c-67ad-4f8e-9c33-2f1d7f0f5b21")]

@@ -155,7 +155,7 @@ impl CniDaemon {
         });
     }
 
-    /// Waits for the pod. `wanting` says what the pod lacks until then.
+    /// Waits until the pod `is_ready`. `wanting` is the part of the error message about what it lacks.
     async fn until(
         &self,
         target: &PodTarget,

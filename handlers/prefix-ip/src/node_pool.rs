@@ -304,8 +304,8 @@ impl NodePool {
         self.pool_ref(kind).counts(now)
     }
 
-    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that come
-    /// and go do not cause calls again and again.
+    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that
+    /// come and go do not cause calls again and again.
     fn share_slots(&mut self, now: Duration) {
         let counts = KINDS.map(|kind| {
             self.pool(kind).tick(now);

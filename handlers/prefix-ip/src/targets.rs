@@ -18,8 +18,8 @@ pub enum Targets {
 
 /// The policy of a pool of address blocks.
 ///
-/// An address in its cool-down counts as used: it cannot be handed out. After a restart, all unused addresses are in their cool-down. Until it ends, blocks are assigned only for pods that
-/// wait, so that a program that restarts again and again does not assign more each time.
+/// An address in its cool-down counts as used: it cannot be handed out. After a restart, all unused addresses are in their cool-down. Until
+/// it ends, blocks are assigned only for pods that wait, so that a program that restarts again and again does not assign more each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
     /// The addresses or blocks to keep ready.

@@ -53,7 +53,7 @@ impl<D: ?Sized> Recording<D> {
             .detail("this is a dry run, and what follows depends on the result")
     }
 
-    /// Makes a call of this driver trait with the action `what`.
+    /// Returns a call for the plan: of this driver trait, with the action `what`.
     fn call(&self, what: &str) -> PlannedCall {
         PlannedCall::new(self.by, what)
     }

@@ -42,7 +42,7 @@ pub struct NodeMetadata {
     pub status: NodeActivation,
 }
 
-/// The state of a machine in its own words.
+/// The state that a machine reports about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum NodeActivation {

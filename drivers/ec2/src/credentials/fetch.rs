@@ -28,8 +28,8 @@ const METADATA_SESSION: HeaderValue = HeaderValue::from_static("300");
 const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
-/// Obtains access keys from a [`CredentialSource`]. It follows no redirects, because they would carry secrets
-/// elsewhere.
+/// Obtains access keys from a [`CredentialSource`]. It follows no redirects, because they would send secrets
+/// to another host.
 pub(super) struct CredentialFetch {
     region: String,
     /// The HTTP client for hosts of the Internet.

@@ -16,9 +16,9 @@ pub(super) type ProfileOptions = HashMap<String, String>;
 pub(crate) struct ProfileFiles {
     /// The name of the profile.
     pub(crate) name: String,
-    /// The file in which a section is called `[name]`.
+    /// The credentials file, with sections `[name]`.
     credentials: Option<PathBuf>,
-    /// The file in which a section is called `[profile name]`, or `[default]`.
+    /// The config file, with sections `[profile name]` and `[default]`.
     config: Option<PathBuf>,
     /// The environment, to which profiles may refer.
     pub(super) environment: AwsEnvironment,

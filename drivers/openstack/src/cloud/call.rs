@@ -25,7 +25,7 @@ const LIST_ATTEMPTS: usize = 4;
 /// An API call of a service, before it is sent.
 ///
 /// If the service rejects the token, the token is renewed and the call is repeated once. If the connection closes before the response
-/// begins, the call is repeated once, unless it is not idempotent ([`not_idempotent`](Self::not_idempotent)). All other errors are returned.
+/// begins, the call is repeated once, unless it is [not idempotent](Self::not_idempotent). All other errors are returned.
 #[must_use = "a call is sent by `done`, `json_member` or `list`"]
 pub struct ApiCall<'s> {
     service: &'s Service,

@@ -1,5 +1,5 @@
-//! The driver `neutron-vif`: each pod has a port that Neutron binds on the pod's node. The VIF pool `neutron` keeps such ports ready for new
-//! pods.
+//! The driver `neutron-vif`: each pod has a port that Neutron binds on the pod's node. The VIF pool `neutron` keeps such ports ready for
+//! new pods.
 
 use std::collections::HashMap;
 use std::sync::Arc;

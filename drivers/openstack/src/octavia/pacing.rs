@@ -14,8 +14,7 @@ const MAX_CREATIONS: usize = 4;
 /// The retry delay of a queued creation is this time for each queued creation of any project. Together, the queued creations retry twenty
 /// times a second.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);
-/// From this number of creations in progress or queued on, they count as a bulk creation. It ends when fewer than half of this number are
-/// left.
+/// The number of creations in progress or queued with which a bulk creation begins. It ends when fewer than half of this number are left.
 const BULK: usize = 8;
 /// The shortest interval between polls during bulk creation.
 const MIN_BULK_INTERVAL: Duration = Duration::from_secs(2);

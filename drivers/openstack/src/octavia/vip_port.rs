@@ -27,7 +27,7 @@ pub(super) struct VipPorts {
 }
 
 impl VipPorts {
-    /// Creates the part of the driver that manages the ports of `cluster`.
+    /// Creates the part of the driver that manages the ports of virtual addresses in `cluster`.
     pub(super) fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId) -> Self {
         Self { neutron: NeutronApi::new(cloud.network()), subnets, cluster, owners: ResourceIndex::default() }
     }

@@ -85,14 +85,14 @@ pub struct DriverTrait {
     pub default: String,
     /// A description of the trait in one sentence, for the command line.
     pub about: String,
-    /// `true` if an option chooses one of the drivers; `false` if all of them are in use, each for what its name says.
+    /// `true` if an option chooses one of the drivers; `false` if all of them are used, selected by name.
     pub has_option: bool,
     /// The drivers, by name.
     pub drivers: BTreeMap<String, DriverEntry>,
     type_id: TypeId,
     /// The name of the Rust trait, for error messages.
     type_name: &'static str,
-    /// Wraps each driver in a dry run. `None` makes a dry run impossible if a handler uses the trait.
+    /// Wraps each driver of this trait during a dry run. If `None`, handlers that use the trait cannot be dry-run.
     recorder: Option<DriverRecorder>,
 }
 
@@ -166,7 +166,7 @@ impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
         }));
     }
 
-    /// Declares that no option chooses one of the drivers: their user takes [all of them](Setup::drivers), each for what its name says.
+    /// Declares that no option chooses one of the drivers: a handler takes [all of them](Setup::drivers) and selects by name.
     #[must_use]
     pub fn all_in_use(self) -> Self {
         self.interface.has_option = false;

@@ -4,9 +4,10 @@
 //! A service, its slices and its `Endpoints` share one queue. An event of any of them reconciles
 //! the whole service. The annotation with the spec only requests the load balancer: its contents
 //! come from the service and from the drivers, because others may write the annotation. The module
-//! `desired` computes the desired state from the spec and the endpoints. `plan` computes the steps from the observed state to the desired one, and `apply`
-//! calls the drivers. Then `publish` writes the annotation and the finalizer in one patch, and the
-//! public address into the status once the load balancer is active.
+//! `desired` computes the desired state from the spec and the endpoints. `plan` computes the steps
+//! from the observed state to the desired one, and `apply` calls the drivers. Then `publish` writes
+//! the annotation and the finalizer in one patch, and the public address into the status once the
+//! load balancer is active.
 
 mod annotation;
 mod apply;

@@ -173,8 +173,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Lists all groups and stores their state. Returns `true` if the list differs from the stored
-    /// state of a group.
+    /// Lists all groups and stores their state. Returns `true` if the stored state of any group has
+    /// changed.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let listing = self.list_since(self.index.next_tick()).await?;
         for name in listing.groups.keys() {

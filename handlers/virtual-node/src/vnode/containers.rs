@@ -173,7 +173,7 @@ impl BaseContainers {
         }
     }
 
-    /// Returns the step to wait while nothing may be started or stopped; `None` if it may.
+    /// Returns a wait step while no container may be started or stopped, otherwise `None`.
     fn obstacle(&self) -> Option<ContainerStep> {
         let wait = |text: &str| Some(ContainerStep::Wait(text.to_owned()));
         match (self.reported, self.closed) {

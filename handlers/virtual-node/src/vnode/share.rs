@@ -6,11 +6,10 @@ use std::time::Duration;
 /// The interval at which Leases are looked at.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
-/// The delay by which a replica with its share lets others take a free node.
+/// The delay before a replica that has its share takes a free node, so that others can take it first.
 const FULL_DELAY: Duration = Duration::from_secs(4);
 
-/// The maximum delay by which a replica below its share lets others take a free node. With [`TIE_BREAK`], it is at most
-/// [`FULL_DELAY`].
+/// The maximum delay before a replica below its share takes a free node. With [`TIE_BREAK`], it is at most [`FULL_DELAY`].
 const MAX_DELAY_BELOW: Duration = Duration::from_secs(2);
 
 /// The range of the delays by which replicas with the same number of nodes differ. It is several times [`TICK`].

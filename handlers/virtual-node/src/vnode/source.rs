@@ -111,7 +111,7 @@ impl VnodeSource {
         (id.clone(), self.template.name(id).into())
     }
 
-    /// Learns of bases from Node objects, takes, renews and loses Leases, and begins and ends to look after bases.
+    /// Learns of bases from Node objects, takes, renews and loses Leases, and starts and stops looking after bases.
     async fn run_elections(&self, nodes: &Arc<NodeStore>) {
         // If this ran before, the writes of then are not waited for any more.
         lock(&self.bases).interrupted(BootTime::now());
@@ -156,7 +156,7 @@ impl VnodeSource {
         bases.due(|name| self.leases.get(name), exists, ready, (now, Instant::now()))
     }
 
-    /// Ends to look after the bases that exceed the share of this replica. Returns the writes that give their Leases up.
+    /// Stops looking after the bases that exceed the share of this replica. Returns the writes that give their Leases up.
     async fn hand_over(&self, nodes: &NodeStore) -> Vec<(Arc<str>, LeaseWrite)> {
         let surplus = lock(&self.bases).surplus(|node| nodes.contains(node), BootTime::now());
         let mut writes = Vec::new();
@@ -189,7 +189,7 @@ impl VnodeSource {
         }
     }
 
-    /// Begins to look after the bases whose Lease was taken, and ends to look after those whose Lease was lost.
+    /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
     async fn follow(&self, nodes: &Arc<NodeStore>) {
         let duties = lock(&self.bases).duties(BootTime::now());
         for duty in duties {
@@ -231,7 +231,7 @@ impl VnodeSource {
         nodes.exists(spec);
     }
 
-    /// Ends to look after a base.
+    /// Stops looking after a base.
     async fn ends(&self, base: &Base) {
         base.abandon();
         base.tunnel.tunnel.on_node_stop(&base.id).await;

@@ -148,7 +148,7 @@ impl PolicyIndex {
         }
     }
 
-    /// Recomputes the groups of one slice of pods. Returns `true` if pods are left.
+    /// Recomputes the security groups of up to [`SLICE`] pods. Returns `true` if pods are left.
     fn advance(&self) -> bool {
         self.lock().model.advance(SLICE)
     }

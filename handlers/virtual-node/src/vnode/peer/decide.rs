@@ -15,7 +15,7 @@ const STRATEGY: &str = "virtual-kubelet.koupleless.io/strategy";
 /// The value of [`STRATEGY`] of a Deployment with one replica for each base that its pods match.
 const PEER: &str = "peer";
 
-/// The label of a Deployment that says, with the value `true`, that somebody else sets its replicas.
+/// The label that is `true` on a Deployment whose replicas another controller or a user sets.
 const REPLICAS_CONTROL: &str = "virtual-kubelet.koupleless.io/replicas-control";
 
 /// Returns `true` if the Deployment is to have one replica for each base of `environment` that its pods match.
