@@ -51,6 +51,11 @@ impl ClusterInfo {
         self.api_versions.as_ref().is_none_or(|served| served.contains(api_version))
     }
 
+    /// Returns the cluster id.
+    pub(crate) fn id(&self) -> &str {
+        &self.cluster_id
+    }
+
     /// Returns the same properties with the id of another cluster; `None` if the id is that of this cluster.
     pub(crate) fn of_other(self, cluster_id: &str) -> Option<Self> {
         (self.cluster_id != cluster_id).then(|| Self { cluster_id: cluster_id.to_owned(), ..self })

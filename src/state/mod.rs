@@ -160,6 +160,7 @@ impl ControllerState {
                 let (kind, namespace) = (query.kind.as_deref(), query.namespace.as_deref());
                 watchers.iter().any(|watcher| watcher.contains(kind, namespace, name))
             }),
+            others: Vec::new(),
         }
     }
 

@@ -46,6 +46,9 @@ pub(crate) struct StateSnapshot {
     /// `true` if an object of the requested name is watched. Absent if no name was requested.
     #[serde(default)]
     pub(crate) known: Option<bool>,
+    /// The other replicas whose state was [added](Self::merge): their identities, and when they started.
+    #[serde(skip)]
+    pub(crate) others: Vec<(String, String)>,
 }
 
 /// The time in one phase, in seconds, after which an object counts as stuck.
@@ -60,7 +63,9 @@ impl StateSnapshot {
 
     /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { identity, ready, waits, handlers, objects, omitted, undecodable, known, .. } = other;
+        let Self { identity, started, ready, waits, handlers, objects, omitted, undecodable, known, .. } =
+            other;
+        self.others.push((identity.clone(), started));
         self.ready &= ready;
         let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
         self.waits.extend(waits.into_iter().map(of_replica));

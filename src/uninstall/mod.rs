@@ -93,7 +93,7 @@ pub enum UninstallError {
     },
 }
 
-/// Removes our finalizers and virtual nodes if `options.apply` is set, otherwise lists them. Those of handlers that are not enabled are
+/// Removes our finalizers, and the virtual nodes of this installation, if `options.apply` is set, otherwise lists them. Those of handlers that are not enabled are
 /// included, because they may have been before. Either way, it lists the owners of what stays in external systems.
 ///
 /// # Errors
@@ -105,8 +105,10 @@ pub async fn uninstall(
     client: Client,
     options: &UninstallOptions,
 ) -> Result<Uninstalled, UninstallError> {
+    let cluster = answer(ClusterInfo::read(configuration, &client)).await;
+    let cluster = cluster.map_err(|error| read_error("the API server", error))?;
     if options.apply {
-        stop(configuration, &client, options).await?;
+        stop(configuration, &client, cluster.id(), options).await?;
     }
     let mut result = Uninstalled::default();
     for resource in [
@@ -117,11 +119,11 @@ pub async fn uninstall(
     ] {
         result.objects.extend(remove_finalizers(&client, &resource, options.apply).await?);
     }
-    result.objects.extend(delete_nodes(&client, options.apply).await?);
+    result.objects.extend(delete_nodes(&client, cluster.id(), options.apply).await?);
     // Last, because external systems may be slow or gone.
-    let listed = list_outside(registry, configuration, client, &mut result);
+    let listed = list_outside(registry, configuration, client, cluster, &mut result);
     match timeout(LIST_TIMEOUT, listed).await {
-        Ok(listed) => listed?,
+        Ok(()) => {}
         Err(_) => result.unknown.push(format!("no answer within {} s", LIST_TIMEOUT.as_secs())),
     }
     Ok(result)
@@ -137,17 +139,16 @@ async fn list_outside(
     registry: Registry,
     configuration: &Configuration,
     client: Client,
+    cluster: ClusterInfo,
     result: &mut Uninstalled,
-) -> Result<(), UninstallError> {
-    let cluster = ClusterInfo::read(configuration, &client).await;
-    let cluster = cluster.map_err(|error| read_error("the API server", error))?;
+) {
     let registry = Arc::new(registry);
     let setup = cluster.setup(&registry, configuration, client).dry_run(DryRunPlan::default());
     let handlers = match create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup) {
         Ok(handlers) => handlers,
         Err(error) => {
             result.unknown.push(causes(&error));
-            return Ok(());
+            return;
         }
     };
     let mut has_pods = false;
@@ -164,7 +165,6 @@ async fn list_outside(
             Err(error) => result.unknown.push(causes(&error)),
         }
     }
-    Ok(())
 }
 
 /// Returns the response to a request; fails if the API server does not respond in time.
@@ -202,6 +202,6 @@ mod tests {
         let configuration = Configuration::load(&schema, None, []).unwrap();
         let (client, options) = (Client::new(silent, "default"), UninstallOptions::default());
         let listed = uninstall(registry, &configuration, client, &options).await;
-        assert!(causes(&listed.unwrap_err()).starts_with("cannot read pods: "));
+        assert!(causes(&listed.unwrap_err()).starts_with("cannot read the API server: "));
     }
 }

@@ -8,7 +8,7 @@ use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use staffetta_handler::{HANDLER_LABEL, causes};
-use staffetta_virtual_node::{app_hosting, vnode};
+use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
 use super::{UninstallError, UninstalledObject, answer, is_missing, is_ours, read_error};
 
@@ -57,13 +57,15 @@ pub(super) async fn remove_finalizers(
     Ok(done)
 }
 
-/// Deletes our virtual nodes.
+/// Deletes the virtual nodes of the installation `cluster_id`.
 pub(super) async fn delete_nodes(
     client: &Client,
+    cluster_id: &str,
     apply: bool,
 ) -> Result<Vec<UninstalledObject>, UninstallError> {
     let resource = ApiResource::erase::<Node>(&());
-    let selector = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
+    let handlers = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
+    let selector = format!("{handlers},{CLUSTER_LABEL}={cluster_id}");
     let ours = ListParams::default().labels(&selector).limit(PAGE);
     let nodes = Api::<Node>::all(client.clone());
     let mut done = Vec::new();

@@ -10,6 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use staffetta_handler::HANDLER_LABEL;
+use staffetta_virtual_node::CLUSTER_LABEL;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
@@ -21,10 +22,12 @@ const POLL: Duration = Duration::from_secs(1);
 /// The namespace of the Leases of nodes.
 const NODE_LEASES: &str = "kube-node-lease";
 
-/// Scales the Deployment of the options to zero, and waits until no replica holds the Lease of the leader or of a virtual node.
+/// Scales the Deployment of the options to zero, and waits until no replica holds the Lease of the leader or of a virtual node of the
+/// installation `cluster_id`.
 pub(super) async fn stop(
     configuration: &Configuration,
     client: &Client,
+    cluster_id: &str,
     options: &UninstallOptions,
 ) -> Result<(), UninstallError> {
     let election = &configuration.leader_election;
@@ -40,7 +43,7 @@ pub(super) async fn stop(
     }
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
     let of_nodes = Api::<Lease>::namespaced(client.clone(), NODE_LEASES);
-    let marked = ListParams::default().labels(HANDLER_LABEL);
+    let marked = ListParams::default().labels(&format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}"));
     let (began, mut seen, mut was_free) = (Instant::now(), SeenLeases::default(), false);
     loop {
         let leader = answer(leases.get_opt(&election.lease_name)).await;

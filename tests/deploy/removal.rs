@@ -18,7 +18,8 @@ use crate::kubectl::Kubectl;
 use crate::process::{Process, SIMULATED, eventually};
 use crate::{PROGRAM, folder};
 
-/// One of each kind that has a finalizer of ours, some with one of somebody else too, and the node of a device.
+/// One of each kind that has a finalizer of ours, some with one of somebody else too; and the nodes of a device of ours and of one of
+/// another installation.
 const LEFT: &str = r"
 apiVersion: v1
 kind: Pod
@@ -36,7 +37,11 @@ metadata: {name: shop, finalizers: [staffetta.dev/namespace, example.com/other]}
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: branch-7, labels: {staffetta.dev/handler: app_hosting}}
+metadata: {name: branch-7, labels: {staffetta.dev/handler: app_hosting, staffetta.dev/cluster: east}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: branch-8, labels: {staffetta.dev/handler: app_hosting, staffetta.dev/cluster: west}}
 ---
 apiVersion: v1
 kind: Node
@@ -107,6 +112,7 @@ async fn finalizers_and_virtual_nodes_of_ours_are_removed_and_those_of_others_st
     let nodes = Api::<Node>::all(client);
     assert!(
         nodes.get_opt("branch-7").await.unwrap().is_none()
+            && nodes.get_opt("branch-8").await.unwrap().is_some()
             && nodes.get_opt("node-1").await.unwrap().is_some()
     );
 }
@@ -134,9 +140,12 @@ async fn a_replica_that_still_holds_the_lease_of_a_virtual_node_is_waited_for() 
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
     let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
     let leases = Api::<Lease>::namespaced(client, "kube-node-lease");
-    let lease = json!({ "metadata": { "name": "vnode.base-1", "labels": { "staffetta.dev/handler": "vnode" } },
-        "spec": { "holderIdentity": "replica-2", "leaseDurationSeconds": 40 } });
-    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    for (name, cluster) in [("vnode.base-1", "east"), ("vnode.base-2", "west")] {
+        let labels = json!({ "staffetta.dev/handler": "vnode", "staffetta.dev/cluster": cluster });
+        let lease = json!({ "metadata": { "name": name, "labels": labels },
+            "spec": { "holderIdentity": "replica-2", "leaseDurationSeconds": 400 } });
+        leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    }
     let renewed = async |holder: &str| {
         let patch =
             json!({ "spec": { "holderIdentity": holder, "renewTime": format!("{:.6}", Timestamp::now()) } });

@@ -24,6 +24,9 @@ use crate::triggers::NodeDue;
 /// The number of nodes from which the silence of most machines is taken for a failure of the way to them.
 const FEW: usize = 4;
 
+/// The maximum interval at which the tasks of the nodes are looked after.
+const TURNOVER: Duration = Duration::from_secs(10);
+
 /// The factor by which a machine must be silent longer before its node is removed, if most machines are silent.
 const MASS_PATIENCE: u32 = 5;
 
@@ -107,8 +110,7 @@ impl MachineReaders {
                 self.orphaned_nodes();
             }
             // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
-            let _ = tokio::time::timeout(self.0.config.policy.lease_interval, node_store.turnover.notified())
-                .await;
+            let _ = tokio::time::timeout(TURNOVER, node_store.turnover.notified()).await;
         }
     }
 

@@ -25,7 +25,9 @@ impl Rates<'_> {
     #[expect(clippy::cast_precision_loss, reason = "the increments of a few seconds are far below 2^52")]
     fn rate(&self, count: impl Fn(&StateSnapshot) -> Option<u64>) -> Option<f64> {
         let (previous, current) = (self.previous?, self.current);
-        let is_same = (&previous.identity, &previous.started) == (&current.identity, &current.started);
+        let processes =
+            |state: &StateSnapshot| (state.identity.clone(), state.started.clone(), state.others.clone());
+        let is_same = processes(previous) == processes(current);
         let seconds = current.uptime_seconds - previous.uptime_seconds;
         // A watch that is added again begins at 0.
         let increment = count(current)?.checked_sub(count(previous)?)?;

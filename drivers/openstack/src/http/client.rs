@@ -105,13 +105,15 @@ impl HttpClient {
         if let Some(body) = body {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
+        // A login makes nothing but a token.
+        let changes = **method != Method::GET && *service != "identity";
         let mut timer = RequestTimer {
             observer: &*self.observer,
             service,
             method: method_name(method),
             outcome: RequestOutcome::Unanswered,
             started: Instant::now(),
-            record: RequestRecord::start(method.as_str(), url.path(), **method != Method::GET),
+            record: RequestRecord::start(method.as_str(), url.path(), changes),
         };
         timer.record.set_request_id(id);
         let response = builder.send().await.map_err(lost(Loss::Closed))?;

@@ -16,7 +16,7 @@ const TYPE: (&str, &str) = ("type", "virtual-kubelet");
 const AGENT: &str = "virtual-kubelet.io/last-applied-node-status";
 
 /// The label with the name of the installation that owns a node: several installations may have nodes in one cluster.
-pub(crate) const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
+pub const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
 
 /// The key and value of a label.
 pub(crate) type Label = (&'static str, &'static str);
