@@ -41,7 +41,7 @@ async fn alone(
 }
 
 async fn check(controller: &ControllerState) -> CheckReport {
-    let mut report = CheckReport::default();
+    let mut report = CheckReport { one_of: controller.one_of_replicas(), ..CheckReport::default() };
     report.add("readiness", controller.conditions().into_iter().map(condition));
     for diagnostics in controller.diagnostics() {
         diagnostics.run(&mut report).await;

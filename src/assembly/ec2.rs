@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use staffetta_driver::DriverError;
 use staffetta_driver::prefix::PrefixProvider;
+use staffetta_driver::{DriverError, Reason};
 use staffetta_ec2::{AwsEnvironment, Ec2Options, Ec2OptionsError, Ec2Prefixes};
 use staffetta_handler::{Finding, Registry, Setup, SetupError, causes};
 
@@ -60,8 +60,25 @@ fn right(action: &str, error: Option<DriverError>) -> Finding {
     match error {
         None => Finding::ok(check, ""),
         Some(error) => {
-            let remedy = format!("permit `ec2:{action}` in the IAM policy of the controller's identity");
+            let remedy = match error.reason() {
+                Reason::Refused => {
+                    format!("permit `ec2:{action}` in the IAM policy of the controller's identity")
+                }
+                _ => "correct what the message names, or check again later".to_owned(),
+            };
             Finding::failed(check, causes(&error), remedy)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_action_that_was_refused_is_a_matter_of_the_policy() {
+        let remedy = |reason| right("DescribeSubnets", Some(DriverError::new(reason, "read"))).remedy;
+        assert!(remedy(Reason::Refused).contains("permit `ec2:DescribeSubnets`"));
+        assert!(!remedy(Reason::Unavailable).contains("permit"));
     }
 }

@@ -23,7 +23,7 @@ use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
 use crate::metrics::CloudRequestMetrics;
-use diagnosis::{needs_extension, needs_quotas};
+use diagnosis::{creates, needs_extension, needs_quotas};
 
 /// The error message when Neutron or Octavia does not respond, or rejects the credentials.
 const UNUSABLE: &str = "OpenStack cannot be used with the options of the section [neutron]";
@@ -72,6 +72,7 @@ fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;
     let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
     needs_extension(setup, &cloud, "subnet_allocation", "namespace_subnet_driver = \"namespace\"");
+    creates(setup, &["network", "subnet"])?;
     let network = cloud.network();
     let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
     // Without a pool no VIF driver is needed here.
@@ -94,6 +95,7 @@ fn network_policies(setup: &Setup) -> Result<NeutronSecurityGroups, SetupError> 
     let project = required(defaults(setup)?.project, "neutron_defaults.project")?;
     let cloud = cloud(setup)?;
     needs_extension(setup, &cloud, "security-group", "network_policy_driver = \"default\"");
+    creates(setup, &["security_group", "security_group_rule"])?;
     Ok(NeutronSecurityGroups::new(&cloud, setup.cluster_id()?.into(), project))
 }
 
@@ -162,7 +164,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
             }
         });
         if let Some(project) = defaults(setup)?.project {
-            needs_quotas(setup, &cloud, project);
+            needs_quotas(setup, &cloud, project)?;
         }
         Ok(cloud)
     })

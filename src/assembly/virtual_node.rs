@@ -5,10 +5,10 @@ use std::sync::Arc;
 use staffetta_driver::app_hosting::{AppHostingDriverTable, AppHostingDrivers};
 use staffetta_handler::{Finding, Registration, Registry, Setup, SetupError, causes};
 use staffetta_memory::MemoryDevices;
-use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::app_hosting::{
     AppHosting, AppHostingOptions, CiscoDevice, HANDLER, check_devices, read_devices,
 };
+use staffetta_virtual_node::{MachineState, VirtualNodeMetricsRegistry};
 use tracing::info;
 
 /// The maximum number of unreachable machines that a check names.
@@ -38,20 +38,32 @@ pub(super) fn diagnose(
 ) -> Result<(), SetupError> {
     let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
     setup.diagnosis(handler, move || {
-        let (reached, lost): (Vec<_>, Vec<_>) =
-            figures.machines(handler).into_iter().partition(|(_, outage)| outage.is_none());
-        let mut findings = vec![Finding::ok(
-            format!("the {machines} are known"),
-            format!("{} of {} answer", reached.len(), reached.len() + lost.len()),
-        )];
-        findings.extend(lost.into_iter().take(MAX_MACHINES).map(|(name, outage)| {
-            let remedy =
-                "the controller tries again by itself; correct its address, its credentials or the network";
-            Finding::failed(format!("{name} answers"), outage.unwrap_or_default(), remedy)
-        }));
+        let findings = judged(machines, figures.machines(handler));
         async move { Ok(findings) }
     });
     Ok(())
+}
+
+/// Returns the findings about the machines, with a failure for each of the first that cannot be reached.
+fn judged(machines: &str, states: Vec<(String, MachineState)>) -> Vec<Finding> {
+    let count = |state| states.iter().filter(|(_, of)| *of == state).count();
+    let (check, untried) = (format!("the {machines} are known"), count(MachineState::Untried));
+    let detail = format!("{} of {} answer", count(MachineState::Reached), states.len());
+    let mut findings = vec![if untried == 0 {
+        Finding::ok(check, detail)
+    } else {
+        Finding::warning(check, format!("{detail}, {untried} were not read yet"), "check again in a minute")
+    }];
+    let lost = states.into_iter().filter_map(|(name, state)| match state {
+        MachineState::Unreachable(outage) => Some((name, outage)),
+        MachineState::Reached | MachineState::Untried => None,
+    });
+    findings.extend(lost.take(MAX_MACHINES).map(|(name, outage)| {
+        let remedy =
+            "the controller tries again by itself; correct its address, its credentials or the network";
+        Finding::failed(format!("{name} answers"), outage, remedy)
+    }));
+    findings
 }
 
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
@@ -95,4 +107,29 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     };
     let registration = handler.registration().map_err(|error| SetupError::Invalid(causes(&error)))?;
     Ok(registration.erase())
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_handler::CheckResult;
+
+    use super::*;
+
+    #[test]
+    fn machines_that_were_not_read_yet_are_a_warning_and_unreachable_ones_failures() {
+        let results = |states: &[MachineState]| {
+            let named = states.iter().map(|state| ("base-1".to_owned(), state.clone())).collect();
+            judged("bases", named)
+                .into_iter()
+                .map(|finding| (finding.result, finding.detail))
+                .collect::<Vec<_>>()
+        };
+        let (reached, untried) = (MachineState::Reached, MachineState::Untried);
+        let lost = MachineState::Unreachable("no route".to_owned());
+        let told = results(&[reached.clone(), untried]);
+        assert_eq!(told, [(CheckResult::Warning, "1 of 2 answer, 1 were not read yet".to_owned())]);
+        let told = results(&[reached, lost]);
+        let counted = (CheckResult::Ok, "1 of 2 answer".to_owned());
+        assert_eq!(told, [counted, (CheckResult::Failed, "no route".to_owned())]);
+    }
 }

@@ -24,9 +24,11 @@ const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const NO_POLICY: &str = "let an administrator install; or set `admission.enabled=false`, and anybody may write the annotations of the controller";
+const SERVICES: &str = "let an administrator install, or give you this right; with the preset prefix you can set `webhook.enabled=false`";
 const NO_DEFINITION: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
      preset iosxe needs it (--preset)";
 const INSTALL: &str = "let an administrator install, or give you this right";
+const CONNECT: &str = "see whether `kubectl version` works with this kubeconfig";
 
 /// The presets of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,38 +40,44 @@ pub(crate) enum Preset {
     Cni,
 }
 
-/// A kind of object that the chart creates: its group, its resource, the only preset that needs it, and the remedy for a user who may not
+/// All presets.
+const ALL: &[Preset] = &[Preset::Openstack, Preset::Iosxe, Preset::Koupleless, Preset::Prefix, Preset::Cni];
+
+/// The presets that install the controller.
+const CONTROLLER: &[Preset] = &[Preset::Openstack, Preset::Iosxe, Preset::Koupleless, Preset::Prefix];
+
+/// A kind of object that the chart creates: its group, its resource, the presets that need it, and the remedy for a user who may not
 /// create it.
-type Object = (&'static str, &'static str, Option<Preset>, &'static str);
+type Object = (&'static str, &'static str, &'static [Preset], &'static str);
 
 /// The objects of the chart in the namespace of the release. `Secrets` are those in which Helm keeps its releases, too.
 const NAMESPACED: [Object; 11] = [
-    ("", "serviceaccounts", None, INSTALL),
-    ("", "configmaps", None, INSTALL),
-    ("", "secrets", None, INSTALL),
-    ("apps", "deployments", None, INSTALL),
+    ("", "serviceaccounts", ALL, INSTALL),
+    ("", "configmaps", ALL, INSTALL),
+    ("", "secrets", ALL, INSTALL),
+    ("apps", "deployments", CONTROLLER, INSTALL),
     (
         "batch",
         "jobs",
-        None,
+        CONTROLLER,
         "set `uninstall.enabled=false`, and run `staffetta uninstall` before you remove the release",
     ),
-    ("networking.k8s.io", "networkpolicies", None, "set `networkPolicy.enabled=false`"),
-    ("policy", "poddisruptionbudgets", None, "set `disruptionBudget.enabled=false`"),
-    (RBAC, "roles", None, INSTALL),
-    (RBAC, "rolebindings", None, INSTALL),
-    ("", "services", Some(Preset::Prefix), "set `webhook.enabled=false`"),
-    ("apps", "daemonsets", Some(Preset::Cni), INSTALL),
+    ("networking.k8s.io", "networkpolicies", CONTROLLER, "set `networkPolicy.enabled=false`"),
+    ("policy", "poddisruptionbudgets", CONTROLLER, "set `disruptionBudget.enabled=false`"),
+    (RBAC, "roles", CONTROLLER, INSTALL),
+    (RBAC, "rolebindings", CONTROLLER, INSTALL),
+    ("", "services", &[Preset::Koupleless, Preset::Prefix], SERVICES),
+    ("apps", "daemonsets", &[Preset::Cni], INSTALL),
 ];
 
 /// The cluster-scoped objects of the chart.
 const CLUSTER_SCOPED: [Object; 6] = [
-    (RBAC, "clusterroles", None, INSTALL),
-    (RBAC, "clusterrolebindings", None, INSTALL),
-    (ADMISSION, "validatingadmissionpolicies", None, NO_POLICY),
-    (ADMISSION, "validatingadmissionpolicybindings", None, NO_POLICY),
-    (ADMISSION, "mutatingwebhookconfigurations", Some(Preset::Prefix), "set `webhook.enabled=false`"),
-    ("apiextensions.k8s.io", "customresourcedefinitions", Some(Preset::Iosxe), NO_DEFINITION),
+    (RBAC, "clusterroles", ALL, INSTALL),
+    (RBAC, "clusterrolebindings", ALL, INSTALL),
+    (ADMISSION, "validatingadmissionpolicies", CONTROLLER, NO_POLICY),
+    (ADMISSION, "validatingadmissionpolicybindings", CONTROLLER, NO_POLICY),
+    (ADMISSION, "mutatingwebhookconfigurations", &[Preset::Prefix], "set `webhook.enabled=false`"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &[Preset::Iosxe], NO_DEFINITION),
 ];
 
 /// The API groups, in version v1, of which the program itself needs objects.
@@ -89,24 +97,30 @@ pub(crate) async fn check_installation(
             report.add("kubernetes", [version_finding(version, &info.major, &info.minor, info.git_version)]);
         }
         Err(error) => {
-            let remedy = "see whether `kubectl version` works with this kubeconfig";
-            return report.add("kubernetes", [Finding::failed(version, causes(&error), remedy)]);
+            return report.add("kubernetes", [Finding::failed(version, causes(&error), CONNECT)]);
         }
     }
-    let needed = |only: Option<Preset>| only.is_none() || preset.is_none() || only == preset;
+    let needed = |presets: &[Preset]| preset.is_none_or(|preset| presets.contains(&preset));
     report.add("kubernetes", [read(served(client).await, "the API versions in use are served")]);
     report.add("rights", rights(client, namespace, needed).await);
     let cluster = "cluster";
-    report.add(cluster, [read(other_release(client).await, "no other release is installed")]);
-    if needed(Some(Preset::Iosxe)) {
+    let other = other_release(client, role_of(preset)).await;
+    report.add(cluster, [read(other, "no other release is installed")]);
+    if needed(&[Preset::Iosxe]) {
         report.add(cluster, [read(definition(client).await, "the kind CiscoDevice can be installed")]);
     }
     report.add(cluster, [read(kuryr(client).await, "Kuryr's controller does not run")]);
 }
 
-/// Returns the finding, or one that says that `check` could not be made.
+/// Returns the finding, or one that says that `check` could not be made. What the user may not read is not known, and no failure.
 fn read(finding: Result<Finding, Error>, check: &str) -> Finding {
-    finding.unwrap_or_else(|error| Finding::failed(check, causes(&error), INSTALL))
+    finding.unwrap_or_else(|error| match &error {
+        Error::Api(status) if status.code == 403 => {
+            let detail = format!("not known: {}", causes(&error));
+            Finding::warning(check, detail, "let an administrator run this check")
+        }
+        _ => Finding::failed(check, causes(&error), CONNECT),
+    })
 }
 
 fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Finding {
@@ -144,7 +158,7 @@ async fn served(client: &Client) -> Result<Finding, Error> {
 }
 
 /// Checks that the user may create the objects of the chart.
-async fn rights(client: &Client, namespace: &str, needed: impl Fn(Option<Preset>) -> bool) -> Vec<Finding> {
+async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> bool) -> Vec<Finding> {
     let exists = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
     let create = |namespace| {
         move |&(group, resource, _, remedy): &Object| {
@@ -154,9 +168,9 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(Option<Preset>
     let objects = NAMESPACED.iter().filter(|object| needed(object.2)).map(create(Some(namespace)));
     let mut asked: Vec<_> = objects.collect();
     asked.extend(CLUSTER_SCOPED.iter().filter(|object| needed(object.2)).map(create(None)));
-    if !matches!(exists, Ok(Some(_))) {
+    if matches!(exists, Ok(None)) {
         let remedy = "let an administrator create the namespace";
-        asked.insert(0, create(None)(&("", "namespaces", None, remedy)));
+        asked.insert(0, create(None)(&("", "namespaces", ALL, remedy)));
     }
     let escalate = Right { verb: "escalate", group: RBAC, resource: "clusterroles", ..Right::default() };
     let rights: Vec<_> = asked.iter().map(|(right, _)| *right).chain([escalate]).collect();
@@ -172,7 +186,8 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(Option<Preset>
         let place = right.namespace.map(|namespace| format!(" in the namespace {namespace}"));
         Finding::failed(check, format!("you may not{}", place.unwrap_or_default()), *remedy)
     };
-    let mut findings: Vec<_> = asked.iter().zip(&granted).map(finding).collect();
+    let unknown = exists.err().map(|error| read(Err(error), &format!("the namespace {namespace} exists")));
+    let mut findings: Vec<_> = unknown.into_iter().chain(asked.iter().zip(&granted).map(finding)).collect();
     let check = "you may grant the controller its rights";
     findings.push(match granted.last() {
         Some(true) => Finding::ok(check, ""),
@@ -192,17 +207,22 @@ fn release(object: &impl ResourceExt) -> Option<String> {
     Some(format!("{}/{name}", annotation("meta.helm.sh/release-namespace")?))
 }
 
-/// Finds a release by its `ClusterRole`, whose name is fixed.
-async fn other_release(client: &Client) -> Result<Finding, Error> {
+/// Returns the `ClusterRole` of a release. The daemon of the nodes is a release of its own, beside that of the controller.
+fn role_of(preset: Option<Preset>) -> &'static str {
+    if preset == Some(Preset::Cni) { "staffetta-cni" } else { "staffetta" }
+}
+
+/// Finds a release by its `ClusterRole` `name`, which is fixed.
+async fn other_release(client: &Client, name: &str) -> Result<Finding, Error> {
     const CHECK: &str = "no other release is installed";
-    let role = Api::<ClusterRole>::all(client.clone()).get_opt("staffetta").await?;
+    let role = Api::<ClusterRole>::all(client.clone()).get_opt(name).await?;
     Ok(role.map_or_else(
         || Finding::ok(CHECK, ""),
         |role| {
             let owner = release(&role)
                 .map_or_else(|| "not one of Helm".to_owned(), |release| format!("the release {release}"));
             let remedy = "upgrade it: a second one would handle the same objects";
-            Finding::warning(CHECK, format!("the ClusterRole `staffetta` exists already ({owner})"), remedy)
+            Finding::warning(CHECK, format!("the ClusterRole `{name}` exists already ({owner})"), remedy)
         },
     ))
 }
@@ -267,8 +287,11 @@ async fn kuryr(client: &Client) -> Result<Finding, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::convert::Infallible;
 
+    use http::{Method, Request, Response, StatusCode};
+    use http_body_util::BodyExt;
+    use kube::client::Body;
     use serde_json::{Value, json};
     use staffetta_handler::CheckResult;
 
@@ -280,11 +303,13 @@ mod tests {
 
     #[test]
     fn the_objects_are_those_that_the_chart_creates() {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/deploy/manifests"));
-        let mut created = BTreeSet::new();
-        for file in folder.read_dir().unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+        for &preset in ALL {
+            let name = preset.to_possible_value().unwrap().get_name().to_owned();
+            let file = format!("{}/etc/deploy/manifests/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+            let mut created = BTreeSet::new();
+            for object in
+                serde_saphyr::from_multiple::<Value>(&std::fs::read_to_string(file).unwrap()).unwrap()
+            {
                 let (version, kind) =
                     (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
                 let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
@@ -293,15 +318,76 @@ mod tests {
                     plural.strip_suffix('y').map_or(format!("{plural}s"), |stem| format!("{stem}ies"));
                 created.insert((group, plural));
             }
+            // Those of the Prometheus operator are for who asks for them, and the namespace is created if it does not exist.
+            created.retain(|(group, plural)| group != "monitoring.coreos.com" && plural != "namespaces");
+            // Helm keeps its releases in Secrets, and the hook before the removal is not among the manifests.
+            created.insert((String::new(), "secrets".to_owned()));
+            if preset != Preset::Cni {
+                created.insert(("batch".to_owned(), "jobs".to_owned()));
+            }
+            let asked = NAMESPACED.iter().chain(&CLUSTER_SCOPED).filter(|object| object.2.contains(&preset));
+            let asked: BTreeSet<_> =
+                asked.map(|(group, plural, ..)| ((*group).to_owned(), (*plural).to_owned())).collect();
+            assert_eq!(asked, created, "{name}");
         }
-        // Those of the Prometheus operator are for who asks for them, and the namespace is created if it does not exist.
-        created.retain(|(group, plural)| group != "monitoring.coreos.com" && plural != "namespaces");
-        // The hook before the removal is not among the manifests.
-        created.insert(("batch".to_owned(), "jobs".to_owned()));
-        let asked = NAMESPACED.iter().chain(&CLUSTER_SCOPED);
-        let asked: BTreeSet<_> =
-            asked.map(|(group, plural, ..)| ((*group).to_owned(), (*plural).to_owned())).collect();
-        assert_eq!(asked, created);
+        assert_eq!(Preset::value_variants(), ALL);
+    }
+
+    /// An API server that grants every right to create objects, and answers each read with `code`, or with a ClusterRole of a release at
+    /// the path of `role`.
+    fn server(code: StatusCode, role: &'static str) -> Client {
+        let answer = move |request: Request<Body>| async move {
+            let (parts, body) = request.into_parts();
+            let (code, document) = if parts.method == Method::POST {
+                let review = body.collect().await.unwrap().to_bytes();
+                let mut review: Value = serde_json::from_slice(&review).unwrap();
+                review["status"] = json!({ "allowed": true });
+                (StatusCode::CREATED, review)
+            } else if parts.uri.path().ends_with(&format!("/clusterroles/{role}")) {
+                (StatusCode::OK, json!({ "metadata": { "name": role } }))
+            } else {
+                let reason = code.canonical_reason().unwrap().replace(' ', "");
+                let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": "the server says no", "reason": reason, "code": code.as_u16() });
+                (code, status)
+            };
+            let body = Body::from(document.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+        };
+        Client::new(tower::service_fn(move |request| Box::pin(answer(request))), "default")
+    }
+
+    #[tokio::test]
+    async fn what_the_user_may_not_read_is_not_known_and_no_failure() {
+        let forbidden = server(StatusCode::FORBIDDEN, "none");
+        let findings = rights(&forbidden, "relay", |_| true).await;
+        assert_eq!(
+            (findings[0].check.as_str(), findings[0].result),
+            ("the namespace relay exists", CheckResult::Warning)
+        );
+        assert!(findings[0].detail.starts_with("not known: "), "{}", findings[0].detail);
+        assert!(findings[1..].iter().all(|finding| finding.result == CheckResult::Ok), "{findings:?}");
+        assert!(findings.iter().all(|finding| finding.check != "you may create namespaces"), "{findings:?}");
+        assert_eq!(read(kuryr(&forbidden).await, "").result, CheckResult::Warning);
+        assert_eq!(
+            read(kuryr(&server(StatusCode::INTERNAL_SERVER_ERROR, "none")).await, "").result,
+            CheckResult::Failed
+        );
+
+        let findings = rights(&server(StatusCode::NOT_FOUND, "none"), "relay", |_| true).await;
+        assert_eq!(findings[0].check, "you may create namespaces");
+    }
+
+    #[tokio::test]
+    async fn a_release_of_the_controller_is_no_other_release_of_the_daemon() {
+        let cluster = server(StatusCode::NOT_FOUND, "staffetta");
+        for (preset, result) in [
+            (None, CheckResult::Warning),
+            (Some(Preset::Openstack), CheckResult::Warning),
+            (Some(Preset::Cni), CheckResult::Ok),
+        ] {
+            assert_eq!(other_release(&cluster, role_of(preset)).await.unwrap().result, result, "{preset:?}");
+        }
     }
 
     #[test]

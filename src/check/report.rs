@@ -10,6 +10,9 @@ use crate::version::VERSION;
 pub(crate) struct CheckReport {
     /// The version of the program that checked.
     pub(crate) version: String,
+    /// The identity of the replica that checked, if its handlers of every replica run in others, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) one_of: Option<String>,
     pub(crate) checks: Vec<ReportedFinding>,
 }
 
@@ -23,7 +26,7 @@ pub(crate) struct ReportedFinding {
 
 impl Default for CheckReport {
     fn default() -> Self {
-        Self { version: VERSION.version.to_owned(), checks: Vec::new() }
+        Self { version: VERSION.version.to_owned(), one_of: None, checks: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use serde::Deserialize;
+use serde_json::Value;
 use staffetta_handler::{Finding, HandlerError};
 
 use super::access::{Right, granted};
@@ -13,11 +14,47 @@ const RIGHTS: &str = include_str!("../../etc/deploy/chart/files/rights.yaml");
 
 const REMEDY: &str = "install the version of the chart that belongs to this version of the program, with these handlers in its values";
 
+const LEASES: &str = "coordination.k8s.io";
+
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RightsFile {
     handlers: BTreeMap<String, Vec<Rule>>,
     /// The verbs for Leases in the namespace kube-node-lease.
     node_leases: BTreeMap<String, Vec<String>>,
+    /// The rights that some drivers need in addition.
+    drivers: DriverRights,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriverRights {
+    vif_pool: Vec<Rule>,
+    multi_vif: Vec<Rule>,
+    namespaces: Vec<Rule>,
+}
+
+impl DriverRights {
+    /// Returns the rules for the drivers in `options`, under the conditions of the chart.
+    fn rules(&self, options: &Value) -> impl Iterator<Item = &Rule> {
+        let option =
+            |section: &str, name: &str| options[section][name].as_str().unwrap_or_default().to_owned();
+        let driver = |name: &str| option("kubernetes", name);
+        let namespaces = [
+            "pod_project_driver",
+            "service_project_driver",
+            "namespace_project_driver",
+            "pod_subnets_driver",
+        ];
+        let of_namespaces =
+            namespaces.map(driver).iter().any(|name| ["annotation", "namespace"].contains(&name.as_str()));
+        let rules = [
+            (!["", "noop"].contains(&driver("vif_pool_driver").as_str()), &self.vif_pool),
+            (driver("multi_vif_driver") == "npwg_multiple_interfaces", &self.multi_vif),
+            (of_namespaces || option("octavia_defaults", "member_mode") == "L2", &self.namespaces),
+        ];
+        rules.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, rules)| rules)
+    }
 }
 
 /// A rule of a cluster role.
@@ -43,19 +80,27 @@ impl Rule {
     }
 }
 
-/// Checks that the client has the rights of the leader election (with the Lease `lease`, if there is one), of the reports, and of `handlers`.
+/// Checks that the client has the rights of the leader election (with the Lease `lease`, if there is one), of the reports, and of
+/// `handlers`; with `led_options`, also those of the drivers and the webhook in these options, which the leader needs. `namespace` is that
+/// of the Lease.
 pub(crate) async fn rights_of(
     client: &Client,
     handlers: &[String],
-    lease: Option<(&str, &str)>,
+    namespace: &str,
+    lease: Option<&str>,
+    led_options: Option<&Value>,
 ) -> Result<Vec<Finding>, HandlerError> {
     let file: RightsFile =
         serde_saphyr::from_str(RIGHTS).expect("the file is part of the program, and tested");
     let mut findings = Vec::new();
-    if let Some((namespace, name)) = lease {
-        let group = "coordination.k8s.io";
-        let lease =
-            |verb| Right { verb, group, resource: "leases", namespace: Some(namespace), name: Some(name) };
+    if let Some(name) = lease {
+        let lease = |verb| Right {
+            verb,
+            group: LEASES,
+            resource: "leases",
+            namespace: Some(namespace),
+            name: Some(name),
+        };
         let create = Right { name: None, ..lease("create") };
         let election = [create, lease("get"), lease("watch"), lease("patch")];
         findings.push(finding(client, "the leader election has its rights", &election).await?);
@@ -66,20 +111,67 @@ pub(crate) async fn rights_of(
     for handler in handlers {
         let Some(rules) = file.handlers.get(handler) else { continue };
         let mut rights: Vec<_> = rules.iter().flat_map(Rule::rights).collect();
-        let (group, namespace) = ("coordination.k8s.io", Some("kube-node-lease"));
+        let (group, of_nodes) = (LEASES, Some("kube-node-lease"));
         let of_leases = file.node_leases.get(handler).into_iter().flatten();
-        rights.extend(of_leases.map(|verb| Right { verb, group, resource: "leases", namespace, name: None }));
+        let lease = |verb| Right { verb, group, resource: "leases", namespace: of_nodes, name: None };
+        rights.extend(of_leases.map(|verb| lease(verb.as_str())));
+        if handler == "app_hosting" {
+            let others = led_options.and_then(|options| options[handler]["secret_namespaces"].as_array());
+            let others = others.into_iter().flatten().filter_map(Value::as_str);
+            let get = Right { verb: "get", resource: "secrets", ..Right::default() };
+            let namespaces = std::iter::once(client.default_namespace()).chain(others);
+            rights.extend(namespaces.map(|namespace| Right { namespace: Some(namespace), ..get }));
+        }
         findings.push(finding(client, &format!("the handler {handler} has its rights"), &rights).await?);
     }
+    if let Some(options) = led_options {
+        if options["kubernetes"]["cluster_id"].is_null() {
+            let get =
+                Right { verb: "get", resource: "namespaces", name: Some("kube-system"), ..Right::default() };
+            findings.push(finding(client, "the cluster id can be read", &[get]).await?);
+        }
+        let rights: Vec<_> = file.drivers.rules(options).flat_map(Rule::rights).collect();
+        if !rights.is_empty() {
+            findings.push(finding(client, "the drivers have their rights", &rights).await?);
+        }
+        let rights = webhook(&options["webhook"], namespace);
+        if !rights.is_empty() {
+            findings.push(finding(client, "the webhook has its rights", &rights).await?);
+        }
+    }
     Ok(findings)
+}
+
+/// Returns the rights with which the leader maintains the certificate of the webhook; none if nothing is generated.
+fn webhook<'a>(options: &'a Value, namespace: &'a str) -> Vec<Right<'a>> {
+    if options["listen"].is_null() || !options["certificate_file"].is_null() {
+        return Vec::new();
+    }
+    let configuration = Right {
+        group: "admissionregistration.k8s.io",
+        resource: "mutatingwebhookconfigurations",
+        name: options["configuration_name"].as_str(),
+        ..Right::default()
+    };
+    let secret = Right {
+        resource: "secrets",
+        namespace: Some(namespace),
+        name: options["secret_name"].as_str(),
+        ..Right::default()
+    };
+    let verbs = |right| ["list", "watch", "patch"].map(|verb| Right { verb, ..right });
+    [configuration, secret].into_iter().flat_map(verbs).collect()
 }
 
 /// Asks for each of `rights`.
 async fn finding(client: &Client, check: &str, rights: &[Right<'_>]) -> Result<Finding, HandlerError> {
     let granted = granted(client, rights).await?;
     let missing = rights.iter().zip(granted).filter(|(_, granted)| !granted);
-    let missing: Vec<_> =
-        missing.map(|(right, _)| format!("{} {}", right.verb, right.resource_name())).collect();
+    let text = |(right, _): (&Right<'_>, bool)| {
+        let place = right.namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        format!("{} {}{place}", right.verb, right.resource_name())
+    };
+    let missing: Vec<_> = missing.map(text).collect();
     Ok(match missing.as_slice() {
         [] => Finding::ok(check, ""),
         missing => Finding::failed(check, format!("it may not {}", missing.join(", ")), REMEDY),
@@ -110,14 +202,14 @@ mod tests {
     #[tokio::test]
     async fn the_rights_that_are_missing_are_named_with_the_remedy() {
         let handlers = ["vif", "policy", "a handler of somebody else"].map(str::to_owned);
-        let findings = rights_of(&server(), &handlers, Some(("relay", "staffetta"))).await.unwrap();
+        let findings = rights_of(&server(), &handlers, "relay", Some("staffetta"), None).await.unwrap();
         let told =
             findings.iter().map(|finding| (finding.check.as_str(), finding.result, finding.detail.as_str()));
         let expected = [
             (
                 "the leader election has its rights",
                 CheckResult::Failed,
-                "it may not patch leases.coordination.k8s.io",
+                "it may not patch leases.coordination.k8s.io in relay",
             ),
             ("Events can be written", CheckResult::Failed, "it may not patch events"),
             ("the handler vif has its rights", CheckResult::Failed, "it may not patch pods"),
@@ -125,6 +217,76 @@ mod tests {
         ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
         assert_eq!(findings[0].remedy, REMEDY);
+    }
+
+    #[tokio::test]
+    async fn the_leader_asks_for_the_rights_of_its_drivers_and_of_its_webhook() {
+        let found = async |options: Value| {
+            let findings = rights_of(&server(), &[], "relay", None, Some(&options)).await.unwrap();
+            findings[1..]
+                .iter()
+                .map(|finding| (finding.check.clone(), finding.detail.clone()))
+                .collect::<Vec<_>>()
+        };
+        let webhook = json!({ "listen": "[::]:9443", "configuration_name": "hook", "secret_name": "hook" });
+        let of_webhook = "it may not patch mutatingwebhookconfigurations.admissionregistration.k8s.io, patch secrets in relay";
+        let expected = [("the drivers have their rights", ""), ("the webhook has its rights", of_webhook)];
+        let options = json!({ "kubernetes": { "cluster_id": "east", "vif_pool_driver": "neutron" }, "webhook": webhook });
+        assert_eq!(
+            found(options).await,
+            expected.map(|(check, detail)| (check.to_owned(), detail.to_owned()))
+        );
+        assert_eq!(
+            found(
+                json!({ "kubernetes": { "cluster_id": "east", "vif_pool_driver": "noop" }, "webhook": {} })
+            )
+            .await,
+            []
+        );
+    }
+
+    #[tokio::test]
+    async fn the_accounts_of_devices_are_read_where_the_options_say() {
+        let server = tower::service_fn(|request: Request<Body>| {
+            Box::pin(async move {
+                let review = request.into_body().collect().await.unwrap().to_bytes();
+                let mut review: Value = serde_json::from_slice(&review).unwrap();
+                review["status"] =
+                    json!({ "allowed": review["spec"]["resourceAttributes"]["resource"] != "secrets" });
+                Ok::<_, std::convert::Infallible>(Response::new(Body::from(review.to_string().into_bytes())))
+            })
+        });
+        let options = json!({ "app_hosting": { "secret_namespaces": ["tenant"] } });
+        let handlers = ["app_hosting".to_owned()];
+        let client = Client::new(server, "default");
+        let findings = rights_of(&client, &handlers, "relay", None, Some(&options)).await.unwrap();
+        let told = findings[1..].iter().map(|finding| (finding.check.as_str(), finding.detail.as_str()));
+        let expected = [
+            (
+                "the handler app_hosting has its rights",
+                "it may not get secrets in default, get secrets in tenant",
+            ),
+            ("the cluster id can be read", ""),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn drivers_need_the_rights_that_the_chart_gives_them() {
+        let file: RightsFile = serde_saphyr::from_str(RIGHTS).unwrap();
+        let resources = |section: &str, name: &str, value: &str| {
+            let options = json!({ section: { name: value } });
+            file.drivers.rules(&options).flat_map(Rule::rights).map(|right| right.resource_name()).next()
+        };
+        let namespaces = Some("namespaces".to_owned());
+        assert_eq!(resources("kubernetes", "vif_pool_driver", "nested"), Some("nodes".to_owned()));
+        let networks = "network-attachment-definitions.k8s.cni.cncf.io".to_owned();
+        assert_eq!(resources("kubernetes", "multi_vif_driver", "npwg_multiple_interfaces"), Some(networks));
+        assert_eq!(resources("kubernetes", "pod_subnets_driver", "namespace"), namespaces);
+        assert_eq!(resources("kubernetes", "service_project_driver", "annotation"), namespaces);
+        assert_eq!(resources("octavia_defaults", "member_mode", "L2"), namespaces);
+        assert_eq!(resources("octavia_defaults", "member_mode", "L3"), None);
+        assert_eq!(resources("kubernetes", "pod_project_driver", "default"), None);
     }
 
     #[test]

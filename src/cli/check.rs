@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::CommandError;
 use super::arguments::TextFormat;
 use super::line::single_line;
-use super::request::{AdminClient, Leader, LeaderArguments, LeaderError};
+use super::request::{AdminClient, Leader, LeaderArguments, LeaderError, RequestError};
 use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
 use crate::config::TimeSpan;
 use crate::version::VERSION;
@@ -82,13 +82,41 @@ async fn check_controller(leader: Leader, report: &mut CheckReport) {
             Err(error) => leader_error(LEASE, &error),
         }],
     );
-    match AdminClient::Leader(leader).check().await {
-        Ok(answer) => {
-            report.add("controller", [Finding::ok(ANSWERS, ""), version_finding(&answer.version)]);
-            report.checks.extend(answer.checks);
-        }
-        Err(error) => report.add("controller", [Finding::failed(ANSWERS, causes(&error), NOT_THERE)]),
+    let client = AdminClient::Leader(leader);
+    let answer = match client.check().await {
+        Ok(answer) => answer,
+        Err(error) => return report.add("controller", [request_error(ANSWERS, &error)]),
+    };
+    report.add("controller", [Finding::ok(ANSWERS, ""), version_finding(&answer.version)]);
+    report.checks.extend(answer.checks);
+    let Some(leader) = answer.one_of else { return };
+    match client.check_others(&leader).await {
+        Ok(others) => others.into_iter().for_each(|(pod, answer)| add_replica(report, &pod, answer)),
+        Err(error) => report.add("replicas", [request_error("the other replicas are known", &error)]),
     }
+}
+
+/// Adds the findings of the replica in `pod`, which runs only the handlers of every replica.
+fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, RequestError>) {
+    match answer {
+        Ok(answer) => {
+            for ReportedFinding { category, finding } in answer.checks {
+                report.add(&format!("{category} of the replica {pod}"), [finding]);
+            }
+        }
+        Err(error) => {
+            report.add("replicas", [request_error(&format!("the replica {pod} answers"), &error)]);
+        }
+    }
+}
+
+/// Returns the finding about a server that does not check. Its own words name the remedy if it refuses.
+fn request_error(check: &str, error: &RequestError) -> Finding {
+    let remedy = match error {
+        RequestError::Rejected(_) => "follow the message",
+        _ => NOT_THERE,
+    };
+    Finding::failed(check, causes(error), remedy)
 }
 
 const NOT_THERE: &str = "see whether the pods of the controller run (`kubectl get pods -l app.kubernetes.io/name=staffetta -A`), and what their logs say";
@@ -184,6 +212,23 @@ mod tests {
         let expected = serde_json::json!({ "category": "rights", "check": "you may create jobs.batch", "result": "failed",
             "detail": "you may not", "remedy": "ask" });
         assert_eq!(document["checks"][1], expected);
+    }
+
+    #[test]
+    fn the_findings_of_another_replica_name_it() {
+        let mut report = CheckReport::default();
+        let mut answer = CheckReport::default();
+        answer.add("vnode", [Finding::failed("base-1 answers", "no route", "correct the network")]);
+        add_replica(&mut report, "relay-2", Ok(answer));
+        add_replica(&mut report, "relay-3", Err(RequestError::Rejected("another check runs".into())));
+        let told = report.checks.iter().map(|ReportedFinding { category, finding }| {
+            (category.as_str(), finding.check.as_str(), finding.detail.as_str(), finding.remedy.as_str())
+        });
+        let expected = [
+            ("vnode of the replica relay-2", "base-1 answers", "no route", "correct the network"),
+            ("replicas", "the replica relay-3 answers", "another check runs", "follow the message"),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -51,19 +51,18 @@ impl ControllerContext {
         Ok(running.prepare().watch())
     }
 
-    /// Adds a check of the rights of the handlers of `scope`, with those of the leader election.
+    /// Adds a check of the rights of the handlers of `scope`, in the leader with those of the leader election, the drivers and the webhook.
     fn add_rights(&self, scope: HandlerScope, setup: &Setup) {
         let handlers = scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers);
         let (client, election) = (self.client.clone(), &self.configuration.leader_election);
         let namespace = election.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
-        let lease = (election.enabled && scope == HandlerScope::Leader)
-            .then(|| (namespace, election.lease_name.clone()));
+        let leads = scope == HandlerScope::Leader;
+        let lease = (election.enabled && leads).then(|| election.lease_name.clone());
+        let options = leads.then(|| Arc::new(self.configuration.value.clone()));
         setup.diagnosis("rights", move || {
-            let (client, handlers, lease) = (client.clone(), handlers.clone(), lease.clone());
-            async move {
-                let lease = lease.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-                rights_of(&client, &handlers, lease).await
-            }
+            let (client, handlers, namespace) = (client.clone(), handlers.clone(), namespace.clone());
+            let (lease, options) = (lease.clone(), options.clone());
+            async move { rights_of(&client, &handlers, &namespace, lease.as_deref(), options.as_deref()).await }
         });
     }
 

@@ -87,6 +87,12 @@ impl ControllerState {
         &self.handlers
     }
 
+    /// Returns the identity of this process if it runs handlers of every replica.
+    pub(crate) fn one_of_replicas(&self) -> Option<String> {
+        let shared = self.queues().iter().any(|queue| queue.in_every_replica);
+        shared.then(|| self.identity.clone())
+    }
+
     /// Records the pipeline, the watches and the checks of the handlers of `scope`, which run from now on.
     pub(crate) fn set_running(
         &self,

@@ -7,6 +7,7 @@ use crate::counters::{Counts, STATES};
 use crate::lock::lock;
 use crate::machine::Machine;
 use crate::node_store::NodeStore;
+use crate::reach::Reachability;
 
 /// The phases of pods as label values, in lower case.
 const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
@@ -32,6 +33,27 @@ pub struct VirtualNodeMetrics {
 #[derive(Clone, Default)]
 pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, Shown>>>);
 
+/// The state of the machine of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineState {
+    /// It answered the last read.
+    Reached,
+    /// It was not read yet.
+    Untried,
+    /// It cannot be reached, with the reason.
+    Unreachable(String),
+}
+
+impl MachineState {
+    fn of(machine: &Machine) -> Self {
+        match machine.view().reach {
+            Reachability::Up { .. } => Self::Reached,
+            Reachability::Untried => Self::Untried,
+            Reachability::Down(outage) => Self::Unreachable(outage.message),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Shown {
     nodes: Weak<NodeStore>,
@@ -50,13 +72,11 @@ impl VirtualNodeMetricsRegistry {
         lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
-    /// Returns the name of each node of the handler with this name, and the reason why its machine cannot be reached; `None` if it can, or was
-    /// not read yet.
-    pub fn machines(&self, handler: &'static str) -> Vec<(String, Option<String>)> {
+    /// Returns the name of each node of the handler with this name, and the state of its machine.
+    pub fn machines(&self, handler: &'static str) -> Vec<(String, MachineState)> {
         let nodes = lock(&self.0).get(handler).and_then(|shown| shown.nodes.upgrade());
         let machines = nodes.iter().flat_map(|nodes| nodes.all());
-        let outage = |machine: &Machine| machine.view().outage().map(|outage| outage.message.clone());
-        machines.map(|machine| (machine.name.to_string(), outage(&machine))).collect()
+        machines.map(|machine| (machine.name.to_string(), MachineState::of(&machine))).collect()
     }
 
     /// Returns the current metrics of each handler, with its name.

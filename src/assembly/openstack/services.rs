@@ -7,7 +7,7 @@ use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::unreachable::Unreachable;
-use super::diagnosis::needs_extension;
+use super::diagnosis::{creates, needs_extension};
 use super::{UNUSABLE, cloud, defaults, shared_namespaces, shared_subnets};
 use crate::config::KubernetesOptions;
 
@@ -26,6 +26,7 @@ pub(super) fn drivers(registry: &mut Registry) {
             let defaults = defaults(setup)?;
             let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
             needs_extension(setup, &cloud, "router", "service_public_ip_driver = \"neutron_floating_ip\"");
+            creates(setup, &["floatingip"])?;
             Arc::new(NeutronFloatingIps::new(&cloud, cluster, defaults.external_svc_net, defaults.external_svc_subnet))
         };
     }
@@ -42,6 +43,8 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
         namespaces: shared_namespaces(setup)?,
     };
     let cloud = cloud(setup)?;
+    // The virtual address of each load balancer is a port in the project.
+    creates(setup, &["port"])?;
     let octavia = cloud.load_balancer();
     setup.check("octavia", move || {
         let octavia = octavia.clone();

@@ -10,7 +10,7 @@ use staffetta_openstack::{
     PodVifNestedOptions, PortOptions,
 };
 
-use super::diagnosis::needs_extension;
+use super::diagnosis::{creates, needs_extension};
 use super::{cloud, defaults, shared_subnets};
 use crate::assembly::vif_pool;
 use crate::config::KubernetesOptions;
@@ -65,6 +65,7 @@ fn ports(setup: &Setup) -> Result<Arc<MarkedPorts>, SetupError> {
     let ovs_bridge = defaults(setup)?.ovs_bridge.unwrap_or_else(|| BRIDGE.to_owned());
     let options = PortOptions { ovs_bridge, port_debug };
     let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
+    creates(setup, &["port"])?;
     setup.shared(|| Ok(MarkedPorts::new(&cloud, subnets, setup.cluster_id()?.into(), options)))
 }
 

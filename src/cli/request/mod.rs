@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use staffetta_handler::causes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -115,25 +116,14 @@ impl AdminClient {
     /// handler runs in all of them.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let path = format!("/debug/state?{}", url_query(query));
-        let decode = |server: String, body: &Bytes| {
-            serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
-        };
         let body = self.send(Method::GET, &path, String::new()).await?;
         let mut state: StateSnapshot = decode(self.to_string(), &body)?;
-        let Self::Leader(leader) = self else { return Ok(state) };
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
-            let others = leader.others(&state.identity).await.map_err(Box::new)?;
-            let ask = async |pod: &String| {
-                let request = request(Method::GET, &path, "localhost", String::new());
-                let (code, body) = leader.send_to(pod, request).await.map_err(Box::new)?;
-                let server = format!("the replica {pod}");
-                decode(server.clone(), &success(code, body, &server)?)
-            };
-            for (pod, other) in others.iter().zip(join_all(others.iter().map(ask)).await) {
-                match other {
+            for (pod, body) in self.ask_others(&state.identity, Method::GET, &path).await? {
+                match body.and_then(|body| decode(replica(&pod), &body)) {
                     Ok(other) => state.merge(other),
                     Err(error) if error.is_permanent() => return Err(error),
-                    Err(error) => state.lacks_replica(pod, causes(&error)),
+                    Err(error) => state.lacks_replica(&pod, causes(&error)),
                 }
             }
         }
@@ -142,9 +132,38 @@ impl AdminClient {
 
     /// Makes the controller run its checks, and returns their findings.
     pub(super) async fn check(&self) -> Result<CheckReport, RequestError> {
-        let body = self.send(Method::POST, "/debug/check", String::new()).await?;
-        serde_json::from_slice(&body)
-            .map_err(|source| RequestError::Decode { server: self.to_string(), source })
+        decode(self.to_string(), &self.send(Method::POST, CHECK, String::new()).await?)
+    }
+
+    /// Makes the replicas other than the leader `leader` (by its identity) run their checks. Returns the name of the pod of each.
+    pub(super) async fn check_others(
+        &self,
+        leader: &str,
+    ) -> Result<Vec<(String, Result<CheckReport, RequestError>)>, RequestError> {
+        let others = self.ask_others(leader, Method::POST, CHECK).await?.into_iter();
+        Ok(others
+            .map(|(pod, body)| (pod.clone(), body.and_then(|body| decode(replica(&pod), &body))))
+            .collect())
+    }
+
+    /// Sends one request to each replica other than the leader `leader` (by its identity), if the client knows the replicas. Returns the
+    /// name of the pod and the body of each response.
+    async fn ask_others(
+        &self,
+        leader: &str,
+        method: Method,
+        path: &str,
+    ) -> Result<Vec<(String, Result<Bytes, RequestError>)>, RequestError> {
+        let Self::Leader(client) = self else { return Ok(Vec::new()) };
+        let ask = async |pod: String| {
+            let request = request(method.clone(), path, "localhost", String::new());
+            let response =
+                client.send_to(&pod, request).await.map_err(|error| RequestError::from(Box::new(error)));
+            let body = response.and_then(|(code, body)| success(code, body, &replica(&pod)));
+            (pod, body)
+        };
+        let others = client.others(leader).await.map_err(Box::new)?;
+        Ok(join_all(others.into_iter().map(ask)).await)
     }
 
     /// Returns the filter of the log.
@@ -172,6 +191,16 @@ impl AdminClient {
     }
 }
 
+/// Decodes the body of a response of `server`.
+fn decode<T: DeserializeOwned>(server: String, body: &Bytes) -> Result<T, RequestError> {
+    serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
+}
+
+/// Returns the name of the replica in `pod` in messages.
+fn replica(pod: &str) -> String {
+    format!("the replica {pod}")
+}
+
 /// Builds a request to an admin server.
 fn request(method: Method, path: &str, host: &str, body: String) -> Request<Full<Bytes>> {
     let request = Request::builder().method(method).uri(path).header(HOST, host).header(CONNECTION, "close");
@@ -182,7 +211,9 @@ fn request(method: Method, path: &str, host: &str, body: String) -> Request<Full
 fn success(code: StatusCode, body: Bytes, server: &str) -> Result<Bytes, RequestError> {
     match code {
         StatusCode::OK => Ok(body),
-        StatusCode::BAD_REQUEST => Err(RequestError::Rejected(text(&body))),
+        StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
+            Err(RequestError::Rejected(text(&body)))
+        }
         code => {
             let body = if body.len() > 500 { String::new() } else { format!(" ({})", text(&body)) };
             Err(RequestError::Code { server: server.to_owned(), code, body })
@@ -210,6 +241,9 @@ async fn send_to(
     let response = exchange(stream.map_err(unreachable)?, request).await;
     response.map_err(|source| RequestError::NoResponse { server: address.to_string(), source })
 }
+
+/// The path of the checks.
+const CHECK: &str = "/debug/check";
 
 /// The path of the filter of the log.
 const LOG_LEVEL: &str = "/debug/log-level";
@@ -269,6 +303,15 @@ fn url_query(query: &Query) -> String {
 mod tests {
     use super::*;
     use crate::state::PhaseName;
+
+    #[test]
+    fn a_server_that_refuses_is_quoted() {
+        let said =
+            |code| success(code, Bytes::from("another check runs\n"), "the leader").unwrap_err().to_string();
+        assert_eq!(said(StatusCode::TOO_MANY_REQUESTS), "another check runs");
+        assert_eq!(said(StatusCode::FORBIDDEN), "another check runs");
+        assert!(said(StatusCode::NOT_FOUND).starts_with("the leader returned 404"));
+    }
 
     #[test]
     fn a_query_becomes_the_query_of_a_url() {
