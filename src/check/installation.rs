@@ -189,13 +189,11 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> 
     let unknown = exists.err().map(|error| read(Err(error), &format!("the namespace {namespace} exists")));
     let mut findings: Vec<_> = unknown.into_iter().chain(asked.iter().zip(&granted).map(finding)).collect();
     let check = "you may grant the controller its rights";
-    findings.push(match granted.last() {
-        Some(true) => Finding::ok(check, ""),
-        _ => {
-            let detail =
-                "you may not `escalate` ClusterRoles, so you can grant only those rights that you have";
-            Finding::warning(check, detail, INSTALL)
-        }
+    findings.push(if granted.last() == Some(&true) {
+        Finding::ok(check, "")
+    } else {
+        let detail = "you may not `escalate` ClusterRoles, so you can grant only those rights that you have";
+        Finding::warning(check, detail, INSTALL)
     });
     findings
 }
@@ -333,7 +331,7 @@ mod tests {
         assert_eq!(Preset::value_variants(), ALL);
     }
 
-    /// An API server that grants every right to create objects, and answers each read with `code`, or with a ClusterRole of a release at
+    /// An API server that grants every right to create objects, and answers each read with `code`, or with a `ClusterRole` of a release at
     /// the path of `role`.
     fn server(code: StatusCode, role: &'static str) -> Client {
         let answer = move |request: Request<Body>| async move {
