@@ -12,5 +12,5 @@ fn main() {
     let version = name.trim_start_matches("DEP_K8S_OPENAPI_").trim_end_matches("_VERSION").replace('_', ".");
     let api: u32 = api.parse().expect("k8s-openapi sets a number");
     println!("cargo::rustc-env=STAFFETTA_K8S_OPENAPI={version}");
-    println!("cargo::rustc-env=STAFFETTA_KUBERNETES={}.{}", api >> 16, api >> 8 & 0xff);
+    println!("cargo::rustc-env=STAFFETTA_KUBERNETES_API={}.{}", api >> 16, api >> 8 & 0xff);
 }

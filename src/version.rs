@@ -26,7 +26,7 @@ pub(crate) const VERSION: BuildInfo = BuildInfo {
         Some(commit) if !commit.is_empty() => commit,
         _ => "unknown",
     },
-    kubernetes: env!("STAFFETTA_KUBERNETES"),
+    kubernetes: env!("STAFFETTA_KUBERNETES_API"),
     k8s_openapi: env!("STAFFETTA_K8S_OPENAPI"),
     target: env!("STAFFETTA_TARGET"),
 };

@@ -76,7 +76,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
     let of_rights = |check: &&Value| check["category"] == "rights" && check["result"] == "ok";
     assert_eq!(
         (code, report["checks"].as_array().unwrap().iter().filter(of_rights).count()),
-        (200, 5),
+        (200, 6),
         "{report}"
     );
 

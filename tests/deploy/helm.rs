@@ -31,7 +31,7 @@ spec: {ports: [{port: 80}]}
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: NAME, labels: {staffetta.dev/handler: app_hosting}}
+metadata: {name: NAME, labels: {staffetta.dev/handler: app_hosting, staffetta.dev/cluster: CLUSTER}}
 ---
 apiVersion: cisco.vk/v1alpha1
 kind: CiscoDevice
@@ -142,7 +142,8 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
     })
     .await;
     // The policy lets administrators write finalizers.
-    admin.apply(&OBJECTS.replace("NAME", name)).await;
+    let cluster = admin.run(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await;
+    admin.apply(&OBJECTS.replace("NAME", name).replace("CLUSTER", &cluster.replace('-', ""))).await;
     // What disabled handlers left is freed too.
     values["config"]["kubernetes"]["enabled_handlers"] = json!(["vif"]);
     first.install(&values, &[]).await.unwrap();
