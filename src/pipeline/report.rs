@@ -1,5 +1,5 @@
 //! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric, and schedules the next attempt.
-//! Where asked for, it reports successes as Events too.
+//! With `events.success`, it reports successes as Events, too.
 //!
 //! An error that disappears within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. If a failure
 //! was reported, its end is reported, too.

@@ -122,7 +122,7 @@ impl AdminClient {
             for (pod, body) in self.ask_others(&state.identity, Method::GET, &path).await? {
                 match body.and_then(|body| decode(replica(&pod), &body)) {
                     Ok(other) => state.merge(other),
-                    Err(error) if error.is_permanent() => return Err(error),
+                    // It may be of another version while the release is upgraded.
                     Err(error) => state.lacks_replica(&pod, causes(&error)),
                 }
             }

@@ -296,7 +296,10 @@ impl EventHandler<AnyEvent> for ErasedHandler {
         let mut result = Ok(());
         for route in self.routes(event).filter(|route| !is_joined || route.wants(event)) {
             let delivered = route.handler.deliver(event).await;
-            result = result.and(delivered);
+            // A transient error counts more than another one, because the event has to be delivered again.
+            if result.is_ok() || delivered.as_ref().is_err_and(|error| error.transient()) {
+                result = delivered;
+            }
         }
         result
     }

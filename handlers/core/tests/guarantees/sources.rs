@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use staffetta_handler::testing::{NoMetrics, pod};
+use staffetta_handler::testing::{Fault, NoMetrics, pod};
 use staffetta_handler::{
     AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Message, OrderingKey,
     QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
@@ -146,6 +146,31 @@ async fn joined_handlers_share_queues() {
     handler.handle(&Event::Added(Arc::clone(&web)).erase(), &Context::detached()).await.unwrap();
     handler.handle(&AnyEvent::trigger(Due::pod(&web)), &Context::detached()).await.unwrap();
     assert_eq!(*log.lock().unwrap(), ["present web", "due web"]);
+}
+
+/// A handler that fails with an error that is transient or not.
+struct Fails {
+    transient: bool,
+}
+
+#[async_trait::async_trait]
+impl ResourceEventHandler<Pod> for Fails {
+    type Error = Fault;
+
+    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
+        Err(if self.transient { Fault::transient("busy") } else { Fault::permanent("refused") })
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_one_of_joined_handlers_has_to_get_again_is_delivered_again() {
+    let web = Event::Added(Arc::new(pod("default", "web"))).erase();
+    for transient in [[false, true], [true, false]] {
+        let [one, other] =
+            transient.map(|transient| Registration::new(Fails { transient }).on::<Pod>().erase());
+        let handler = one.join(other).into_parts().0;
+        assert!(handler.handle(&web, &Context::detached()).await.unwrap_err().transient());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use tokio::time::{Duration, advance};
 use super::*;
 use crate::cli::request::RequestError;
 use crate::cli::status::testing::{document, object};
+use crate::cli::top::rates::Rates;
 use crate::cli::top::screen::press;
 use crate::state::{ObjectSummary, PhaseName, StateSnapshot};
 
@@ -50,6 +51,19 @@ fn drawn(view: &mut View, width: u16, height: u16) -> (Vec<String>, Terminal<Tes
 
 fn key(view: &mut View, code: KeyCode) -> bool {
     press(view, KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn a_replica_that_was_not_asked_before_makes_no_rate() {
+    let mut joined = state(2, objects());
+    let mut other = state(0, Vec::new());
+    other.handlers[0].in_every_replica = true;
+    other.handlers[0].attempts = 1_000_000;
+    joined.merge(other);
+    assert_eq!(joined.handlers[0].attempts, 1_000_050);
+    let rate =
+        |previous: &StateSnapshot| Rates { previous: Some(previous), current: &joined }.attempts("vif");
+    assert_eq!(rate(&state(0, objects())), None);
 }
 
 #[tokio::test(start_paused = true)]
