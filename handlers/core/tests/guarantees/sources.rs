@@ -153,7 +153,6 @@ struct Fails {
     transient: bool,
 }
 
-#[async_trait::async_trait]
 impl ResourceEventHandler<Pod> for Fails {
     type Error = Fault;
 
