@@ -3,7 +3,8 @@
 //! A real API server, and the controller as it ships, each in processes of their own; the bases are simulated in this process, each
 //! with an address of its own and heartbeats that are spread over their period, as those of processes that started at different
 //! times. The CPU time and the memory of the controller's process come from /proc, its writes from the server's audit log. Then two
-//! more replicas start, and the first one is killed; the bases count what they are asked.
+//! more replicas start, and the first one is killed; the bases count what they are asked. All but that is repeated with bases over
+//! MQTT, through a broker in this process.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
@@ -16,6 +17,7 @@ mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,7 +28,9 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use staffetta_apiserver::testing::RealServer;
-use staffetta_koupleless_base::{BaseCommand, SimulatedBase, SimulatedBaseOptions};
+use staffetta_koupleless_base::{
+    BaseBroker, BaseCommand, SimulatedBase, SimulatedBaseOptions, SimulatedBroker,
+};
 
 use audit::AuditLog;
 use program::Program;
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
 }
 
 /// The sizes of a run.
+#[derive(Clone, Copy)]
 struct Size {
     bases: u16,
     modules: usize,
@@ -73,17 +78,61 @@ async fn measure() -> Vec<Row> {
     let rest = Duration::from_secs(number("STAFFETTA_BENCH_REST", 60) as u64);
     let size = Size { bases, modules, rest };
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let audit = AuditLog::prepare(folder.path());
-    let flags = audit.flags();
-    let server = RealServer::start(&[&flags[0], &flags[1]]).await;
-    let client = cluster::client(server.kubeconfig()).await;
-    let listeners = free_addresses();
-    let first = start(&server, listeners[0]);
-    let mut world = World { client, server, audit, listeners, bases: Vec::new(), size };
+    let (mut world, first) = World::start(folder.path(), Link::Http(free_addresses()), size).await;
     let mut rows = world.discover().await;
     rows.extend(world.rest(&first).await);
     rows.extend(world.fail_over(first).await);
+    drop(world);
+
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let broker = SimulatedBroker::start().await.expect("a port is free");
+    let (mut world, controller) = World::start(folder.path(), Link::Mqtt(broker), size).await;
+    rows.extend(world.discover().await);
+    rows.extend(world.rest(&controller).await);
     rows
+}
+
+/// The way to the bases.
+enum Link {
+    /// The addresses at which the replicas listen for bases.
+    Http([SocketAddr; REPLICAS]),
+    Mqtt(SimulatedBroker),
+}
+
+impl Link {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "HTTP",
+            Self::Mqtt(_) => "MQTT",
+        }
+    }
+
+    /// The configuration of a replica.
+    fn sections(&self, replica: usize) -> String {
+        let tunnel = match self {
+            Self::Http(listeners) => format!(
+                "tunnels = [\"http\"]\n[vnode_http]\nlisten = \"{}\"\nbase_networks = [\"127.0.0.0/8\"]\n",
+                listeners[replica]
+            ),
+            Self::Mqtt(broker) => format!(
+                "tunnels = [\"mqtt\"]\n[vnode_mqtt]\nbroker = \"127.0.0.1\"\nport = {}\ntls = false\n",
+                broker.address().port()
+            ),
+        };
+        format!("[kubernetes]\nenabled_handlers = [\"vnode\"]\n[vnode]\nenvironment = \"dev\"\n{tunnel}")
+    }
+
+    async fn base(&self, options: SimulatedBaseOptions) -> SimulatedBase {
+        match self {
+            Self::Http(listeners) => {
+                SimulatedBase::http(options, listeners).await.expect("each base has an address of its own")
+            }
+            Self::Mqtt(broker) => {
+                let (host, port) = ("127.0.0.1".to_owned(), broker.address().port());
+                SimulatedBase::mqtt(options, BaseBroker { host, port, environment: "dev".to_owned() })
+            }
+        }
+    }
 }
 
 /// Addresses at which the replicas are to listen for bases.
@@ -93,25 +142,26 @@ fn free_addresses() -> [SocketAddr; REPLICAS] {
     listeners.map(|listener| listener.local_addr().expect("it listens"))
 }
 
-/// Starts a replica that listens for bases at this address.
-fn start(server: &RealServer, listen: SocketAddr) -> Program {
-    let sections = format!(
-        "[kubernetes]\nenabled_handlers = [\"vnode\"]\n[vnode]\ntunnels = [\"http\"]\nenvironment = \"dev\"\n\
-         [vnode_http]\nlisten = \"{listen}\"\nbase_networks = [\"127.0.0.0/8\"]\n"
-    );
-    Program::start(server.kubeconfig(), &sections)
-}
-
 struct World {
     client: Client,
     server: RealServer,
     audit: AuditLog,
-    listeners: [SocketAddr; REPLICAS],
+    link: Link,
     bases: Vec<SimulatedBase>,
     size: Size,
 }
 
 impl World {
+    /// Starts an API server, which writes its audit log to `folder`, and the first replica.
+    async fn start(folder: &Path, link: Link, size: Size) -> (Self, Program) {
+        let audit = AuditLog::prepare(folder);
+        let flags = audit.flags();
+        let server = RealServer::start(&[&flags[0], &flags[1]]).await;
+        let client = cluster::client(server.kubeconfig()).await;
+        let first = Program::start(server.kubeconfig(), &link.sections(0));
+        (Self { client, server, audit, link, bases: Vec::new(), size }, first)
+    }
+
     /// Starts the bases, waits for their nodes, and then for the modules of the pods on them.
     async fn discover(&mut self) -> Vec<Row> {
         let Size { bases, modules, .. } = self.size;
@@ -121,8 +171,7 @@ impl World {
                 install_time: INSTALL,
                 ..SimulatedBaseOptions::numbered(number, bases)
             };
-            let base = SimulatedBase::http(options, &self.listeners).await;
-            self.bases.push(base.expect("each base has an address of its own"));
+            self.bases.push(self.link.base(options).await);
         }
         self.until_nodes().await;
         let discovered = began.elapsed().as_secs_f64();
@@ -133,8 +182,12 @@ impl World {
         self.until_loaded(modules).await;
         let loaded = began.elapsed().as_secs_f64();
         vec![
-            Row::new(format!("until {bases} bases are ready nodes"), "s", discovered)
-                .goal("at most 30", discovered <= 30.0),
+            Row::new(
+                format!("until {bases} bases over {} are ready nodes", self.link.name()),
+                "s",
+                discovered,
+            )
+            .goal("at most 30", discovered <= 30.0),
             Row::new(format!("until all {} modules run", usize::from(bases) * modules), "s", loaded),
         ]
     }
@@ -168,10 +221,14 @@ impl World {
         let others = sum("") - sum("leases ") - events - heartbeats;
         let modules = self.size.modules;
         vec![
-            Row::new(format!("CPU, {count} bases with {modules} modules each"), "% of a core", ours)
-                .against(baseline)
-                .goal("under 50", ours < 50.0)
-                .goal("at most 1.5 times the bare renewals", ours <= baseline * 1.5),
+            Row::new(
+                format!("CPU, {modules} modules on each base, {}", self.link.name()),
+                "% of a core",
+                ours,
+            )
+            .against(baseline)
+            .goal("under 50", ours < 50.0)
+            .goal("at most 1.5 times the bare renewals", ours <= baseline * 1.5),
             Row::new("resident", "MiB", usage.resident).goal("under 200", usage.resident < 200.0),
             Row::new("renewals of a lease in a period", "", renewals).goal("at most 1.1", renewals <= 1.1),
             Row::new(format!("status heartbeats in {} s", rest.as_secs()), "", heartbeats)
@@ -188,7 +245,8 @@ impl World {
         let count = usize::from(self.size.bases);
         let alone = self.holders().await;
         let killed_holder = alone.values().next().expect("there is a lease").clone();
-        let _others: Vec<_> = self.listeners[1..].iter().map(|listen| start(&self.server, *listen)).collect();
+        let start = |replica| Program::start(self.server.kubeconfig(), &self.link.sections(replica));
+        let _others: Vec<_> = (1..REPLICAS).map(start).collect();
         let began = Instant::now();
         // Each replica has at least three quarters of its share.
         let least = count * 3 / 4 / REPLICAS;

@@ -3,10 +3,11 @@
 //! The daemon is a controller with one handler, which watches the pods of its node, without a leader election. Its server
 //! listens before the API server answers, so that pods can be unbound at any time.
 
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use staffetta_cni::conflist::{conflist, install};
 use staffetta_cni_daemon::{
@@ -18,7 +19,7 @@ use tokio::task::JoinError;
 use tracing::info;
 
 use crate::assembly::cni;
-use crate::config::Configuration;
+use crate::config::{self, Configuration, FileSchema, SchemaError};
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
@@ -46,6 +47,32 @@ pub(crate) enum CniDaemonError {
         #[source]
         source: io::Error,
     },
+}
+
+/// Returns the schema of the sections of the program and of the daemon, and of those that the file or one of `variables` sets. The
+/// schemas of the others would take memory on each node. Returns the schema of all sections if the configuration has mistakes, since
+/// only that knows what was meant.
+pub(crate) fn schema(
+    registry: &Registry,
+    file: Option<&Path>,
+    variables: &[(OsString, OsString)],
+) -> Result<FileSchema, SchemaError> {
+    let mut needed = Registry::default();
+    config::register(&mut needed);
+    cni::sections(&mut needed);
+    let needed: Vec<_> = needed.sections().map(|section| section.name.clone()).collect();
+    // A file that cannot be read is reported when the configuration is loaded.
+    let text = file.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let set_in_environment = |name: &str| {
+        variables.iter().any(|(variable, _)| variable.to_string_lossy().to_lowercase().contains(name))
+    };
+    let schema = FileSchema::of_sections(registry, |name| {
+        needed.iter().any(|needed| needed == name) || text.contains(name) || set_in_environment(name)
+    })?;
+    match Configuration::load(&schema, file, variables.iter().cloned()) {
+        Ok(_) => Ok(schema),
+        Err(_) => FileSchema::assemble(registry),
+    }
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
@@ -130,4 +157,43 @@ fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), CniDaemonError
         .map_err(|source| CniDaemonError::Conflist { path: path.to_owned(), source })?;
     info!(path = %path.display(), "the CNI configuration is in place");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_has_what_the_daemon_needs_and_what_is_set_and_after_a_mistake_all() {
+        let registry = crate::assembly::registry();
+        let sections = |text: &str, variables: &[(&str, &str)]| -> Vec<String> {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), text).unwrap();
+            let variables: Vec<_> =
+                variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
+            let schema = schema(&registry, Some(file.path()), &variables).unwrap().to_json();
+            schema["properties"].as_object().unwrap().keys().cloned().collect()
+        };
+        let of_the_daemon = sections("", &[("STAFFETTA_CNI_DAEMON__NODE_NAME", "n")]);
+        for needed in ["kubernetes", "traces", "cni_daemon", "binding", "node_port"] {
+            assert!(of_the_daemon.iter().any(|section| section == needed), "{needed}");
+        }
+        assert!(!of_the_daemon.iter().any(|section| section == "neutron" || section == "vnode"));
+        let with = |more: &str| {
+            let mut sections = of_the_daemon.clone();
+            sections.push(more.to_owned());
+            sections.sort();
+            sections
+        };
+        let sorted = |mut sections: Vec<String>| {
+            sections.sort();
+            sections
+        };
+        assert_eq!(sorted(sections("[vnode]\n", &[])), with("vnode"));
+        assert_eq!(sorted(sections("", &[("STAFFETTA_VNODE__ENVIRONMENT", "dev")])), with("vnode"));
+        let all = registry.sections().count();
+        for mistake in ["[vnod]\n", "[relay]\nqueue_deep = 1\n", "[relay\n"] {
+            assert_eq!(sections(mistake, &[]).len(), all, "{mistake}");
+        }
+    }
 }

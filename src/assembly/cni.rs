@@ -22,12 +22,17 @@ const BINDING: &str = "binding";
 /// The name of the section with the options of the node's own port.
 const NODE_PORT: &str = "node_port";
 
-/// Registers the sections of the daemon, and a driver for each class of VIFs. The name of a driver is that of
-/// its class.
-pub(super) fn register(registry: &mut Registry) {
+/// Registers the sections of the daemon.
+pub(crate) fn sections(registry: &mut Registry) {
     registry.section::<CniDaemonOptions>(SECTION);
     registry.section::<BindingOptions>(BINDING);
     registry.section::<NodePortOptions>(NODE_PORT);
+}
+
+/// Registers the sections of the daemon, and a driver for each class of VIFs. The name of a driver is that of
+/// its class.
+pub(super) fn register(registry: &mut Registry) {
+    sections(registry);
     // The command `cni-daemon` has no dry run.
     let _ = registry
         .driver_trait::<dyn VifBindingDriver>(

@@ -123,7 +123,14 @@ pub(super) fn execute(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
+    let variables: Vec<_> = variables.into_iter().collect();
+    let schema = match &command {
+        Command::CniDaemon { file, .. } => {
+            cni_daemon::schema(&registry, choose_file(file.config.clone()).as_deref(), &variables)
+        }
+        _ => FileSchema::assemble(&registry),
+    };
+    let schema = schema.map_err(ConfigurationError::from)?;
     let load = |file: &ConfigFile| {
         Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables)
     };

@@ -69,8 +69,16 @@ impl FileSchema {
     /// Combines the sections in `registry`. The section `[kubernetes]` gets the names of the handlers, and an option for each driver
     /// trait. Fails if the sections do not form a valid schema.
     pub fn assemble(registry: &Registry) -> Result<Self, SchemaError> {
+        Self::of_sections(registry, |_| true)
+    }
+
+    /// Combines those sections in `registry` for whose names `included` returns `true`. The file cannot set the others.
+    pub(crate) fn of_sections(
+        registry: &Registry,
+        included: impl Fn(&str) -> bool,
+    ) -> Result<Self, SchemaError> {
         let mut sections: Vec<SectionSchema> = Vec::new();
-        for section in registry.sections() {
+        for section in registry.sections().filter(|section| included(&section.name)) {
             if sections.iter().any(|known| known.name == section.name) {
                 return Err(SchemaError::Ambiguous(section.name.clone()));
             }
@@ -109,7 +117,7 @@ impl SectionSchema {
     /// Reads and normalizes the schema of a registered section.
     fn read(section: &Section) -> Result<Self, SchemaError> {
         let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
-        let mut schema = section.schema.as_value().clone();
+        let (mut schema, defaults) = ((section.schema)().to_value(), (section.defaults)());
         let mut options = Vec::new();
         for (name, mut schema) in schema["properties"].as_object_mut().map(std::mem::take).unwrap_or_default()
         {
@@ -118,7 +126,7 @@ impl SectionSchema {
             let secret = is_secret(&schema);
             let words = schema.as_object_mut().expect("a schema that was normalized is an object");
             unwrap_lines(words);
-            let default = section.defaults[&name].clone();
+            let default = defaults[&name].clone();
             words.remove("default");
             if !default.is_null() && !secret {
                 words.insert("default".to_owned(), default.clone());

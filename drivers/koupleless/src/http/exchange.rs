@@ -33,7 +33,7 @@ impl BaseClient {
             .no_proxy() // bases are near
             .redirect(redirect::Policy::none()) // a base cannot make us call another host
             .retry(reqwest::retry::never()) // a request is sent at most once
-            .pool_max_idle_per_host(2) // one is not idle again at once when the next request is sent
+            .pool_max_idle_per_host(0) // Arklet closes a connection after its response
             .connect_timeout(milliseconds(options.connect_timeout_ms));
         let http = builder
             .build()

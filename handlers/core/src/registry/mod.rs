@@ -183,10 +183,10 @@ impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
 pub struct Section {
     /// The name, as in `[name]`.
     pub name: String,
-    /// The JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
-    pub schema: Schema,
-    /// The default of each option, as a JSON object.
-    pub defaults: Value,
+    /// Returns the JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
+    pub schema: fn() -> Schema,
+    /// Returns the default of each option, as a JSON object.
+    pub defaults: fn() -> Value,
     /// Checks options by deserializing them as the struct. A missing option gets its default.
     pub check: fn(Value) -> Result<(), SectionError>,
 }
@@ -289,9 +289,12 @@ impl Registry {
 
     /// Adds a section of the configuration file. `T` must deny unknown fields and have a default for each option.
     pub fn section<T: DeserializeOwned + Serialize + JsonSchema + Default>(&mut self, name: &str) {
-        let defaults = serde_json::to_value(T::default()).expect("the defaults of a section are plain data");
-        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let schema = settings.into_generator().into_root_schema_for::<T>();
+        let schema = || {
+            let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+            settings.into_generator().into_root_schema_for::<T>()
+        };
+        let defaults =
+            || serde_json::to_value(T::default()).expect("the defaults of a section are plain data");
         let check = |options| serde_path_to_error::deserialize::<_, T>(options).map(drop);
         self.sections.push(Section { name: name.to_owned(), schema, defaults, check });
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
 /// The delay before a replica that has its share takes a free node, so that others can take it first.
-const FULL_DELAY: Duration = Duration::from_secs(4);
+const FULL_DELAY: Duration = Duration::from_millis(2500);
 
 /// The maximum delay before a replica below its share takes a free node. With [`TIE_BREAK`], it is at most [`FULL_DELAY`].
-const MAX_DELAY_BELOW: Duration = Duration::from_secs(2);
+const MAX_DELAY_BELOW: Duration = Duration::from_secs(1);
 
 /// The range of the delays by which replicas with the same number of nodes differ. It is several times [`TICK`].
-const TIE_BREAK: Duration = Duration::from_secs(2);
+const TIE_BREAK: Duration = Duration::from_millis(1500);
 
 /// The part of a share by which a replica may exceed it without giving nodes up, as a divisor.
 const SLACK: usize = 10;

@@ -32,6 +32,9 @@ use crate::source::NodeSource;
 /// The maximum number of writes to Leases at the same time.
 const WRITES: usize = 64;
 
+/// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
+const SURVEY: Duration = Duration::from_secs(2);
+
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
 pub(super) struct VnodeSource {
     pub(super) cluster: String,
@@ -115,15 +118,19 @@ impl VnodeSource {
     async fn run_elections(&self, nodes: &Arc<NodeStore>) {
         // If this ran before, the writes of then are not waited for any more.
         lock(&self.bases).interrupted(BootTime::now());
-        let mut ticks = tokio::time::interval(TICK);
+        let (mut ticks, mut surveys) = (tokio::time::interval(TICK), tokio::time::interval(SURVEY));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        surveys.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let permits = Arc::new(Semaphore::new(WRITES));
         let mut writes: JoinSet<(Arc<str>, WriteResult)> = JoinSet::new();
         loop {
             tokio::select! {
-                _ = ticks.tick() => {
+                _ = surveys.tick() => {
                     self.learn(nodes);
                     self.retire(nodes).await;
+                }
+                _ = ticks.tick() => {
+                    self.follow(nodes).await;
                     let mut due = self.due(nodes);
                     due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
@@ -142,7 +149,6 @@ impl VnodeSource {
                     }
                 }
             }
-            self.follow(nodes).await;
         }
     }
 
