@@ -1,7 +1,7 @@
 //! `cargo bench --bench annotate`: pods that exist get their VIFs from a real API server's point of view.
 //!
-//! Writes per second and CPU time per pod written, both beside bare patches of the same bodies by the same client library; the
-//! requests that this took, by the server's own metrics; and the requests of a pod's whole life, by the server's audit log.
+//! Writes per second and CPU time per pod written, both beside bare patches of the same bodies by the same client library, and with
+//! traces beside without; the requests that this took, by the server's own metrics; and the requests of a pod's whole life, by the server's audit log.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
@@ -16,8 +16,15 @@ mod wait;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
 use kube::Client;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
 use staffetta_apiserver::testing::RealServer;
 
 use bare::Bare;
@@ -52,10 +59,11 @@ async fn throughput() -> Vec<Row> {
     let server = RealServer::start(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
     cluster::create(&client, &names).await;
-    let (mut ours, mut bare, mut all) = (Vec::new(), Vec::new(), Requests::default());
+    let collector = Collector::start().await;
+    let (mut ours, mut traced, mut bare, mut all) = (Vec::new(), Vec::new(), Vec::new(), Requests::default());
     let mut annotations = BTreeMap::new();
     for _ in 0..number("STAFFETTA_BENCH_PAIRS", 5) {
-        let (run, requests) = annotate(server.kubeconfig(), &client, names.len()).await;
+        let (run, requests) = annotate(server.kubeconfig(), &client, names.len(), "").await;
         ours.push(run);
         all = all + requests;
         if annotations.is_empty() {
@@ -64,12 +72,16 @@ async fn throughput() -> Vec<Row> {
             assert_eq!(annotations.len(), names.len(), "each pod has its VIF");
         }
         cluster::reset(&client, &names).await;
+        traced.push(annotate(server.kubeconfig(), &client, names.len(), &collector.section()).await.0);
+        cluster::reset(&client, &names).await;
         bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await);
         cluster::reset(&client, &names).await;
     }
-    let ratio = median(
-        ours.iter().zip(&bare).map(|(ours, bare)| ours.writes_a_second / bare.writes_a_second).collect(),
-    );
+    let pairs = |runs: &[Run], baseline: &[Run], figure: fn(&Run) -> f64| {
+        median(runs.iter().zip(baseline).map(|(run, other)| figure(run) / figure(other)).collect())
+    };
+    let ratio = pairs(&ours, &bare, |run| run.writes_a_second);
+    let traced_ratio = pairs(&traced, &ours, |run| run.writes_a_second);
     let writes = |runs: &[Run]| median(runs.iter().map(|run| run.writes_a_second).collect());
     let cpu = |runs: &[Run]| median(runs.iter().map(|run| run.cpu_ms_a_pod).collect());
     let runs = ours.len() as f64;
@@ -82,6 +94,12 @@ async fn throughput() -> Vec<Row> {
         Row::new("own CPU per pod written", "ms", cpu(&ours))
             .against(cpu(&bare))
             .goal(format!("at most {CPU_MS_A_POD}"), cpu(&ours) <= CPU_MS_A_POD),
+        Row::new("VIFs written down, with traces", "1/s", writes(&traced))
+            .against(writes(&ours))
+            .goal("at least 0.95 of without", traced_ratio >= 0.95),
+        Row::new("the same, median of the pairs", "ratio", traced_ratio),
+        Row::new("own CPU per pod written, with traces", "ms", cpu(&traced)).against(cpu(&ours)),
+        Row::new("spans a pod, with traces", "1", collector.spans() as f64 / (runs * names.len() as f64)),
         Row::new("writes a pod, all runs", "1", writes_a_pod).goal("at most 1", writes_a_pod <= 1.0),
         Row::new("pages of the list of pods, a run", "1", all.lists / runs),
         Row::new("other reads, and Events, all runs", "1", all.others).goal("0", all.others == 0.0),
@@ -90,9 +108,9 @@ async fn throughput() -> Vec<Row> {
 
 /// Starts a controller and waits until each pod has its VIF, and its watch has delivered each of these changes. As that watch
 /// begins when its list is almost complete, a process that does nothing else reads one meanwhile.
-async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> (Run, Requests) {
+async fn annotate(kubeconfig: &Path, client: &Client, pods: usize, further: &str) -> (Run, Requests) {
     let (watcher, before) = watcher(kubeconfig, client).await;
-    let controller = Controller::start(kubeconfig, 0).await;
+    let controller = Controller::start(kubeconfig, 0, further).await;
     let from = controller.until(|progress| progress.patches, warm_up(pods)).await;
     let to = controller.until(|progress| progress.patches, pods).await;
     let writes_a_second = (to.patches - from.patches) / (to.at - from.at).as_secs_f64();
@@ -102,6 +120,38 @@ async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> (Run, Requ
     controller.program.stop().await;
     let requests = requests::answered(client).await - before;
     (Run { writes_a_second, cpu_ms_a_pod }, requests)
+}
+
+/// An OpenTelemetry collector that counts the spans that it receives.
+struct Collector {
+    url: String,
+    spans: Arc<AtomicUsize>,
+}
+
+impl Collector {
+    async fn start() -> Self {
+        let spans = Arc::<AtomicUsize>::default();
+        let received = Arc::clone(&spans);
+        let traces = post(async move |body: Bytes| {
+            let request = ExportTraceServiceRequest::decode(body).expect("it is OTLP");
+            let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+            received.fetch_add(scopes.map(|scope| scope.spans.len()).sum(), Ordering::Relaxed);
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("http://{}", listener.local_addr().expect("it listens"));
+        let router = Router::new().route("/v1/traces", traces);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, spans }
+    }
+
+    /// The configuration of a controller that sends its traces here.
+    fn section(&self) -> String {
+        format!("[traces]\notlp_endpoint = \"{}\"\n", self.url)
+    }
+
+    fn spans(&self) -> usize {
+        self.spans.load(Ordering::Relaxed)
+    }
 }
 
 /// The number of writes after which the clock starts, on both sides, so that start-up and the first list are left out.
@@ -150,7 +200,7 @@ async fn requests_of_a_life() -> Vec<Row> {
     for (words, delay, most) in [("active at once", 0, 1.0), ("active after 300 ms", 300, 2.0)] {
         let names = names(&format!("life-{delay}"), 300);
         let before = requests::logged(&log);
-        let controller = Controller::start(server.kubeconfig(), delay).await;
+        let controller = Controller::start(server.kubeconfig(), delay, "").await;
         cluster::create(&client, &names).await;
         cluster::until_wired(&client, names.len(), true).await;
         let made = requests::logged(&log);

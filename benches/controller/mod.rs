@@ -29,11 +29,12 @@ pub(crate) struct Progress {
 }
 
 impl Controller {
-    /// Starts one whose VIFs are active after a delay, and waits until its admin server listens.
-    pub(crate) async fn start(kubeconfig: &Path, activation_delay_ms: u32) -> Self {
-        let sections =
-            // One namespace has half of it.
-            vif_in_memory(activation_delay_ms) + &format!("[relay]\nmax_concurrency = {}\n", 2 * IN_FLIGHT);
+    /// Starts one whose VIFs are active after a delay, with further sections of the configuration, and waits until its admin server
+    /// listens.
+    pub(crate) async fn start(kubeconfig: &Path, activation_delay_ms: u32, further: &str) -> Self {
+        // One namespace has half of it.
+        let relay = format!("[relay]\nmax_concurrency = {}\n", 2 * IN_FLIGHT);
+        let sections = vif_in_memory(activation_delay_ms) + &relay + further;
         let mut program = Program::start(kubeconfig, &sections);
         let line = program.logs("the admin server is listening").await;
         let admin = line["admin"].as_str().expect("the line has the address").to_owned();
