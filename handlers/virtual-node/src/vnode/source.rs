@@ -33,7 +33,7 @@ use crate::source::NodeSource;
 const WRITES: usize = 64;
 
 /// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
-const SURVEY: Duration = Duration::from_secs(2);
+const SWEEP: Duration = Duration::from_secs(2);
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
 pub(super) struct VnodeSource {
@@ -118,14 +118,14 @@ impl VnodeSource {
     async fn run_elections(&self, nodes: &Arc<NodeStore>) {
         // If this ran before, the writes of then are not waited for any more.
         lock(&self.bases).interrupted(BootTime::now());
-        let (mut ticks, mut surveys) = (tokio::time::interval(TICK), tokio::time::interval(SURVEY));
+        let (mut ticks, mut sweeps) = (tokio::time::interval(TICK), tokio::time::interval(SWEEP));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        surveys.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let permits = Arc::new(Semaphore::new(WRITES));
         let mut writes: JoinSet<(Arc<str>, WriteResult)> = JoinSet::new();
         loop {
             tokio::select! {
-                _ = surveys.tick() => {
+                _ = sweeps.tick() => {
                     self.learn(nodes);
                     self.retire(nodes).await;
                 }
