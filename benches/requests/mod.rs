@@ -7,8 +7,8 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::Value;
 
-/// Requests for pods and Events. Watches, discovery and the lease are excluded: they do not depend on the number of pods. Counts
-/// are whole numbers, in the type of the server's metrics.
+/// Requests for pods and Events. Watches, discovery, the lease and the cluster id are excluded: they do not depend on the number of
+/// pods. Counts are whole numbers, in the type of the server's metrics.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) struct Requests {
     /// Changes of pods.
@@ -22,7 +22,7 @@ pub(crate) struct Requests {
 impl Requests {
     fn count(&mut self, resource: &str, verb: &str, times: f64) {
         match (resource, verb) {
-            (_, "watch") | ("" | "leases", _) => {}
+            (_, "watch") | ("" | "leases" | "namespaces", _) => {}
             ("pods", "patch" | "update") => self.writes += times,
             ("pods", "list") => self.lists += times,
             _ => self.others += times,

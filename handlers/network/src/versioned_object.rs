@@ -73,6 +73,16 @@ pub(crate) struct Envelope<T, S = String> {
     pub(crate) version: S,
 }
 
+impl Envelope<Value, &str> {
+    /// Returns the envelope as JSON. The object in it is moved, since many are nested.
+    pub(crate) fn into_value(self) -> Value {
+        let Self { data, name, namespace, version } = self;
+        let texts = [("name", name), ("namespace", namespace), ("version", version)];
+        let texts = texts.map(|(key, text)| (format!("versioned_object.{key}"), text.into()));
+        std::iter::once(("versioned_object.data".to_owned(), data)).chain(texts).collect()
+    }
+}
+
 impl<T> Envelope<T> {
     /// Returns an error that names the `expected` class, unless `fits` is `true` and the envelope
     /// has this namespace and the major number of this version.
@@ -116,8 +126,11 @@ impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
 /// Formats `object` as the value of an annotation: JSON in one line with sorted keys, so that equal
 /// objects give equal texts. Panics if `object` has no JSON form.
 pub fn to_text(object: &impl Serialize) -> String {
-    let mut value =
-        serde_json::to_value(object).expect("keys are strings and no number is without a JSON form");
+    to_text_of(serde_json::to_value(object).expect("keys are strings and no number is without a JSON form"))
+}
+
+/// Formats `value` as [`to_text`] does.
+pub(crate) fn to_text_of(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()
 }

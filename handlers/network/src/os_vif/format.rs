@@ -62,8 +62,9 @@ const VIF_FIELDS: [&str; 8] = [
 pub(super) fn write_state(state: &PodState) -> Result<Value> {
     let additional = state.additional_vifs.iter().map(|(name, vif)| Ok((name.clone(), write_vif(vif)?)));
     let additional_vifs = additional.collect::<Result<Fields>>()?;
-    let default_vif = write_vif(&state.default_vif)?;
-    Ok(pod_state(json!({ "additional_vifs": additional_vifs, "default_vif": default_vif })))
+    let fields =
+        [("additional_vifs", additional_vifs.into()), ("default_vif", write_vif(&state.default_vif)?)];
+    Ok(pod_state(Value::from_iter(fields)))
 }
 
 /// Puts `fields` into the envelope of the class `PodState`.
@@ -104,12 +105,12 @@ fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
 /// of the list class.
 fn list(class: &str, objects: Vec<Value>) -> Value {
     let objects: Vec<_> = objects.into_iter().map(|data| object(class, "1.0", data)).collect();
-    object(&format!("{class}List"), "1.0", json!({ "objects": objects }))
+    object(&format!("{class}List"), "1.0", Value::from_iter([("objects", objects)]))
 }
 
 /// Makes a versioned object (oslo.versionedobjects) of the namespace `os_vif`.
 fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
-    json!(Envelope { data: data.into(), name, namespace: NAMESPACE, version })
+    Envelope { data: data.into(), name, namespace: NAMESPACE, version }.into_value()
 }
 
 /// Returns the fields of `of` in JSON, without those that are null.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use staffetta_driver::Vif;
 
 use crate::annotation::{self, AnnotationError};
-use crate::versioned_object::to_text;
+use crate::versioned_object::to_text_of;
 
 /// The key of the annotation that lists the VIFs of a pod.
 pub const KURYR_VIF: &str = "openstack.org/kuryr-vif";
@@ -45,14 +45,14 @@ impl PodState {
 
     /// Formats the value of the annotation: JSON in one line with sorted keys.
     pub fn write(&self) -> String {
-        to_text(&self.value())
+        to_text_of(self.value())
     }
 
     /// Formats the value that replaces `old` in the annotation. It keeps the fields of VIFs in
     /// `old` that this program does not know. A malformed `old` is ignored.
     pub fn write_over(&self, old: &str) -> String {
         let (Ok(known), Ok(old)) = (Self::read(old), serde_json::from_str(old)) else { return self.write() };
-        to_text(&overlay::overlay(overlay::as_pod_state(old), &known.value(), self.value()))
+        to_text_of(overlay::overlay(overlay::as_pod_state(old), &known.value(), self.value()))
     }
 
     /// Returns all VIFs, the default VIF first.
@@ -80,7 +80,7 @@ pub fn annotation_of_vifs(vifs: &BTreeMap<String, Value>) -> Result<(PodState, S
     let others = vifs.iter().filter(|(other, _)| *other != name);
     let others: BTreeMap<_, _> = others.map(|(other, entry)| (other, &entry["vif"])).collect();
     let value = format::pod_state(json!({ "additional_vifs": others, "default_vif": default["vif"] }));
-    Ok((PodState::deserialize(&value)?, to_text(&value)))
+    Ok((PodState::deserialize(&value)?, to_text_of(value)))
 }
 
 impl<'de> Deserialize<'de> for PodState {

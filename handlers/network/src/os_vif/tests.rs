@@ -6,6 +6,7 @@ use serde_json::{Map, json};
 use staffetta_driver::{MacAddress, Network, PortProfile, Route, SubnetAddresses, VifClass};
 
 use super::*;
+use crate::versioned_object::to_text;
 
 const DATA: &str = "versioned_object.data";
 const PORT: &str = "889e8fb0-8b1c-4ff2-8d6b-1f6d3b1f0c11";
