@@ -77,18 +77,23 @@ async fn measure() -> Vec<Row> {
     let modules = number("STAFFETTA_BENCH_MODULES", 10);
     let rest = Duration::from_secs(number("STAFFETTA_BENCH_REST", 60) as u64);
     let size = Size { bases, modules, rest };
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let (mut world, first) = World::start(folder.path(), Link::Http(free_addresses()), size).await;
-    let mut rows = world.discover().await;
-    rows.extend(world.rest(&first).await);
-    rows.extend(world.fail_over(first).await);
-    drop(world);
-
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let broker = SimulatedBroker::start().await.expect("a port is free");
-    let (mut world, controller) = World::start(folder.path(), Link::Mqtt(broker), size).await;
-    rows.extend(world.discover().await);
-    rows.extend(world.rest(&controller).await);
+    let only = std::env::var("STAFFETTA_BENCH_TUNNEL").ok();
+    let wanted = |tunnel: &str| only.as_ref().is_none_or(|only| only == tunnel);
+    let mut rows = Vec::new();
+    if wanted("http") {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (mut world, first) = World::start(folder.path(), Link::Http(free_addresses()), size).await;
+        rows.extend(world.discover().await);
+        rows.extend(world.rest(&first).await);
+        rows.extend(world.fail_over(first).await);
+    }
+    if wanted("mqtt") {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let broker = SimulatedBroker::start().await.expect("a port is free");
+        let (mut world, controller) = World::start(folder.path(), Link::Mqtt(broker), size).await;
+        rows.extend(world.discover().await);
+        rows.extend(world.rest(&controller).await);
+    }
     rows
 }
 
