@@ -271,6 +271,8 @@ fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
 
+/// Reads a machine within the time limit of the policy, which its other responses extend. Returns `false` if all its
+/// answers come later.
 async fn bounded_read(
     shared: &Shared,
     machine: &Machine,
@@ -321,6 +323,8 @@ async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> R
     Ok(answered)
 }
 
+/// Returns the back end of a machine, which is opened if it has none. If the description changes meanwhile, it is opened
+/// again.
 async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
     if let Some(open) = machine.back_end() {
         return Ok(open);

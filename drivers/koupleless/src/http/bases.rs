@@ -20,6 +20,7 @@ pub(super) struct Bases {
     by_address: HashMap<SocketAddr, NodeId>,
 }
 
+/// The address of a base, and when it was heard.
 #[derive(Debug)]
 struct Base {
     address: SocketAddr,
@@ -41,6 +42,7 @@ pub(super) enum AddressClaimError {
 }
 
 impl Bases {
+    /// Creates an empty table, to which reports add at most `limit` bases.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
     }
@@ -93,6 +95,7 @@ impl Bases {
         self.by_id.get(id).map(|base| base.address)
     }
 
+    /// Adds a base or replaces it. Another base that had its address is forgotten.
     fn insert(&mut self, id: &NodeId, base: Base) {
         let address = base.address;
         if let Some(earlier) = self.by_id.insert(id.clone(), base)
@@ -109,6 +112,7 @@ impl Bases {
 }
 
 impl Base {
+    /// Returns `true` if the base has reported so recently that its id cannot be claimed from another address.
     fn is_alive(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) < CLAIM
     }

@@ -26,6 +26,7 @@ pub(super) struct BaseClient {
 }
 
 impl BaseClient {
+    /// Creates the client. It follows no redirect, repeats no request, and keeps no connection.
     pub(super) fn new(options: &HttpTunnelOptions) -> Result<Self, DriverError> {
         // An error means that a provider is installed already. Without one, a client cannot be made where reqwest has TLS.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -70,6 +71,7 @@ impl BaseClient {
         })
     }
 
+    /// Sends a request and reads the response, up to the maximum size. There is no time limit: the caller sets it.
     async fn exchange(
         &self,
         address: SocketAddr,
@@ -127,6 +129,7 @@ enum CallError {
 }
 
 impl CallError {
+    /// Classifies an error of the client, by whether there was a connection. The URL is removed: the base is named elsewhere.
     fn of(error: reqwest::Error) -> Self {
         let error = error.without_url();
         if error.is_connect() { Self::Unreachable(error) } else { Self::Broken(error) }

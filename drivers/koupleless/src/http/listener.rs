@@ -38,6 +38,7 @@ pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
         .with_state(Endpoints { shared, sender })
 }
 
+/// Receives the heartbeat of a base: its address and description become known, or it says that it ends.
 async fn heartbeat(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -61,6 +62,7 @@ async fn heartbeat(
     Ok("SUCCESS")
 }
 
+/// Answers a base that has just started with the modules that it is to load, or with a status that makes it ask again.
 async fn query_baseline(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -75,6 +77,7 @@ async fn query_baseline(
     Ok(Json(Module::of_all(&containers, &id)))
 }
 
+/// Parses the body of a report. The error has the position of the mistake, and nothing of the body.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReportRejection> {
     serde_json::from_slice(body).map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, error.to_string()))
 }

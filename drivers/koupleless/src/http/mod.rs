@@ -29,6 +29,7 @@ use crate::operations::{ArkletCommand, Operations, report};
 use crate::options::HttpTunnelOptions;
 use crate::wire::{BizInfo, HealthInfo, OperationData, failed, node_status, statuses};
 
+/// The key of the tunnel, which the label of a node contains.
 const KEY: &str = "koupleless-http";
 
 /// The tunnel over HTTP: bases report to a listener, and are called at the address from which they report.
@@ -83,6 +84,8 @@ impl HttpTunnel {
         lock(&self.shared.running).as_ref().map(|running| running.address)
     }
 
+    /// Has the task of the tunnel load or unload a module. Returns at once; the answer of the base becomes a report. Fails if
+    /// the container names no module, if the address of the base is not known, or if an operation on the module is under way.
     fn change(
         &self,
         command: ArkletCommand,
@@ -233,10 +236,12 @@ impl TunnelState {
         lock(&self.bases)
     }
 
+    /// Returns the part of the state that exists while the tunnel runs. Fails if it does not run.
     fn running(&self, command: ArkletCommand) -> Result<Running, DriverError> {
         lock(&self.running).clone().ok_or_else(|| not_running(command))
     }
 
+    /// Returns the address of a base. Fails if the base has not reported it to this process.
     fn address(&self, command: ArkletCommand, node: &NodeId) -> Result<SocketAddr, DriverError> {
         self.bases().address(node).ok_or_else(|| {
             let error = DriverError::new(Reason::Awaited, command.step());
@@ -255,6 +260,7 @@ struct RequestUnderWay {
 }
 
 impl RequestUnderWay {
+    /// Records a request to a base. Fails if the same query or a change of the same module is in progress, or too many changes are.
     fn begin(
         shared: &Arc<TunnelState>,
         node: &NodeId,
@@ -281,10 +287,12 @@ impl Drop for HttpStopOnDrop<'_> {
     }
 }
 
+/// The error of a request while the tunnel does not run.
 fn not_running(command: ArkletCommand) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the tunnel does not run")
 }
 
+/// The error of a query whose answer was dropped, because the queue of the base is full.
 fn unsent(command: ArkletCommand, error: SendError) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the report is dropped").because(error)
 }

@@ -33,6 +33,7 @@ use crate::operations::{ArkletCommand, Operations, Unanswered, report};
 use crate::options::milliseconds;
 use crate::wire::failed;
 
+/// The key of the tunnel, which the label of a node contains.
 const KEY: &str = "koupleless-mqtt";
 
 /// The delay after the first failed connection. It doubles with each further one.
@@ -108,6 +109,8 @@ impl MqttTunnel {
         lock(&self.state.connection_error).clone()
     }
 
+    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if
+    /// the container names no module, if the message cannot be queued, or if an operation on the module is under way.
     fn change(
         &self,
         command: ArkletCommand,

@@ -72,6 +72,7 @@ struct PluginCall<'a, V> {
 }
 
 impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
+    /// ADD: has the daemon bind the pod. Returns the result in the form of the specification, merged into the previous one.
     fn add(&self) -> Result<String, CniError> {
         let request = self.request("ADD", true)?;
         let answer = self.send("/addNetwork", &request)?;
@@ -83,10 +84,12 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         Ok(result::merge(self.version, previous, ours).to_string())
     }
 
+    /// DEL: has the daemon unbind the pod. Success if nothing is bound.
     fn delete(&self) -> Result<String, CniError> {
         self.send("/delNetwork", &self.request("DEL", false)?).map(|_| String::new())
     }
 
+    /// CHECK: has the daemon check what is bound. Fails before that if the previous result lacks the interface.
     fn check(&self) -> Result<String, CniError> {
         let request = self.request("CHECK", true)?;
         let Some(previous) = self.configuration.get("prevResult").filter(|result| result.is_object()) else {
@@ -109,6 +112,7 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         self.send("/checkNetwork", &request).map(|_| String::new())
     }
 
+    /// GC: has the daemon unbind all attachments that the runtime does not list as valid.
     fn collect(&self) -> Result<String, CniError> {
         let valid: ValidAttachments =
             serde_json::from_value(self.configuration.clone()).map_err(|error| {
@@ -142,6 +146,7 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         })
     }
 
+    /// Sends the request of a command for one interface to the daemon.
     fn send(&self, path: &str, request: &CniRequest) -> Result<DaemonAnswer, CniError> {
         let body =
             serde_json::to_vec(request).map_err(|error| CniError::new(Code::Failed, error.to_string()))?;

@@ -23,6 +23,8 @@ impl Shared {
         self.read_overlooked(name).await
     }
 
+    /// Creates or corrects the Node object of a machine, or clears that of a machine that exists no more, and renews its Lease. A
+    /// node of the same name that is not ours is left alone, which is reported.
     async fn reconcile_object(&self, name: &str) -> Result<(), VirtualNodeError> {
         let Some(machine) = self.node_store.get(name) else { return self.clear_node(name).await };
         self.orphaned_nodes.remove(name);
@@ -151,6 +153,7 @@ fn was_made(pod: &Pod) -> bool {
     containers.into_iter().any(|container| container.container_id.is_some())
 }
 
+/// The error of a request for a Node object.
 fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNodeError {
     VirtualNodeError::Node { step, name: name.to_owned(), source: Box::new(source) }
 }

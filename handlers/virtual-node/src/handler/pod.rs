@@ -228,6 +228,7 @@ impl Shared {
         self.delay_queue.wake(PodDue::new(owner, &machine.name), delay);
     }
 
+    /// Writes the status of a pod, computed from what its machine reports and this change, if it differs from the known one.
     async fn write_status(
         &self,
         pod: &Pod,

@@ -118,6 +118,8 @@ struct Guard {
     shows_data: bool,
 }
 
+/// Passes a request on if the API server permits the path to its user, whom a certificate or token names. Otherwise it is denied and
+/// counted. Without credentials, only answers that are the same for all clients are given.
 async fn authorize(
     State(Guard { data, request, shows_data }): State<Guard>,
     Extension(CertifiedClient(certified)): Extension<CertifiedClient>,
@@ -141,12 +143,14 @@ async fn authorize(
     denial.into_response()
 }
 
+/// Answers `/pods`: the pods of the node, as a kubelet does.
 async fn pods(State(data): State<Arc<KubeletData>>) -> Response {
     data.counts.request(Request::Pods, RequestResult::Success);
     let pods: Vec<Value> = data.pods().iter().map(|pod| json!(**pod)).collect();
     Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
 }
 
+/// Answers `/stats/summary`: what the node and its containers use.
 async fn stats(State(data): State<Arc<KubeletData>>) -> Response {
     match data.usage().await {
         Ok(report) => {
@@ -160,6 +164,7 @@ async fn stats(State(data): State<Arc<KubeletData>>) -> Response {
     }
 }
 
+/// Answers `/metrics/resource`, which the metrics server reads.
 async fn metrics(State(data): State<Arc<KubeletData>>) -> Response {
     let report = data.usage().await;
     let result = if report.is_ok() { RequestResult::Success } else { RequestResult::Failure };

@@ -133,6 +133,7 @@ fn waiting(
     ContainerState { waiting: Some(waiting), ..ContainerState::default() }
 }
 
+/// The state of a container that has ended, at this time.
 fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, message: &str) -> ContainerState {
     let terminated = ContainerStateTerminated {
         exit_code,
@@ -145,6 +146,7 @@ fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, mess
     ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
+/// Returns the text unless it is empty.
 fn filled(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -28,12 +28,14 @@ pub(super) struct BaseBackEnd(pub(super) Arc<Base>);
 
 #[async_trait]
 impl NodeBackEnd for BaseBackEnd {
+    /// Asks the base for its health. The answer arrives later, as a report of the tunnel.
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         let Base { id, tunnel, .. } = &*self.0;
         tunnel.tunnel.fetch_health_data(id).await?;
         Ok(Reply::Later)
     }
 
+    /// Asks the base for all its modules. The answer arrives later, as a report of the tunnel.
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
         let Base { id, tunnel, .. } = &*self.0;
         tunnel.tunnel.query_all_container_status_data(id).await?;
@@ -65,6 +67,8 @@ impl NodeBackEnd for BaseBackEnd {
 }
 
 impl BaseBackEnd {
+    /// Starts a container of a pod, or replaces it if its image has changed. An older pod that has the same module with
+    /// another image precedes it. Returns how far it is.
     async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.0.key(pod, container);
         if let Some((first, theirs)) = self.0.claimants(&key).first()
@@ -96,6 +100,7 @@ impl BaseBackEnd {
         self.take(pod, container, &key, step).await
     }
 
+    /// Stops a container of a pod, unless another pod on the node has the same module. Returns how far it is.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.0.key(pod, container);
         let kept = self.0.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);

@@ -188,6 +188,7 @@ impl Base {
         Some(owner)
     }
 
+    /// Returns the description of an operation on a module of this base, for metrics, Events and the tracker.
     fn operation(&self, pod: Owner, key: &ContainerKey, action: ContainerAction) -> Operation {
         Operation {
             tunnel: Arc::clone(&self.tunnel.name),

@@ -211,6 +211,8 @@ impl VnodeSource {
         }
     }
 
+    /// Begins to look after a base whose Lease was taken: it gets a back end, its tunnel learns of it, and its node is added to
+    /// the store. What the base reported last, to whatever replica, is read from its Node object.
     async fn begins(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);

@@ -172,6 +172,7 @@ impl VnodeSource {
     }
 }
 
+/// Has the pods of these owners handled at once, because an answer of their base changes what is to be done for them.
 fn pods_due(owners: &[Owner], node: &Arc<str>, nodes: &NodeStore) {
     nodes.notifier.pods_due(owners, node);
 }

@@ -20,6 +20,7 @@ pub(super) struct OpenOperations(HashMap<OperationId, OpenOperation>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OperationId(NodeId, Uid, ContainerKey, ContainerAction);
 
+/// An operation that was asked for and has not ended, with the times of its stages.
 #[derive(Debug)]
 struct OpenOperation {
     operation: Operation,
@@ -106,15 +107,18 @@ impl OpenOperations {
 }
 
 impl OpenOperation {
+    /// Returns `true` if the operation has lasted for `stuck_after` or longer.
     fn is_stuck(&self, now: Instant, stuck_after: Duration) -> bool {
         now.saturating_duration_since(self.asked) >= stuck_after
     }
 
+    /// Ends the operation with this outcome.
     fn end(self, outcome: OperationOutcome, now: Instant) -> EndedOperation {
         let took = now.saturating_duration_since(self.asked);
         EndedOperation { operation: self.operation, outcome, took }
     }
 
+    /// Returns the operation in words, with its age, for people.
     fn text(&self, now: Instant) -> String {
         let Operation { tunnel, base, key, action, .. } = &self.operation;
         let seconds = |since: Instant| now.saturating_duration_since(since).as_secs();
