@@ -11,7 +11,7 @@ use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
 use crate::config::KubernetesOptions;
 
 /// The name of the section with the options of the handler `lb`.
-const LOAD_BALANCERS: &str = "load_balancers";
+pub(super) const LOAD_BALANCERS: &str = "load_balancers";
 
 /// Registers the handlers `vif`, `lbaasspec`, `lb` and `namespace`.
 pub(super) fn handlers(registry: &mut Registry) {

@@ -237,7 +237,13 @@ async fn services_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_o
     shop.service("two", "ClusterIP", &["10.128.0.11"]).await;
     let said = world.until_told("two", "QuotaExceeded").await;
     assert!(said.contains("Quota has been met"), "{said}");
+    let full = r#"{"category":"octavia","check":"the quota of loadbalancer leaves room","result":"failed","detail":"1 of 1 are in use""#;
+    let checks = world.checks(&controller).await;
+    assert!(checks.contains(full), "{checks}");
     world.tenant.load_balancer_quota(-1).await;
+    let room = r#"{"category":"octavia","check":"the quotas of the project"#;
+    let checks = world.checks(&controller).await;
+    assert!(checks.contains(room) && !checks.contains("the quota of"), "{checks}");
     shop.until_served("two", &["10.128.0.11"]).await;
     for name in ["one", "two"] {
         shop.delete(name).await;

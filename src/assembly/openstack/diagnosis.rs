@@ -5,16 +5,16 @@ use std::sync::Mutex;
 
 use staffetta_driver::{DriverError, ProjectId};
 use staffetta_handler::{Finding, Setup, SetupError};
-use staffetta_openstack::{Cloud, Quota};
+use staffetta_openstack::{Cloud, Quota, Service};
 
 use super::super::unreachable::Unreachable;
 use super::UNUSABLE;
 use crate::lock::lock;
 
-/// The category of the findings.
+/// The category of the findings about Neutron.
 const CATEGORY: &str = "openstack";
 
-/// The resources of Neutron that the drivers in use create, by Neutron's names in quotas.
+/// The resources of Neutron and Octavia that the drivers in use create, by their names in quotas.
 #[derive(Default)]
 struct CreatedResources(Mutex<BTreeSet<&'static str>>);
 
@@ -42,31 +42,55 @@ pub(super) fn needs_extension(setup: &Setup, cloud: &Cloud, extension: &'static 
     });
 }
 
-/// Adds the check that the quotas of a project leave room for what the drivers in use create.
+/// Adds the check that Neutron's quotas of a project leave room for what the drivers in use create.
 pub(super) fn needs_quotas(setup: &Setup, cloud: &Cloud, project: ProjectId) -> Result<(), SetupError> {
-    let (network, created) = (cloud.network(), setup.shared(|| Ok(CreatedResources::default()))?);
-    setup.diagnosis(CATEGORY, move || {
-        let (network, project, created) = (network.clone(), project.clone(), lock(&created.0).clone());
+    let unknown = "not known: the user may not read them, or Neutron lacks the extension quota_details";
+    let remedy = "see whether `openstack quota show --usage` has room";
+    judge_quotas(setup, CATEGORY, cloud.network(), project, (unknown, remedy))
+}
+
+/// Adds the check that Octavia's quotas of a project leave room for what the drivers in use create.
+pub(super) fn needs_load_balancer_quotas(
+    setup: &Setup,
+    cloud: &Cloud,
+    project: ProjectId,
+) -> Result<(), SetupError> {
+    let remedy = "see whether `openstack loadbalancer quota show` has room";
+    judge_quotas(
+        setup,
+        "octavia",
+        cloud.load_balancer(),
+        project,
+        ("not known: the user may not read them", remedy),
+    )
+}
+
+/// Adds the check of the quotas of one service. `unknown` is the detail and the remedy if they are not known.
+fn judge_quotas(
+    setup: &Setup,
+    category: &str,
+    service: Service,
+    project: ProjectId,
+    unknown: (&'static str, &'static str),
+) -> Result<(), SetupError> {
+    let created = setup.shared(|| Ok(CreatedResources::default()))?;
+    setup.diagnosis(category, move || {
+        let (service, project, created) = (service.clone(), project.clone(), lock(&created.0).clone());
         async move {
-            let quotas = network.quotas(&project).await;
+            let quotas = service.quotas(&project).await;
             let quotas = quotas.map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)))?;
             let check = format!("the quotas of the project {project} leave room");
-            Ok(judged(check, quotas.as_ref(), &created))
+            Ok(match quotas {
+                Some(quotas) => judged(check, &quotas, &created),
+                None => vec![Finding::warning(check, unknown.0, unknown.1)],
+            })
         }
     });
     Ok(())
 }
 
-/// Returns the findings about the quotas of the resources `created`; `None` if the quotas are not known.
-fn judged(
-    check: String,
-    quotas: Option<&BTreeMap<String, Quota>>,
-    created: &BTreeSet<&'static str>,
-) -> Vec<Finding> {
-    let Some(quotas) = quotas else {
-        let detail = "not known: the user may not read them, or Neutron lacks the extension quota_details";
-        return vec![Finding::warning(check, detail, "see whether `openstack quota show --usage` has room")];
-    };
+/// Returns the findings about the quotas of the resources `created`.
+fn judged(check: String, quotas: &BTreeMap<String, Quota>, created: &BTreeSet<&'static str>) -> Vec<Finding> {
     let of_resource = |&name: &&'static str| Some((name, *quotas.get(name)?));
     let scarce: Vec<_> = created.iter().filter_map(of_resource).filter_map(scarce).collect();
     if scarce.is_empty() { vec![Finding::ok(check, "")] } else { scarce }
@@ -107,11 +131,9 @@ mod tests {
         let quotas = BTreeMap::from([quota("port", 100, 3), quota("floatingip", 0, 0)]);
         let result = |created: &[&'static str]| {
             let created = created.iter().copied().collect();
-            judged("room".to_owned(), Some(&quotas), &created).remove(0).result
+            judged("room".to_owned(), &quotas, &created).remove(0).result
         };
         assert_eq!([result(&["port"]), result(&[])], [CheckResult::Ok; 2]);
         assert_eq!(result(&["floatingip", "port"]), CheckResult::Failed);
-        let unknown = judged("room".to_owned(), None, &BTreeSet::from(["port"])).remove(0);
-        assert_eq!(unknown.result, CheckResult::Warning);
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use staffetta_driver::{DriverError, LoadBalancerDriver, ServicePublicIpDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_network::lb::LoadBalancerOptions;
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
+use super::super::network::LOAD_BALANCERS;
 use super::super::unreachable::Unreachable;
-use super::diagnosis::{creates, needs_extension};
+use super::diagnosis::{creates, needs_extension, needs_load_balancer_quotas};
 use super::{UNUSABLE, cloud, defaults, shared_namespaces, shared_subnets};
 use crate::config::KubernetesOptions;
 
@@ -44,7 +46,13 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
     };
     let cloud = cloud(setup)?;
     // The virtual address of each load balancer is a port in the project.
-    creates(setup, &["port"])?;
+    creates(setup, &["port", "loadbalancer", "listener", "pool", "member"])?;
+    if setup.section::<LoadBalancerOptions>(LOAD_BALANCERS)?.health_monitor {
+        creates(setup, &["healthmonitor"])?;
+    }
+    if let Some(project) = defaults(setup)?.project {
+        needs_load_balancer_quotas(setup, &cloud, project)?;
+    }
     let octavia = cloud.load_balancer();
     setup.check("octavia", move || {
         let octavia = octavia.clone();

@@ -3,6 +3,7 @@
 mod call;
 mod limiter;
 mod page;
+mod quotas;
 mod service;
 mod window;
 
@@ -23,7 +24,8 @@ use crate::projects::Projects;
 use crate::service_kind::ServiceKind;
 
 pub use self::call::ApiCall;
-pub use self::service::{Quota, Service};
+pub use self::quotas::Quota;
+pub use self::service::Service;
 
 /// The client of a cloud. Clones share connections, token and limits.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The client of one service of a cloud.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,17 +119,6 @@ impl Service {
         Ok(self.state().extensions.get(&(), list).await?.contains(alias))
     }
 
-    /// Returns Neutron's quotas of a project, by the name of the resource; `None` if the user may not see them, or Neutron does not count what is in
-    /// use (extension `quota_details`).
-    pub async fn quotas(&self, project: &ProjectId) -> Result<Option<BTreeMap<String, Quota>>> {
-        let call = self.get("read the quotas of a project", format!("quotas/{project}/details.json"));
-        match call.json_member("quota").await {
-            Ok(quotas) => Ok(Some(quotas)),
-            Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Returns the newest API version that the service lists, as major and minor number such as `(2, 30)`. It is cached for ten minutes.
     pub async fn version(&self) -> Result<(u32, u32)> {
         const STEP: &str = "read the versions of a service";
@@ -140,15 +129,6 @@ impl Service {
         };
         self.state().version.get(&(), read).await
     }
-}
-
-/// A quota of a project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Quota {
-    /// The maximum number of resources; negative for no limit.
-    pub limit: i64,
-    /// The number of existing resources.
-    pub used: i64,
 }
 
 /// An API extension of Neutron, in the list of extensions.

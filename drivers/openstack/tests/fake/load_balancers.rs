@@ -127,6 +127,18 @@ impl Octavia {
         over.then(|| fault(403, &format!("Quota has been met for resources: {words}")))
     }
 
+    /// The quotas of a project. Octavia says nothing of what is in use, and calls some kinds by two names.
+    fn limits(&self, project: &str) -> Answer {
+        let limit = |kind: &str| self.quotas.get(kind).map_or(-1, |limit| i64::try_from(*limit).unwrap());
+        let (balancer, monitor) = (limit("load_balancer"), limit("health_monitor"));
+        let mut quota = json!({ "project_id": project, "load_balancer": balancer, "loadbalancer": balancer,
+            "health_monitor": monitor, "healthmonitor": monitor });
+        for kind in ["listener", "pool", "member", "l7policy", "l7rule"] {
+            quota[kind] = json!(limit(kind));
+        }
+        Answer::json(200, json!({ "quota": quota }))
+    }
+
     fn immutable(&self, id: &str) -> Option<Answer> {
         let busy = self.balancers[id]["provisioning_status"] != "ACTIVE";
         busy.then(|| fault(409, &format!("Load Balancer {id} is immutable and cannot be updated.")))
@@ -172,6 +184,19 @@ fn shown(octavia: &Octavia) -> BTreeMap<String, Value> {
     octavia.pools.iter().map(|(id, pool)| (id.clone(), shown(pool))).collect()
 }
 
+/// A load balancer in a list shows the ids of its listeners.
+fn listed(octavia: &Octavia) -> BTreeMap<String, Value> {
+    let listed = |(id, balancer): (&String, &Value)| {
+        let listeners =
+            octavia.listeners.values().filter(|listener| listener["loadbalancers"][0]["id"] == *id);
+        let ids: Vec<_> = listeners.map(|listener| json!({ "id": listener["id"] })).collect();
+        let mut listed = balancer.clone();
+        listed["listeners"] = json!(ids);
+        (id.clone(), listed)
+    };
+    octavia.balancers.iter().map(listed).collect()
+}
+
 impl State {
     /// The versions, at the root.
     pub(crate) fn versions(&self) -> Answer {
@@ -197,10 +222,13 @@ impl State {
             }
             return Answer::json(202, body.clone());
         }
+        if let ("GET", ["quotas", project]) = (method.as_str(), parts) {
+            return self.octavia.limits(project);
+        }
         let (octavia, page) = (&self.octavia, self.page);
         match (method.as_str(), parts) {
             ("POST", ["loadbalancers"]) => self.create_balancer(&body["loadbalancer"]),
-            ("GET", ["loadbalancers"]) => query.list("loadbalancers", &octavia.balancers, page),
+            ("GET", ["loadbalancers"]) => query.list("loadbalancers", &listed(octavia), page),
             ("GET", ["listeners"]) => query.list("listeners", &octavia.listeners, page),
             ("GET", ["pools"]) => query.list("pools", &shown(octavia), page),
             ("GET", ["healthmonitors"]) => query.list("healthmonitors", &octavia.monitors, page),

@@ -1,5 +1,7 @@
 //! The driver `lbaasv2`.
 
+use std::collections::BTreeMap;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
@@ -8,7 +10,7 @@ use staffetta_driver::{
     Member, MemberSpec, NetworkPolicyDriver, Owned, PoolSettings, PoolSpec, Protocol, ProvisioningStatus,
     Reason, SessionPersistence, Subnet,
 };
-use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
+use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults, Quota};
 
 use super::world::{World, text, within};
 
@@ -505,4 +507,39 @@ pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being
         let found = driver.load_balancers(Some(&owner)).await.unwrap();
         assert_eq!((found.len(), asked(&found[0].thing)), (1, wanted.listeners), "{what}");
     }
+}
+
+pub(crate) async fn quotas_of_octavia_are_read_and_what_is_in_use_is_counted(world: &World) {
+    let octavia = world.cloud.load_balancer();
+    let quotas = async || octavia.quotas(&world.project).await.unwrap().expect("the user may read them");
+    let kinds = [
+        ("loadbalancer", "load_balancer"),
+        ("listener", "listener"),
+        ("pool", "pool"),
+        ("member", "member"),
+        ("healthmonitor", "health_monitor"),
+    ];
+    for (limit, (_, kind)) in (10..).zip(kinds) {
+        world.allow_of_octavia(kind, limit).await;
+    }
+    let expected = |used: [i64; 5]| {
+        let quotas = (10..).zip(kinds).zip(used);
+        quotas.map(|((limit, (name, _)), used)| (name.to_owned(), Quota { limit, used })).collect()
+    };
+    assert_eq!(quotas().await, expected([0; 5]));
+
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let mut listeners =
+        vec![listener(HTTP, members(&subnet, &[1, 2])), listener(DNS, members(&subnet, &[3]))];
+    listeners[0].pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let wanted = spec(world, &driver, &subnet, listeners).await;
+    let balancer = driver.ensure_load_balancer(&world.owner("a"), &wanted).await.unwrap();
+    settled(&driver, &balancer).await;
+    assert_eq!(quotas().await, expected([1, 2, 2, 3, 1]));
+
+    for (_, kind) in kinds {
+        world.allow_of_octavia(kind, -1).await;
+    }
+    assert_eq!(quotas().await, BTreeMap::new(), "without a limit, nothing is counted");
 }

@@ -91,7 +91,8 @@ macro_rules! in_world {
                 what_others_change_is_seen_by_lists,
                 what_a_predecessor_made_is_marked_and_not_made_again,
                 a_quota_is_told_and_its_raising_lets_services_go_on,
-                a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served;
+                a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served,
+                quotas_of_octavia_are_read_and_what_is_in_use_is_counted;
             vip_ports:
                 the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer,
                 a_load_balancer_is_guarded_alike_whoever_made_its_port,
