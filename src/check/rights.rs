@@ -20,8 +20,8 @@ const LEASES: &str = "coordination.k8s.io";
 #[serde(deny_unknown_fields)]
 struct RightsFile {
     handlers: BTreeMap<String, Vec<Rule>>,
-    /// The verbs for Leases in the namespace kube-node-lease.
-    node_leases: BTreeMap<String, Vec<String>>,
+    /// The rights of some handlers in single namespaces.
+    namespaced: BTreeMap<String, Vec<NamespacedRule>>,
     /// The rights that some drivers need in addition.
     drivers: DriverRights,
 }
@@ -57,7 +57,31 @@ impl DriverRights {
     }
 }
 
-/// A rule of a cluster role.
+/// A rule of roles in single namespaces.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespacedRule {
+    /// The namespaces, where an empty name is that of the controller.
+    namespaces: Vec<String>,
+    /// The option in the section of the handler that contains further namespaces.
+    option: Option<String>,
+    rule: Rule,
+}
+
+impl NamespacedRule {
+    /// Returns the rights of a handler whose section is `section`. `own` is the namespace of the controller.
+    fn rights<'a>(&'a self, section: &'a Value, own: &'a str) -> impl Iterator<Item = Right<'a>> {
+        let further =
+            self.option.as_ref().and_then(|option| section[option].as_array()).into_iter().flatten();
+        let names = self.namespaces.iter().map(String::as_str).chain(further.filter_map(Value::as_str));
+        names.flat_map(move |name| {
+            let namespace = Some(if name.is_empty() { own } else { name });
+            self.rule.rights().map(move |right| Right { namespace, ..right })
+        })
+    }
+}
+
+/// A rule of a role.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {
@@ -111,17 +135,9 @@ pub(crate) async fn rights_of(
     for handler in handlers {
         let Some(rules) = file.handlers.get(handler) else { continue };
         let mut rights: Vec<_> = rules.iter().flat_map(Rule::rights).collect();
-        let (group, of_nodes) = (LEASES, Some("kube-node-lease"));
-        let of_leases = file.node_leases.get(handler).into_iter().flatten();
-        let lease = |verb| Right { verb, group, resource: "leases", namespace: of_nodes, name: None };
-        rights.extend(of_leases.map(|verb| lease(verb.as_str())));
-        if handler == "app_hosting" {
-            let others = led_options.and_then(|options| options[handler]["secret_namespaces"].as_array());
-            let others = others.into_iter().flatten().filter_map(Value::as_str);
-            let get = Right { verb: "get", resource: "secrets", ..Right::default() };
-            let namespaces = std::iter::once(client.default_namespace()).chain(others);
-            rights.extend(namespaces.map(|namespace| Right { namespace: Some(namespace), ..get }));
-        }
+        let section = led_options.map_or(&Value::Null, |options| &options[handler]);
+        let namespaced = file.namespaced.get(handler).into_iter().flatten();
+        rights.extend(namespaced.flat_map(|rule| rule.rights(section, client.default_namespace())));
         findings.push(finding(client, &format!("the handler {handler} has its rights"), &rights).await?);
     }
     if let Some(options) = led_options {
