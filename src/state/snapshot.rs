@@ -347,8 +347,11 @@ pub(crate) struct RequestSummary {
     pub(crate) method: String,
     /// The path of the URL, without its query, or the name of the action.
     pub(crate) path: String,
-    /// The status of the response; absent if there was none.
+    /// The status of the response; absent if there was none, or if responses have no status.
     pub(crate) status: Option<u16>,
+    /// `true` if there was a response.
+    #[serde(default)]
+    pub(crate) answered: bool,
     /// The id by which the external system logs the request.
     pub(crate) request_id: Option<String>,
     /// The time at which the request was sent.
@@ -361,11 +364,12 @@ pub(crate) struct RequestSummary {
 
 impl RequestSummary {
     fn new(request: LoggedRequest, now: Now) -> Self {
-        let LoggedRequest { method, path, status, request_id, sent, duration } = request;
+        let LoggedRequest { method, path, status, answered, request_id, sent, duration } = request;
         Self {
             method,
             path,
             status,
+            answered,
             request_id,
             sent: now.rfc3339(sent),
             sent_seconds: now.seconds_since(sent),

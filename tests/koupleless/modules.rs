@@ -104,7 +104,7 @@ async fn a_pod_with_several_modules_runs_when_all_of_them_do_and_a_container_wit
 #[tokio::test]
 async fn a_module_that_cannot_be_loaded_is_told_with_the_words_of_the_base() {
     let world = World::new(1).await;
-    let _replica = world.replica(0).await;
+    let replica = world.replica(0).await;
     let options = SimulatedBaseOptions { max_metaspace: 1, ..SimulatedBaseOptions::numbered(1, 1) };
     let base = world.base_with(options).await;
     world.node(NODE, "True").await;
@@ -115,6 +115,8 @@ async fn a_module_that_cannot_be_loaded_is_told_with_the_words_of_the_base() {
     })
     .await;
     assert_eq!(asked(&base), ["+cart:1"], "it is not repeated at once");
+    let request = replica.request_for("web", "POST").await;
+    assert_eq!((&request["path"], &request["status"]), (&json!("/installBiz"), &json!(200)));
     world.delete("web").await;
     world.gone("web").await;
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use staffetta_koupleless_base::{BaseBroker, SimulatedBase, SimulatedBaseOptions, SimulatedBroker};
+use serde_json::json;
+use staffetta_koupleless_base::{
+    AnswerFault, BaseBroker, BaseCommand, SimulatedBase, SimulatedBaseOptions, SimulatedBroker,
+};
 
 use crate::broker::Broker;
 use crate::process::eventually;
@@ -57,13 +60,17 @@ impl AnyBroker {
     }
 
     fn base(&self, number: u16) -> SimulatedBase {
+        self.base_with(SimulatedBaseOptions::numbered(number, 1))
+    }
+
+    fn base_with(&self, options: SimulatedBaseOptions) -> SimulatedBase {
         let port = match self {
             Self::Simulated(broker) => broker.address().port(),
             Self::Real(broker) => broker.port(false),
         };
         let broker = BaseBroker { host: "127.0.0.1".into(), port, environment: "dev".into() };
         let heartbeat = Duration::from_millis(300);
-        let options = SimulatedBaseOptions { heartbeat, ..SimulatedBaseOptions::numbered(number, 1) };
+        let options = SimulatedBaseOptions { heartbeat, ..options };
         SimulatedBase::mqtt(SimulatedBaseOptions { first_heartbeat: Duration::ZERO, ..options }, broker)
     }
 }
@@ -116,6 +123,26 @@ async fn outage(broker: AnyBroker, version: &str) {
     world.delete("more").await;
     world.gone("more").await;
     assert_eq!((asked(&bases[0]).len(), active(&bases[0])), (3, vec!["cart:1".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_command_that_fails_is_shown_with_its_pod_and_so_is_one_without_an_answer() {
+    let broker = AnyBroker::Simulated(SimulatedBroker::start().await.unwrap());
+    let world = World::new(1).await;
+    let options =
+        format!("operation_timeout_ms = 2000\n{}operation_timeout_ms = 1000\n", broker.options("3.1.1"));
+    let replica = world.replica_with(0, &options).await;
+    let full = SimulatedBaseOptions { max_metaspace: 1, ..SimulatedBaseOptions::numbered(1, 1) };
+    let bases = [broker.base_with(full), broker.base(2)];
+    bases[1].behave(|behaviour| drop(behaviour.answers.insert(BaseCommand::InstallBiz, AnswerFault::Hold)));
+    for (number, answered) in [(1, true), (2, false)] {
+        world.node(&node(number), "True").await;
+        world.pod(&format!("web-{number}"), &node(number), "1").await;
+        let request = replica.request_for(&format!("web-{number}"), "PUBLISH").await;
+        let topic = json!(format!("koupleless_dev/base-{number}/installBiz"));
+        assert_eq!((&request["path"], &request["answered"]), (&topic, &json!(answered)), "{request}");
+        assert!(request["status"].is_null(), "MQTT has none");
+    }
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ pub(crate) struct World {
 /// A replica: a process of the program, and the proxy through which it reaches the API server.
 pub(crate) struct Replica {
     pub(crate) process: Process,
-    _proxy: Proxy,
+    pub(crate) proxy: Proxy,
     _folder: TempDir,
 }
 
@@ -40,6 +40,25 @@ impl Replica {
         let (_, state) = self.process.get("/debug/state").await;
         let state: Value = serde_json::from_str(&state).unwrap();
         state["identity"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until `staffetta explain` shows a request to a base for a pod, and returns it.
+    pub(crate) async fn request_for(&self, pod: &str, method: &str) -> Value {
+        let mut found = None;
+        eventually(&format!("the requests for the pod {pod} are kept"), async || {
+            let (_, state) =
+                self.process.get(&format!("/debug/state?kind=Pod&namespace=default&name={pod}")).await;
+            let state: Value = serde_json::from_str(&state).unwrap();
+            let mut requests = state["objects"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|object| object["requests"].as_array());
+            found = requests.find_map(|all| all.iter().find(|request| request["method"] == method).cloned());
+            found.is_some()
+        })
+        .await;
+        found.unwrap()
     }
 }
 
@@ -72,7 +91,7 @@ impl World {
         let program = Path::new(env!("CARGO_BIN_EXE_staffetta"));
         let process = Process::start(program, folder.path(), &configuration, &proxy.kubeconfig()).await;
         process.ready().await;
-        Replica { process, _proxy: proxy, _folder: folder }
+        Replica { process, proxy, _folder: folder }
     }
 
     /// Starts a base with an address of its own.

@@ -25,8 +25,10 @@ pub struct LoggedRequest {
     pub method: String,
     /// The path of the URL, without its query, or the name of the action.
     pub path: String,
-    /// The status of the response; `None` if there was none.
+    /// The status of the response; `None` if there was none, or if responses have no status.
     pub status: Option<u16>,
+    /// `true` if there was a response.
+    pub answered: bool,
     /// The id by which the external system logs the request.
     pub request_id: Option<String>,
     /// The time at which the request was sent.
@@ -74,12 +76,15 @@ impl RequestLog {
         self.content().changed
     }
 
-    /// Adds the requests of `other`, a log of work that several attempts share.
+    /// Adds the requests of `other` that are not in this log yet: those of work that several attempts share, or that continues after an
+    /// attempt.
     pub fn extend(&self, other: &Self) {
         let (requests, changed) = (other.requests(), other.has_changed());
         self.content().changed |= changed;
         for request in requests {
-            self.add(request);
+            if !self.content().requests.contains(&request) {
+                self.add(request);
+            }
         }
     }
 
@@ -97,7 +102,7 @@ impl RequestLog {
 }
 
 /// A request that is being sent. When it is dropped, it is added to the log of the attempt in which it was created; one without a status
-/// counts as not answered. Outside of an attempt, it records nothing.
+/// counts as not answered, unless [`set_answered`](Self::set_answered) was called. Outside of an attempt, it records nothing.
 #[derive(Debug)]
 pub struct RequestRecord(Option<Box<Pending>>);
 
@@ -115,7 +120,8 @@ impl RequestRecord {
         let pending = CURRENT.try_with(|log| {
             let (method, path) = (method.to_owned(), shortened(path));
             let (sent, duration) = (Instant::now(), Duration::ZERO);
-            let request = LoggedRequest { method, path, status: None, request_id: None, sent, duration };
+            let (status, answered, request_id) = (None, false, None);
+            let request = LoggedRequest { method, path, status, answered, request_id, sent, duration };
             Box::new(Pending { log: Arc::clone(log), request, changes })
         });
         Self(pending.ok())
@@ -132,6 +138,14 @@ impl RequestRecord {
     pub fn set_status(&mut self, status: u16) {
         if let Some(pending) = &mut self.0 {
             pending.request.status = Some(status);
+        }
+        self.set_answered();
+    }
+
+    /// Records that there was a response. Only for responses without a status.
+    pub fn set_answered(&mut self) {
+        if let Some(pending) = &mut self.0 {
+            pending.request.answered = true;
         }
     }
 }
@@ -216,5 +230,7 @@ mod tests {
         other.extend(&log);
         assert!(other.has_changed() && !Arc::ptr_eq(&other, &log));
         assert_eq!(seen(&other), seen(&log));
+        other.extend(&log);
+        assert_eq!(seen(&other), seen(&log), "no request is added twice");
     }
 }

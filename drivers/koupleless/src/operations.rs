@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
-use staffetta_driver::{ContainerKey, DriverError, Reason};
+use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::time::Instant;
 
 /// The maximum number of modules of one base that are loaded or unloaded at the same time.
@@ -65,6 +65,8 @@ struct Change {
     deadline: Option<Instant>,
     /// The reason for which the broker refused to pass it on.
     refusal: Option<String>,
+    /// The record of the request, which ends with it.
+    record: Option<RequestRecord>,
 }
 
 /// A request that changes a module and gets no answer.
@@ -91,6 +93,23 @@ impl Operations {
         let begun = operations.begin(command, module, deadline);
         self.remove_idle(base);
         begun
+    }
+
+    /// Sets the record of a request that changes a module. It is dropped when the request ends.
+    pub(crate) fn record(&mut self, base: &NodeId, module: &ContainerKey, record: RequestRecord) {
+        if let Some(change) = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module)) {
+            change.record = Some(record);
+        }
+    }
+
+    /// Ends a request that changes a module with an answer. Returns `false` if it was not under way, as [`end`](Self::end) does.
+    pub(crate) fn answered(&mut self, base: &NodeId, command: ArkletCommand, module: &ContainerKey) -> bool {
+        let change = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module));
+        let change = change.filter(|change| change.command == command);
+        if let Some(record) = change.and_then(|change| change.record.as_mut()) {
+            record.set_answered();
+        }
+        self.end(base, command, Some(module))
     }
 
     /// Ends a request. Returns `false` if it was not under way: its answer comes late, or for the second time.
@@ -178,7 +197,7 @@ impl BaseOperations {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
-        self.changes.insert(module.clone(), Change { command, deadline, refusal: None });
+        self.changes.insert(module.clone(), Change { command, deadline, refusal: None, record: None });
         Ok(())
     }
 }

@@ -235,8 +235,13 @@ fn row(name: &str, text: &str, colour: Option<Colour>) -> StyledLine {
 
 /// Describes a request in one line: `POST /v2.0/ports: 409 after 120 ms, 5s ago (req-7)`.
 fn described(request: &RequestSummary) -> String {
-    let RequestSummary { method, path, status, request_id, sent_seconds, duration_seconds, .. } = request;
-    let outcome = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    let RequestSummary { method, path, status, answered, request_id, sent_seconds, duration_seconds, .. } =
+        request;
+    let outcome = match status {
+        Some(status) => status.to_string(),
+        None if *answered => "answered".to_owned(),
+        None => "no answer".to_owned(),
+    };
     let id = request_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     let milliseconds = (duration_seconds * 1000.0).round();
     format!("{method} {path}: {outcome} after {milliseconds} ms, {} ago{id}", duration(*sent_seconds))

@@ -7,7 +7,7 @@ use reqwest::{StatusCode, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::NodeId;
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Reason, RequestRecord};
 use tracing::{Instrument, info_span};
 
 use crate::operations::ArkletCommand;
@@ -55,7 +55,9 @@ impl BaseClient {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
+            let mut record = RequestRecord::start("POST", &format!("/{}", command.name()), changes);
             let (status, body) = self.exchange(address, command, body).await?;
+            record.set_status(status.as_u16());
             parse(base, status, &body)
         };
         let span = info_span!("base request", otel.name = command.step(), otel.kind = "client", base = base.as_str(),

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Container;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, SendError, Tunnel, TunnelSender};
-use staffetta_driver::{ContainerKey, DriverError, Reason};
+use staffetta_driver::{ContainerKey, DriverError, Reason, RequestLog};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -66,6 +66,8 @@ struct ModuleChange {
     command: ArkletCommand,
     module: Module,
     address: SocketAddr,
+    /// The log of the attempt that asks for it.
+    requests: Arc<RequestLog>,
     /// The request to the base, which ends when this is dropped.
     under_way: RequestUnderWay,
 }
@@ -96,7 +98,7 @@ impl HttpTunnel {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
         let under_way = RequestUnderWay::begin(&self.shared, node, command, Some(module.key()))?;
-        let change = ModuleChange { command, module, address, under_way };
+        let change = ModuleChange { command, module, address, requests: RequestLog::current(), under_way };
         running.changes.send(change).map_err(|_| not_running(command))
     }
 
@@ -217,9 +219,10 @@ async fn run_changes(
 
 /// Loads or unloads one module and reports the answer, or that there is none.
 async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: TunnelSender) {
-    let ModuleChange { command, module, address, under_way } = change;
+    let ModuleChange { command, module, address, requests, under_way } = change;
     let (node, key) = (under_way.node.clone(), module.key());
-    let answer = match shared.client.call::<OperationData>(&node, address, command, &module).await {
+    let call = shared.client.call::<OperationData>(&node, address, command, &module);
+    let answer = match requests.collect(call).await {
         Ok(response) => response.operation(command, key),
         Err(error) => failed(key, &error),
     };

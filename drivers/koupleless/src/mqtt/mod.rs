@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSender};
-use staffetta_driver::{ContainerKey, DriverError, Reason};
+use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info_span, warn};
@@ -123,6 +123,10 @@ impl MqttTunnel {
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
         let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
         lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
+        if let Some(topics) = &*lock(&self.state.topics) {
+            let record = RequestRecord::start("PUBLISH", &topics.command(base, command), true);
+            lock(&self.state.operations).record(base, &key, record);
+        }
         let sent = self.state.publish(base, command, body).inspect_err(|_| {
             lock(&self.state.operations).end(base, command, Some(&key));
         })?;

@@ -121,7 +121,7 @@ fn pass_on(
         BaseMessage::Health(status) => sender.node_status(base, status),
         BaseMessage::Modules(statuses) => sender.all_container_statuses(base, statuses),
         BaseMessage::Operation(command, module, answer) => {
-            if !lock(&state.operations).end(base, command, Some(&module)) {
+            if !lock(&state.operations).answered(base, command, &module) {
                 return Err(DropReason::NotUnderWay);
             }
             report(sender, base, command, answer)

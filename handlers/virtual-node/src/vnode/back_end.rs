@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
-use staffetta_driver::{ContainerKey, DriverError, Owner, Reason};
+use staffetta_driver::{ContainerKey, DriverError, Owner, Reason, RequestLog};
 use tokio::time::Instant;
 
 use super::base::{Base, containers, pod_key};
@@ -119,7 +119,7 @@ impl BaseBackEnd {
         self.take(pod, container, &key, step).await
     }
 
-    /// Takes a step for a container of a pod.
+    /// Takes a step for a container of a pod. The requests of an operation count as those of the attempt that finds it failed.
     async fn take(
         &self,
         pod: &Arc<Pod>,
@@ -130,17 +130,21 @@ impl BaseBackEnd {
         let name = &container.name;
         let working =
             |state: &str| PodProgress::Working { state: format!("{name}: {state}"), poll_after: POLL };
+        let requests = lock(&self.0.containers).requests(key);
         match step {
             ContainerStep::Done => Ok(PodProgress::Done),
             ContainerStep::Wait(state) => Ok(working(&state)),
-            ContainerStep::Failing { reason, message, after } => Ok(PodProgress::Failing {
-                reason: reason.into(),
-                message: format!("{name}: {message}"),
-                poll_after: after,
-            }),
+            ContainerStep::Failing { reason, message, after } => {
+                RequestLog::current().extend(&requests);
+                Ok(PodProgress::Failing {
+                    reason: reason.into(),
+                    message: format!("{name}: {message}"),
+                    poll_after: after,
+                })
+            }
             ContainerStep::Send(action) => {
                 let operation = self.0.asked(&Owner::of(&pod.metadata), key, action);
-                match self.send(pod, container, action).await {
+                match requests.collect(self.send(pod, container, action)).await {
                     Ok(()) => {
                         self.0.operations.record(&operation, OperationStage::Sent);
                         Ok(working(action.progress()))
@@ -153,7 +157,10 @@ impl BaseBackEnd {
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
                                 Ok(working(&error.to_string()))
                             }
-                            _ => Err(error),
+                            _ => {
+                                RequestLog::current().extend(&requests);
+                                Err(error)
+                            }
                         }
                     }
                 }

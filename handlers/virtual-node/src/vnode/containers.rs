@@ -1,12 +1,13 @@
 //! The containers on one base: what it reports, and the operations under way. Without I/O.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::ContainerKey;
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
 };
+use staffetta_driver::{ContainerKey, RequestLog};
 use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
@@ -67,6 +68,7 @@ struct PendingOperation {
     action: ContainerAction,
     image: String,
     deadline: Instant,
+    requests: Arc<RequestLog>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,8 @@ struct OperationFailure {
     retry_at: Instant,
     reason: String,
     message: String,
+    /// The requests of the operation.
+    requests: Arc<RequestLog>,
 }
 
 /// The next step for a container.
@@ -194,7 +198,16 @@ impl BaseContainers {
     pub(super) fn sending(&mut self, key: &ContainerKey, action: ContainerAction, image: &str, now: Instant) {
         let deadline = now + self.limit;
         let container = self.by_key.entry(key.clone()).or_default();
-        container.operation = Some(PendingOperation { action, image: image.to_owned(), deadline });
+        let (image, requests) = (image.to_owned(), Arc::default());
+        container.operation = Some(PendingOperation { action, image, deadline, requests });
+    }
+
+    /// Returns the log of the requests of the operation under way or, without one, of the last one that failed.
+    pub(super) fn requests(&self, key: &ContainerKey) -> Arc<RequestLog> {
+        let container = self.by_key.get(key);
+        let under_way = container.and_then(|of| of.operation.as_ref().map(|operation| &operation.requests));
+        let failed = container.and_then(|of| of.failure.as_ref().map(|failure| &failure.requests));
+        under_way.or(failed).cloned().unwrap_or_default()
     }
 
     /// Records that the tunnel did not take the operation that was being sent.
@@ -217,7 +230,7 @@ impl BaseContainers {
         };
         if answer.result == OperationResponseResult::Fail {
             container.settled = None;
-            container.fail(&answer.reason, &answer.message, now);
+            container.fail(&answer.reason, &answer.message, operation.requests, now);
             return true;
         }
         container.settled = Some(now + SETTLED);
@@ -279,13 +292,13 @@ impl BaseContainers {
 impl BaseContainer {
     /// Returns the step to wait for the operation under way; `None` if there is none. One whose time is over fails.
     fn under_way(&mut self, limit: Duration, now: Instant) -> Option<ContainerStep> {
-        let operation = self.operation.as_ref()?;
-        if now < operation.deadline {
-            return Some(ContainerStep::Wait(operation.action.progress().to_owned()));
+        let operation = self.operation.take_if(|operation| operation.deadline <= now);
+        if let Some(PendingOperation { requests, .. }) = operation {
+            let message = format!("the base did not answer within {} s", limit.as_secs());
+            self.fail("OperationTimedOut", &message, requests, now);
         }
-        self.operation = None;
-        self.fail("OperationTimedOut", &format!("the base did not answer within {} s", limit.as_secs()), now);
-        None
+        let operation = self.operation.as_ref()?;
+        Some(ContainerStep::Wait(operation.action.progress().to_owned()))
     }
 
     /// Returns the step to send the operation, or to wait until it may be repeated.
@@ -300,7 +313,7 @@ impl BaseContainer {
         }
     }
 
-    fn fail(&mut self, reason: &str, message: &str, now: Instant) {
+    fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         let reason = if is_reason(reason) { reason } else { "OperationFailed" };
         self.failure = Some(OperationFailure {
@@ -308,6 +321,7 @@ impl BaseContainer {
             retry_at: now + BACKOFF.requeue_delay(count, None),
             reason: reason.to_owned(),
             message: message.to_owned(),
+            requests,
         });
     }
 
