@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Client, Config, Resource};
@@ -250,6 +250,51 @@ async fn a_kind_is_watched_once_and_watches_can_be_added_and_removed_at_any_time
     world.create("unseen").await;
     watcher.add(&kind);
     world.expect(&["Added ConfigMap default/unseen", "listed"]).await;
+}
+
+#[tokio::test]
+async fn the_objects_of_one_namespace_are_delivered_again() {
+    let mut world = world(CAPACITY).await;
+    let elsewhere = Api::<ConfigMap>::namespaced(world.client.clone(), "kube-system");
+    let metadata = ObjectMeta { name: Some("other".into()), ..Default::default() };
+    let other = ConfigMap { metadata, ..Default::default() };
+    elsewhere.create(&PostParams::default(), &other).await.unwrap();
+    world.create("a").await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.expect(&["Added ConfigMap default/a", "Added ConfigMap kube-system/other", "listed"]).await;
+    watcher.deliver_again("empty", |_| true);
+    watcher.deliver_again("default", |kind| kind.name == "Pod");
+    world.create("b").await;
+    world.expect(&["Added ConfigMap default/b"]).await;
+    watcher.deliver_again("default", |kind| kind.name == "ConfigMap");
+    world.expect(&["Modified ConfigMap default/a", "Modified ConfigMap default/b", "listed"]).await;
+    world.delete("a").await;
+    world.expect(&["Deleted ConfigMap default/a"]).await;
+    assert_eq!(watcher.statuses()[0].counts.lists, 2);
+}
+
+#[tokio::test]
+async fn a_kind_is_listed_after_the_one_that_is_needed_first() {
+    let mut world = world(CAPACITY).await;
+    world.create("a").await;
+    world.server.faults().inject(Requests::any().resource("namespaces"), 1, Fault::Hold);
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<Namespace>());
+    watcher.add_after(&Kind::of::<ConfigMap>(), TypeId::of::<Namespace>());
+    // A kind that is not watched is not waited for.
+    watcher.add_after(&Kind::of::<Pod>(), TypeId::of::<Service>());
+    world.expect(&["listed"]).await;
+    world.expect_nothing().await;
+    assert_eq!(world.requests("list"), 0);
+    world.server.faults().let_go();
+    let mut events = Vec::new();
+    while events.iter().filter(|event| *event == "listed").count() < 2 {
+        events.push(world.events.recv().await.unwrap());
+    }
+    let first = events.iter().position(|event| event == "listed").unwrap();
+    assert!(events[..first].iter().all(|event| event.starts_with("Added Namespace ")), "{events:?}");
+    assert_eq!(events[first + 1..], ["Added ConfigMap default/a", "listed"]);
 }
 
 #[tokio::test]

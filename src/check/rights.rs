@@ -35,7 +35,7 @@ struct DriverRights {
 }
 
 impl DriverRights {
-    /// Returns the rules for the drivers in `options`, under the conditions of the chart.
+    /// Returns the rules for the drivers and the other options in `options`, under the conditions of the chart.
     fn rules(&self, options: &Value) -> impl Iterator<Item = &Rule> {
         let option =
             |section: &str, name: &str| options[section][name].as_str().unwrap_or_default().to_owned();
@@ -48,10 +48,13 @@ impl DriverRights {
         ];
         let of_namespaces =
             namespaces.map(driver).iter().any(|name| ["annotation", "namespace"].contains(&name.as_str()));
+        let of_namespaces = of_namespaces
+            || option("octavia_defaults", "member_mode") == "L2"
+            || !option("kubernetes", "namespace_labels").is_empty();
         let rules = [
             (!["", "noop"].contains(&driver("vif_pool_driver").as_str()), &self.vif_pool),
             (driver("multi_vif_driver") == "npwg_multiple_interfaces", &self.multi_vif),
-            (of_namespaces || option("octavia_defaults", "member_mode") == "L2", &self.namespaces),
+            (of_namespaces, &self.namespaces),
         ];
         rules.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, rules)| rules)
     }
@@ -301,6 +304,7 @@ mod tests {
         assert_eq!(resources("kubernetes", "pod_subnets_driver", "namespace"), namespaces);
         assert_eq!(resources("kubernetes", "service_project_driver", "annotation"), namespaces);
         assert_eq!(resources("octavia_defaults", "member_mode", "L2"), namespaces);
+        assert_eq!(resources("kubernetes", "namespace_labels", "team=net"), namespaces);
         assert_eq!(resources("octavia_defaults", "member_mode", "L3"), None);
         assert_eq!(resources("kubernetes", "pod_project_driver", "default"), None);
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tracing_subscriber::EnvFilter;
 
+use super::label_selector;
 use super::nearest::nearest;
 
 /// A string format: its name in a schema, its description, and its check.
@@ -24,7 +25,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const LOG_FILTER: &str = "log-filter";
 
 /// All formats that a schema may name.
-const FORMATS: [StringFormat; 11] = [
+const FORMATS: [StringFormat; 12] = [
     format(
         "socket-address",
         "an IP address and a port, such as \"127.0.0.1:8082\" or \"[::]:8082\"",
@@ -43,6 +44,9 @@ const FORMATS: [StringFormat; 11] = [
         "made of lower-case letters, digits and inner hyphens, with dots between such parts",
         |text| text.split('.').all(is_dns_label),
     ),
+    format("label-selector", "a label selector, such as \"team=net,env in (a,b),!legacy\"", |text| {
+        label_selector::parse(text).is_some()
+    }),
     format(LOG_FILTER, "a level, or several of the form part=level between commas", |text| {
         EnvFilter::builder().parse(text).is_ok()
     }),
@@ -120,6 +124,7 @@ mod tests {
             ("http-url", "https://collector:4318/otlp", "collector:4318"),
             ("dns-label", "cluster-2", "Cluster_2"),
             ("dns-label", "2", "-2"),
+            ("label-selector", "team=net,env in (a,b),!legacy", "team in net"),
             (LOG_FILTER, "info,staffetta=debug,kube[span{field=1}]=TRACE", "info,staffetta=loud"),
         ];
         for (format, good, bad) in cases {

@@ -8,6 +8,7 @@ mod check;
 mod environment;
 mod file;
 mod format;
+pub(crate) mod label_selector;
 mod limits;
 mod load;
 mod location;

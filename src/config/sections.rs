@@ -42,6 +42,10 @@ pub struct KubernetesOptions {
     /// network. An object that is managed already stays so until it is deleted.
     #[schemars(extend("uniqueItems" = true), inner(length(min = 1, max = 63)))]
     pub namespaces: Vec<String>,
+    /// Selects namespaces by their labels, of those in `namespaces` if there are any. Pods and services in others are not managed, unless
+    /// they are already. When the labels of a namespace change so that they match, its pods and services are managed at once.
+    #[schemars(extend("format" = "label-selector"), example = &"team=net")]
+    pub namespace_labels: Option<String>,
     /// Labels that pods and services must have to be managed, such as `{ network = "neutron" }`. An object that is managed already stays
     /// so until it is deleted.
     pub object_labels: BTreeMap<String, String>,
@@ -70,6 +74,7 @@ impl Default for KubernetesOptions {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: None,
             namespaces: Vec::new(),
+            namespace_labels: None,
             object_labels: BTreeMap::new(),
             kubeconfig: None,
             api_root: None,

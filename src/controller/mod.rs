@@ -4,6 +4,7 @@
 //! new term, a new client and new handler chains. The handlers of every replica run beside, from the start to the end.
 
 mod leadership;
+mod namespace_scope;
 mod replica;
 mod running;
 mod selection;
@@ -243,8 +244,7 @@ pub(crate) fn create_handlers(
 ) -> Result<Vec<(String, Registration)>, ControllerError> {
     let create = |name: &String| {
         let created = registry.make(name, setup).and_then(|registration| {
-            let selection = ObjectSelection::new(&setup.section("kubernetes")?);
-            Ok((name.clone(), registration.filter(move |event| selection.admits(event))))
+            Ok((name.clone(), ObjectSelection::shared(setup)?.restrict(registration)))
         });
         created.map_err(|source| ControllerError::Handler { handler: name.clone(), source })
     };

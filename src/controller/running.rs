@@ -8,7 +8,7 @@ use staffetta_handler::Check;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::{ControllerContext, Health};
+use super::{ControllerContext, Health, ObjectSelection};
 use crate::check::Diagnostics;
 use crate::events::PublisherTask;
 use crate::pipeline::{HandlerScope, Pipeline, UNREAD, garbage_collection, sources};
@@ -72,11 +72,12 @@ impl<'r> HandlerTasks<'r> {
         self
     }
 
-    /// Watches each kind and runs the sources of the handlers. Starts garbage collection once all kinds are listed.
-    pub(super) fn watch(mut self) -> Self {
-        for kind in self.pipeline.kinds() {
-            self.watcher.add(kind);
-        }
+    /// Watches each kind, with the objects that `selection` selects, and runs the sources of the handlers. Starts garbage collection once
+    /// all kinds are listed.
+    pub(super) fn watch(mut self, selection: Arc<ObjectSelection>) -> Self {
+        selection.watch(self.pipeline.kinds(), &self.watcher);
+        let watcher = Arc::clone(&self.watcher);
+        self.tasks.spawn(async move { selection.follow_namespaces(&watcher).await });
         let name = match self.scope {
             HandlerScope::Leader => "watches",
             HandlerScope::EveryReplica => "watches in every replica",

@@ -1,11 +1,17 @@
 //! The pods, services and namespaces that the handlers may manage.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use staffetta_handler::{AnyEvent, Message};
+use staffetta_handler::{AnyEvent, Kind, Message, Registration, Setup, SetupError};
 
-use crate::config::KubernetesOptions;
+use super::namespace_scope::NamespaceScope;
+use crate::config::{KubernetesOptions, label_selector};
+use crate::pipeline::Pipeline;
+use crate::watcher::Watcher;
 
 /// The annotation of an object that is not to be managed; its value is then `false`.
 const MANAGED: &str = "staffetta.dev/managed";
@@ -15,17 +21,62 @@ pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 
 /// Selects the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object with a
 /// finalizer of this program is managed until it is deleted.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ObjectSelection {
     namespaces: BTreeSet<String>,
     labels: BTreeMap<String, String>,
+    /// The namespaces with the configured labels; `None` if no labels are configured.
+    scope: Option<Arc<NamespaceScope>>,
 }
 
 impl ObjectSelection {
-    pub(crate) fn new(options: &KubernetesOptions) -> Self {
+    /// Returns the selection of all handlers that `setup` creates.
+    pub(crate) fn shared(setup: &Setup) -> Result<Arc<Self>, SetupError> {
+        let options = setup.section("kubernetes")?;
+        setup.shared(|| Ok(Self::new(&options)))
+    }
+
+    pub(super) fn new(options: &KubernetesOptions) -> Self {
+        let selector = options.namespace_labels.as_ref().map(|text| {
+            label_selector::parse(text).expect("the schema of the configuration requires a label selector")
+        });
         Self {
             namespaces: options.namespaces.iter().cloned().collect(),
             labels: options.object_labels.clone(),
+            scope: selector.map(NamespaceScope::new).map(Arc::new),
+        }
+    }
+
+    /// Passes only events of selected objects to a handler. If their namespaces need labels, the handler needs all namespaces.
+    pub(crate) fn restrict(self: Arc<Self>, registration: Registration) -> Registration {
+        let registration = match &self.scope {
+            Some(scope) if registration.kinds().any(is_in_namespace_scope) => {
+                registration.index(Arc::clone(scope))
+            }
+            _ => registration,
+        };
+        registration.filter(move |event| self.admits(event))
+    }
+
+    /// Watches `kinds`. Pods and services are not listed before the labels of their namespaces are known.
+    pub(super) fn watch(&self, kinds: &[Kind], watcher: &Watcher<Pipeline>) {
+        let waits = |kind: &&Kind| self.scope.is_some() && is_in_namespace_scope(kind);
+        let (later, first): (Vec<_>, Vec<_>) = kinds.iter().partition(waits);
+        for kind in first {
+            watcher.add(kind);
+        }
+        for kind in later {
+            watcher.add_after(kind, TypeId::of::<Namespace>());
+        }
+    }
+
+    /// Has the pods and services of each namespace delivered again whose labels match from now on.
+    pub(super) async fn follow_namespaces(&self, watcher: &Watcher<Pipeline>) {
+        let Some(scope) = &self.scope else { return };
+        loop {
+            for namespace in scope.entered().await {
+                watcher.deliver_again(&namespace, is_in_namespace_scope);
+            }
         }
     }
 
@@ -38,9 +89,15 @@ impl ObjectSelection {
                 is_begun(meta)
                     || (self.has_namespace(meta.namespace.as_ref())
                         && self.has_labels(meta)
-                        && !opts_out(meta))
+                        && !opts_out(meta)
+                        && self.has_namespace_labels(meta.namespace.as_deref()))
             }
-            "Namespace" => is_begun(meta) || (self.has_namespace(meta.name.as_ref()) && !opts_out(meta)),
+            "Namespace" => {
+                is_begun(meta)
+                    || (self.has_namespace(meta.name.as_ref())
+                        && !opts_out(meta)
+                        && self.scope.as_ref().is_none_or(|scope| scope.matches(meta)))
+            }
             _ => true,
         }
     }
@@ -49,10 +106,20 @@ impl ObjectSelection {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
+    /// Comes last: it remembers that nothing else keeps the object from being managed.
+    fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
+    }
+
     fn has_labels(&self, meta: &ObjectMeta) -> bool {
         let has = |key, value| meta.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value);
         self.labels.iter().all(|(key, value)| has(key, value))
     }
+}
+
+/// Returns `true` for a kind whose objects are selected by their namespaces.
+fn is_in_namespace_scope(kind: &Kind) -> bool {
+    [TypeId::of::<Pod>(), TypeId::of::<Service>()].contains(&kind.type_id)
 }
 
 /// Returns `true` if the object is managed already.
@@ -70,11 +137,9 @@ fn opts_out(meta: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::{Value, json};
-    use staffetta_handler::{Event, Tombstone};
+    use staffetta_handler::{Event, Index, Tombstone};
 
     use super::*;
 
@@ -124,6 +189,50 @@ mod tests {
             some.admits(&Event::Added(Arc::new(namespace)).erase())
         };
         assert!(namespace("shop") && !namespace("other"));
+    }
+
+    #[test]
+    fn objects_of_a_namespace_need_its_labels_too_and_managed_ones_do_not() {
+        let some = Arc::new(ObjectSelection::new(&KubernetesOptions {
+            namespaces: vec!["shop".to_owned(), "bank".to_owned()],
+            namespace_labels: Some("team=net".to_owned()),
+            ..KubernetesOptions::default()
+        }));
+        let namespace = |name: &str, team: &str| {
+            let metadata = json!({ "name": name, "labels": { "team": team } });
+            let event = Event::Added(serde_json::from_value(json!({ "metadata": metadata })).unwrap());
+            some.scope.as_ref().unwrap().apply(&event);
+            some.admits(&event.erase())
+        };
+        let admits = |metadata: Value| some.admits(&Event::Added(pod(&metadata)).erase());
+        assert!(!admits(json!({ "namespace": "shop" })), "it is not known yet");
+        assert!(namespace("shop", "net") && !namespace("bank", "web") && !namespace("other", "net"));
+        assert!(admits(json!({ "namespace": "shop" })));
+        assert!(!admits(json!({ "namespace": "bank" })) && !admits(json!({ "namespace": "other" })));
+        assert!(admits(json!({ "namespace": "bank", "finalizers": ["staffetta.dev/vif"] })));
+        let finalizing = json!({ "namespace": "bank", "deletionTimestamp": "2026-11-25T12:00:00Z" });
+        assert!(admits(finalizing));
+    }
+
+    #[test]
+    fn only_what_the_namespace_alone_keeps_out_is_delivered_again() {
+        use futures_util::FutureExt;
+
+        let some = ObjectSelection::new(&KubernetesOptions {
+            namespace_labels: Some("team=net".to_owned()),
+            object_labels: [("tier".to_owned(), "web".to_owned())].into(),
+            ..KubernetesOptions::default()
+        });
+        let scope = some.scope.as_ref().unwrap();
+        for (name, labels, entered) in [("shop", json!({ "tier": "web" }), true), ("bank", json!({}), false)]
+        {
+            let pod = pod(&json!({ "namespace": name, "labels": labels }));
+            assert!(!some.admits(&Event::Added(pod).erase()));
+            let metadata = json!({ "name": name, "labels": { "team": "net" } });
+            let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            scope.apply(&Event::Added(Arc::new(namespace)));
+            assert_eq!(scope.entered().now_or_never().is_some(), entered, "{name}");
+        }
     }
 
     #[test]

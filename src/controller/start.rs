@@ -7,7 +7,7 @@ use staffetta_handler::{Recorder, Setup, SetupError};
 use tracing::{info, warn};
 
 use super::running::HandlerTasks;
-use super::{ControllerContext, ControllerError, check_handlers, create_handlers};
+use super::{ControllerContext, ControllerError, ObjectSelection, check_handlers, create_handlers};
 use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
@@ -30,6 +30,8 @@ impl ControllerContext {
             Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
             None => setup,
         };
+        let selection = Arc::new(ObjectSelection::new(&self.configuration.kubernetes));
+        setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
         let metrics = &self.state.metrics;
         setup.share(Arc::new(term.clone()));
@@ -48,7 +50,7 @@ impl ControllerContext {
         let diagnostics = Diagnostics::new(setup.into_checks());
         let running =
             HandlerTasks::new(self, scope, client.clone(), Arc::new(pipeline), diagnostics, recording);
-        Ok(running.prepare().watch())
+        Ok(running.prepare().watch(selection))
     }
 
     /// Adds a check of the rights of the handlers of `scope`, in the leader with those of the leader election, the drivers and the webhook.

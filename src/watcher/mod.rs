@@ -88,13 +88,41 @@ impl<S: EventSink> Watcher<S> {
 
     /// Watches `kind`, unless it is watched already.
     pub fn add(&self, kind: &Kind) {
+        self.start(kind, None);
+    }
+
+    /// Watches `kind`, unless it is watched already. If the kind `first` is watched, its objects are delivered before.
+    pub fn add_after(&self, kind: &Kind, first: TypeId) {
+        let first = self.watches().get(&first).map(|watch| watch.listed.clone());
+        self.start(kind, first);
+    }
+
+    /// Watches `kind`, unless it is watched already, as soon as `first` is `true`.
+    fn start(&self, kind: &Kind, first: Option<watch::Receiver<bool>>) {
         self.watches().entry(kind.type_id).or_insert_with(|| {
             let state = Arc::new(WatchState::new(kind));
             let (sender, listed) = watch::channel(false);
             let (client, sink) = (self.client.clone(), Arc::clone(&self.sink));
             let task = WatchTask::new(&state, client, self.config.clone(), sink, sender);
-            WatchEntry { state, listed, task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
+            let run = async move {
+                if let Some(mut first) = first {
+                    // It fails if that watch was removed, which then delivers no more.
+                    let _ = first.wait_for(|listed| *listed).await;
+                }
+                task.run().await;
+            };
+            WatchEntry { state, listed, task: AbortOnDropHandle::new(tokio::spawn(run)) }
         });
+    }
+
+    /// Lists all objects of the kinds that `selected` selects and that have objects in `namespace`, and delivers these as `Modified`. It
+    /// is for a change elsewhere that concerns them.
+    pub fn deliver_again(&self, namespace: &str, selected: impl Fn(&Kind) -> bool) {
+        for WatchEntry { state, .. } in self.watches().values().filter(|watch| selected(&watch.state.kind)) {
+            if lock(&state.store).invalidate_namespace(namespace) {
+                state.relist.notify_one();
+            }
+        }
     }
 
     /// Ends the watch of `kind`. Events that were already delivered stay in the queues.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use staffetta_handler::{Change, Kind};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::liveness::Liveness;
@@ -20,6 +21,8 @@ pub(super) struct WatchState {
     pub(super) liveness: Arc<Liveness>,
     /// The counts for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
+    /// Notified when all objects are to be listed again.
+    pub(super) relist: Notify,
 }
 
 /// The counts of events, lists and errors of one watch.
@@ -97,6 +100,7 @@ impl WatchState {
             store: Mutex::new(ObjectStore::new(kind)),
             liveness: Arc::new(Liveness::new()),
             counts: Mutex::default(),
+            relist: Notify::new(),
         }
     }
 

@@ -105,7 +105,11 @@ impl<S: EventSink> WatchTask<S> {
         let mut listing = true;
         loop {
             let patience = self.quiet(listing).patience(self.timeout);
-            match timeout(patience, stream.next()).await {
+            let next = tokio::select! {
+                next = timeout(patience, stream.next()) => next,
+                () = self.state.relist.notified(), if !listing => return true,
+            };
+            match next {
                 Ok(Some(Ok(event))) => {
                     listing = matches!(event, Event::Init | Event::InitApply(_));
                     self.process(event).await;

@@ -1,5 +1,6 @@
 //! The rights that some options need in addition to those of the handlers.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,7 +12,7 @@ use staffetta_apiserver::{ApiServer, Options};
 use crate::PROGRAM;
 use crate::cluster::{CLUSTER, Work, may_only};
 use crate::process::{Process, SIMULATED, eventually};
-use crate::rendered::yaml;
+use crate::rendered::{rendered, yaml};
 use crate::rights::{self, Rights, at_home, of_handlers};
 use crate::site::{Site, simulated};
 
@@ -23,7 +24,7 @@ struct Component {
     rights: [&'static str; 2],
 }
 
-const COMPONENTS: [Component; 3] = [
+const COMPONENTS: [Component; 4] = [
     Component {
         name: "vif_pool",
         option: "vif_pool_driver = \"memory\"",
@@ -40,6 +41,11 @@ const COMPONENTS: [Component; 3] = [
     Component {
         name: "namespaces",
         option: "pod_project_driver = \"annotation\"",
+        rights: ["list namespaces", "watch namespaces"],
+    },
+    Component {
+        name: "namespaces",
+        option: "namespace_labels = \"!of.no/namespace\"",
         rights: ["list namespaces", "watch namespaces"],
     },
 ];
@@ -76,7 +82,8 @@ async fn define_networks(client: &Client) {
 fn the_chart_grants_what_each_option_takes_and_no_more() {
     let rights = yaml("chart/files/rights.yaml");
     let of_chart = rights["drivers"].as_object().unwrap();
-    assert_eq!(of_chart.len(), COMPONENTS.len());
+    let names: BTreeSet<_> = COMPONENTS.iter().map(|component| component.name).collect();
+    assert_eq!(of_chart.keys().map(String::as_str).collect::<BTreeSet<_>>(), names);
     for Component { name, rights, .. } in COMPONENTS {
         let expected: Rights = rights.into_iter().map(str::to_owned).collect();
         assert_eq!(rights::of_rules(&of_chart[name]), expected, "{name}");
@@ -119,6 +126,23 @@ async fn an_option_makes_the_program_read_what_the_chart_grants() {
         let rights = rights.map(|right| right.split('.').next().unwrap_or_default().to_owned());
         let expected: Rights = of_the_handler.iter().cloned().chain(rights).collect();
         assert_eq!(read_with(option, &expected).await, expected, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn a_label_selector_of_namespaces_gives_the_controller_and_the_daemon_the_right_to_watch_them_with_helm() {
+    let wanted: Rights = ["list namespaces", "watch namespaces"].map(str::to_owned).into();
+    for (preset, name) in [("openstack", "staffetta"), ("cni", "staffetta-cni")] {
+        let rights = |options: serde_json::Value| {
+            let objects = rendered("staffetta", preset, &json!({ "config": { "kubernetes": options } }));
+            let is_role = |object: &&serde_json::Value| {
+                object["kind"] == "ClusterRole" && object["metadata"]["name"] == name
+            };
+            rights::of_rules(&objects.iter().find(is_role).unwrap()["rules"])
+        };
+        let (without, with) = (rights(json!({})), rights(json!({ "namespace_labels": "team=net" })));
+        assert_eq!(with.difference(&without).cloned().collect::<Rights>(), wanted, "{preset}");
     }
 }
 

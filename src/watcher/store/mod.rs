@@ -162,6 +162,14 @@ impl ObjectStore {
         }
     }
 
+    /// Forgets the resourceVersions of all objects in a namespace, so that the next list delivers each of them again. Returns `true` if
+    /// there are any.
+    pub(super) fn invalidate_namespace(&mut self, namespace: &str) -> bool {
+        let Some(names) = self.namespaces.get_mut(namespace) else { return false };
+        names.values_mut().for_each(|object| object.version = CompactVersion::Unknown);
+        true
+    }
+
     /// Returns `true` if an object of that name exists. `None` matches any namespace.
     pub(super) fn contains(&self, namespace: Option<&str>, name: &str) -> bool {
         let contains = |names: &NameTable<StoredObject>| names.get(name).is_some();

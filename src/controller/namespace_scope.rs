@@ -1,0 +1,139 @@
+//! The namespaces whose labels match `kubernetes.namespace_labels`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{Selector, SelectorExt};
+use staffetta_handler::{Event, Index};
+use tokio::sync::Notify;
+
+use crate::lock::lock;
+
+/// The namespaces that match a label selector, updated from the watch of namespaces. An unknown namespace does not match.
+#[derive(Debug)]
+pub(super) struct NamespaceScope {
+    selector: Selector,
+    names: Mutex<NamespaceNames>,
+    /// Notified after an addition to [`NamespaceNames::entered`].
+    entered: Notify,
+}
+
+/// The names of namespaces by their state.
+#[derive(Debug, Default)]
+struct NamespaceNames {
+    matching: HashSet<String>,
+    /// Of the namespaces that do not match, those of which an object was left out.
+    left_out: HashSet<String>,
+    /// The namespaces that match since objects of them were left out.
+    entered: Vec<String>,
+}
+
+impl NamespaceScope {
+    pub(super) fn new(selector: Selector) -> Self {
+        Self { selector, names: Mutex::default(), entered: Notify::new() }
+    }
+
+    /// Returns `true` if the labels of a namespace match.
+    pub(super) fn matches(&self, namespace: &ObjectMeta) -> bool {
+        self.selector.matches(namespace.labels.as_ref().unwrap_or(&BTreeMap::new()))
+    }
+
+    /// Returns `true` if the namespace matches. Otherwise its name is returned by [`entered`](Self::entered) when it does.
+    pub(super) fn admits_objects_of(&self, name: &str) -> bool {
+        let mut names = lock(&self.names);
+        let matches = names.matching.contains(name);
+        if !matches && !names.left_out.contains(name) {
+            names.left_out.insert(name.to_owned());
+        }
+        matches
+    }
+
+    /// Waits until namespaces match of which objects were left out before, and returns their names, each once.
+    pub(super) async fn entered(&self) -> Vec<String> {
+        loop {
+            let entered = std::mem::take(&mut lock(&self.names).entered);
+            if !entered.is_empty() {
+                return entered;
+            }
+            self.entered.notified().await;
+        }
+    }
+}
+
+impl Index<Namespace> for NamespaceScope {
+    fn apply(&self, event: &Event<Namespace>) {
+        let mut names = lock(&self.names);
+        match event {
+            Event::Added(namespace) | Event::Modified(namespace) => {
+                let name = namespace.metadata.name.as_deref().unwrap_or_default();
+                if !self.matches(&namespace.metadata) {
+                    names.matching.remove(name);
+                } else if names.matching.insert(name.to_owned()) && names.left_out.remove(name) {
+                    names.entered.push(name.to_owned());
+                    self.entered.notify_one();
+                }
+            }
+            Event::Deleted(tombstone) => {
+                let name = tombstone.object_ref().name;
+                names.matching.remove(name);
+                names.left_out.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+    use staffetta_handler::Tombstone;
+
+    use super::*;
+
+    fn namespace(team: Option<&str>) -> Arc<Namespace> {
+        let metadata =
+            json!({ "name": "shop", "uid": "u1", "labels": team.map(|team| json!({ "team": team })) });
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+    }
+
+    fn scope() -> NamespaceScope {
+        NamespaceScope::new(Selector::from_iter([("team", "net")]))
+    }
+
+    async fn has_entered(scope: &NamespaceScope) -> bool {
+        let entered = tokio::time::timeout(Duration::from_secs(1), scope.entered()).await;
+        entered.is_ok_and(|names| names == ["shop"])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_enters_only_if_objects_of_it_were_left_out() {
+        let scope = scope();
+        scope.apply(&Event::Added(namespace(Some("net"))));
+        assert!(scope.admits_objects_of("shop") && !has_entered(&scope).await);
+        scope.apply(&Event::Modified(namespace(None)));
+        scope.apply(&Event::Modified(namespace(Some("net"))));
+        assert!(!has_entered(&scope).await, "nothing happened to its objects meanwhile");
+        scope.apply(&Event::Modified(namespace(Some("web"))));
+        assert!(!scope.admits_objects_of("shop") && !has_entered(&scope).await);
+        scope.apply(&Event::Modified(namespace(Some("net"))));
+        scope.apply(&Event::Modified(namespace(Some("net"))));
+        assert!(scope.admits_objects_of("shop") && has_entered(&scope).await && !has_entered(&scope).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_namespace_does_not_match_until_it_comes() {
+        let scope = scope();
+        assert!(!scope.admits_objects_of("shop"));
+        scope.apply(&Event::Added(namespace(Some("net"))));
+        assert!(scope.admits_objects_of("shop") && has_entered(&scope).await);
+        scope.apply(&Event::Deleted(Tombstone::Last(namespace(Some("net")))));
+        assert!(!scope.admits_objects_of("shop"));
+        scope.apply(&Event::Deleted(Tombstone::Last(namespace(Some("net")))));
+        scope.apply(&Event::Added(namespace(Some("net"))));
+        assert!(!has_entered(&scope).await, "its objects are gone with it");
+    }
+}
