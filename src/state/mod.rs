@@ -23,8 +23,8 @@ use timestamps::Now;
 pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
-    HandlerSummary, LeadershipSummary, ObjectSummary, RequestSummary, StateSnapshot, UndecodableSummary,
-    WatchSummary, full_name,
+    BackgroundSummary, HandlerSummary, LeadershipSummary, ObjectSummary, RequestSummary, StateSnapshot,
+    UndecodableSummary, WatchSummary, full_name,
 };
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
@@ -160,6 +160,7 @@ impl ControllerState {
             watches: self.watches().into_iter().map(|watch| WatchSummary::new(watch, now)).collect(),
             handlers: self.queues().into_iter().map(HandlerSummary::from).collect(),
             objects,
+            background: self.background(query, now),
             omitted,
             undecodable: select_undecodable(query, undecodable),
             known: query.name.as_deref().filter(|_| !watchers.is_empty()).map(|name| {
@@ -224,6 +225,18 @@ impl ControllerState {
             ObjectSummary::new(handler, entry, now)
         };
         (selected.into_iter().map(summary).collect(), omitted)
+    }
+
+    /// Returns the work in the background that fails for the object whose kind and name `query` contains: the assignment of addresses to
+    /// a node.
+    fn background(&self, query: &Query, now: Now) -> Vec<BackgroundSummary> {
+        let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return Vec::new() };
+        if !kind.eq_ignore_ascii_case("Node") || !query.selects_handler(staffetta_prefix_ip::HANDLER) {
+            return Vec::new();
+        }
+        let requests = self.metrics.prefixes.failed_requests(name);
+        let summary = BackgroundSummary::new(staffetta_prefix_ip::HANDLER, requests, now);
+        Some(summary).filter(|summary| !summary.requests.is_empty()).into_iter().collect()
     }
 
     /// Returns the checks of the handlers that run.

@@ -39,6 +39,9 @@ pub(crate) struct StateSnapshot {
     pub(crate) handlers: Vec<HandlerSummary>,
     /// The selected objects that were not handled successfully yet: failed objects first, and in each group the oldest first.
     pub(crate) objects: Vec<ObjectSummary>,
+    /// The work in the background that fails for the object of the requested kind and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) background: Vec<BackgroundSummary>,
     /// The number of selected objects that exceed the limit and are not listed.
     pub(crate) omitted: usize,
     /// The selected objects that cannot be decoded, up to the same limit. [`WatchSummary::undecodable`] counts all of them.
@@ -360,6 +363,23 @@ pub(crate) struct RequestSummary {
     pub(crate) sent_seconds: f64,
     /// The seconds until the response was read, or until nobody waited for it any more.
     pub(crate) duration_seconds: f64,
+}
+
+/// Work in the background that fails for one object.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackgroundSummary {
+    /// The handler that does it.
+    pub(crate) handler: String,
+    /// Its last requests.
+    pub(crate) requests: Vec<RequestSummary>,
+}
+
+impl BackgroundSummary {
+    pub(super) fn new(handler: &str, requests: Vec<LoggedRequest>, now: Now) -> Self {
+        let requests = requests.into_iter().map(|request| RequestSummary::new(request, now));
+        Self { handler: handler.to_owned(), requests: requests.collect() }
+    }
 }
 
 impl RequestSummary {

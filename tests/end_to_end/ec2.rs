@@ -144,6 +144,14 @@ async fn pods_of_a_node_get_addresses_of_its_interface_through_throttling_and_a_
         })
     })
     .await;
+    let (_, state) = first.get("/debug/state?kind=Node&name=small").await;
+    let state: Value = serde_json::from_str(&state).unwrap();
+    let request = &state["background"][0]["requests"][0];
+    assert_eq!(
+        (&request["path"], &request["status"]),
+        (&json!("AssignPrivateIpAddresses"), &json!(400)),
+        "{state}"
+    );
 
     assert!(first.terminate().await.success());
     ec2.ask("reset").await;

@@ -4,13 +4,13 @@ mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::pool::{Adopted, Grown, Shortfall, Wait};
 use staffetta_driver::prefix::PrimaryInterface;
-use staffetta_driver::{InstanceId, InterfaceId, SubnetId, Uid};
+use staffetta_driver::{InstanceId, InterfaceId, LoggedRequest, RequestLog, SubnetId, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -95,6 +95,8 @@ struct KnownNode {
     managed: bool,
     /// `false` until another read has confirmed the first one, which may be older than the last changes of an earlier process.
     is_confirmed: bool,
+    /// The requests of the changes of its interface that failed since the last one that succeeded.
+    failed_requests: Arc<RequestLog>,
 }
 
 impl NodeTable {
@@ -151,6 +153,7 @@ impl NodeTable {
             is_uncertain: may_be_old,
             managed: true,
             is_confirmed: !may_be_old,
+            failed_requests: Arc::default(),
         };
         state.nodes.insert(node.to_owned(), known);
         self.plan_soon(&mut state, node);
@@ -321,6 +324,22 @@ impl NodeTable {
             node.visible_at = now + VISIBILITY;
             self.plan_soon(&mut state, name);
         }
+    }
+
+    /// Keeps the requests of a change of an interface that failed. One that succeeded ends those that were kept.
+    pub(crate) fn keep_requests(&self, name: &str, requests: &RequestLog, succeeded: bool) {
+        if let Some(node) = self.state().nodes.get_mut(name) {
+            if succeeded {
+                node.failed_requests = Arc::default();
+            } else {
+                node.failed_requests.extend(requests);
+            }
+        }
+    }
+
+    /// Returns the last requests of the changes of a node's interface that failed; none if the last change succeeded.
+    pub fn failed_requests(&self, name: &str) -> Vec<LoggedRequest> {
+        self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
     }
 
     /// Reads the interface of a node soon, because the effect of a call is not known or a read failed.

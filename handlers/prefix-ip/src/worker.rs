@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use staffetta_driver::pool::{Grown, Shortfall};
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
-use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason};
+use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -56,11 +56,11 @@ enum CallOutcome {
     Unassigned(Result<(), DriverError>),
 }
 
-/// The calls in progress, each with its node and action, by the id of its task.
+/// The calls in progress, each with its node, its action and its requests, by the id of its task.
 #[derive(Default)]
 struct ProviderCalls {
     tasks: JoinSet<CallOutcome>,
-    actions: HashMap<Id, (String, NodeAction)>,
+    actions: HashMap<Id, (String, NodeAction, Arc<RequestLog>)>,
 }
 
 impl Worker {
@@ -103,7 +103,7 @@ impl Worker {
     /// Records the result of a call that has ended in the table of nodes.
     fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let Some((node, action)) = calls.actions.remove(&id) else { return };
+        let Some((node, action, requests)) = calls.actions.remove(&id) else { return };
         let outcome = match ended {
             Ok((_, outcome)) => outcome,
             Err(error) => CallOutcome::Unassigned(Err(panicked(&error))),
@@ -121,6 +121,7 @@ impl Worker {
                 result.err()
             }
         };
+        self.nodes.keep_requests(&node, &requests, error.is_none());
         let Some(error) = error else { return };
         warn!(node, %error, "the addresses of a node cannot be changed");
         if error.ambiguous() {
@@ -167,8 +168,8 @@ impl ProviderCalls {
         interface: InterfaceId,
         action: NodeAction,
     ) {
-        let (provider, call) = (Arc::clone(provider), action.clone());
-        let task = self.tasks.spawn(async move {
+        let (provider, call, requests) = (Arc::clone(provider), action.clone(), Arc::<RequestLog>::default());
+        let task = self.tasks.spawn(requests.collect(async move {
             match call {
                 NodeAction::Assign { kind, count, .. } => {
                     CallOutcome::Assigned(provider.assign(&interface, kind, count).await)
@@ -177,8 +178,8 @@ impl ProviderCalls {
                     CallOutcome::Unassigned(provider.unassign(&interface, &blocks).await)
                 }
             }
-        });
-        self.actions.insert(task.id(), (node, action));
+        }));
+        self.actions.insert(task.id(), (node, action, requests));
     }
 }
 

@@ -90,6 +90,8 @@ struct HandlerStep<'s> {
     waits: &'s [String],
     /// The events that the handler has not handled yet, usually none or one.
     unfinished: Vec<Unfinished<'s>>,
+    /// The last requests of its work for the object in the background, if that fails.
+    background: Vec<&'s RequestSummary>,
 }
 
 /// An event of the object that a handler has not handled successfully yet.
@@ -134,18 +136,20 @@ impl<'s> Explanation<'s> {
             watched_kinds,
             known: document.known == Some(true),
             undecodable: document.undecodable.first().map(|object| object.error.as_str()),
-            handlers: handlers.map(|handler| HandlerStep::new(handler, &document.objects)).collect(),
+            handlers: handlers.map(|handler| HandlerStep::new(handler, document)).collect(),
         }
     }
 }
 
 impl<'s> HandlerStep<'s> {
-    fn new(handler: &'s HandlerSummary, objects: &'s [ObjectSummary]) -> Self {
-        let unfinished = objects.iter().filter(|object| object.handler == handler.name);
+    fn new(handler: &'s HandlerSummary, document: &'s StateSnapshot) -> Self {
+        let unfinished = document.objects.iter().filter(|object| object.handler == handler.name);
+        let background = document.background.iter().filter(|work| work.handler == handler.name);
         Self {
             handler: &handler.name,
             waits: &handler.waits,
             unfinished: unfinished.map(Unfinished::new).collect(),
+            background: background.flat_map(|work| &work.requests).collect(),
         }
     }
 }
@@ -194,10 +198,14 @@ impl Explanation<'_> {
 
 impl HandlerStep<'_> {
     fn lines(&self) -> Vec<StyledLine> {
-        let Self { handler, waits, unfinished } = self;
+        let Self { handler, waits, unfinished, background } = self;
         let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
         let mut lines: Vec<_> = waits.iter().map(wait).collect();
-        if unfinished.is_empty() && waits.is_empty() {
+        if !background.is_empty() {
+            let text = "its work in the background fails; see the Events of the object";
+            lines.push(row(handler, text, Some(Colour::Yellow)));
+            lines.extend(background.iter().map(|request| row("  request", &described(request), None)));
+        } else if unfinished.is_empty() && waits.is_empty() {
             let text = "nothing to do: it has handled the object, or does not select it";
             lines.push(row(handler, text, Some(Colour::Green)));
         }
@@ -295,6 +303,24 @@ mod tests {
             "  request    POST /v2.0/ports: 409 after 120 ms, 30s ago (req-7)",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn requests_in_the_background_are_shown_with_the_object() {
+        let mut document = document(Vec::new());
+        document.background = serde_json::from_str(
+            r#"[{ "handler": "vif", "requests": [{ "method": "PUBLISH", "path": "a/b", "status": null, "answered": true,
+                "requestId": null, "sent": "2026-11-21T14:00:00.000Z", "sentSeconds": 40.0, "durationSeconds": 0.01 }] },
+                { "handler": "another", "requests": [] }]"#,
+        )
+        .unwrap();
+        let text = explained(document, "pod");
+        let last: Vec<_> = text.lines().rev().take(2).collect();
+        let expected = [
+            "  request    PUBLISH a/b: answered after 10 ms, 40s ago",
+            "vif          its work in the background fails; see the Events of the object",
+        ];
+        assert_eq!(last, expected);
     }
 
     #[test]

@@ -1,9 +1,12 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
+use async_trait::async_trait;
+use ipnet::Ipv4Net;
 use staffetta_driver::pool::Wait;
-use staffetta_driver::{SubnetId, Uid};
+use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
+use staffetta_driver::{RequestRecord, SubnetId, Uid};
 use staffetta_memory::{MemoryPrefixes, PrefixCalls, PrefixFault};
 
 use super::*;
@@ -31,6 +34,30 @@ struct World {
     reports: Arc<Mutex<Vec<String>>>,
 }
 
+/// A cloud to which each assignment is one request.
+struct Remote(Arc<MemoryPrefixes>);
+
+#[async_trait]
+impl PrefixProvider for Remote {
+    async fn interfaces(
+        &self,
+        instances: &[InstanceId],
+    ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError> {
+        self.0.interfaces(instances).await
+    }
+
+    async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
+        let assigned = self.0.assign(interface, kind, count).await;
+        let status = if assigned.error.is_none() { 200 } else { 400 };
+        RequestRecord::start("POST", "AssignPrivateIpAddresses", true).set_status(status);
+        assigned
+    }
+
+    async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
+        self.0.unassign(interface, blocks).await
+    }
+}
+
 impl World {
     async fn new(range: &str) -> Self {
         let cloud = Arc::new(MemoryPrefixes::default());
@@ -39,7 +66,7 @@ impl World {
         world.add(NODE, Vec::new()).await;
         let reports = Arc::clone(&world.reports);
         let worker = Worker {
-            provider: Arc::clone(&world.cloud) as _,
+            provider: Arc::new(Remote(Arc::clone(&world.cloud))),
             nodes: Arc::clone(&world.nodes),
             resync_interval: Duration::from_secs(300),
             report: Box::new(move |node, report| reports.lock().unwrap().push(format!("{node}: {report:?}"))),
@@ -60,6 +87,11 @@ impl World {
 
     fn take(&self, pod: &str) -> Result<PodAddress, Wait> {
         self.nodes.take(NODE, &Uid::from(pod)).unwrap()
+    }
+
+    /// The statuses of the requests that are kept with the node.
+    fn statuses(&self) -> Vec<Option<u16>> {
+        self.nodes.failed_requests(NODE).into_iter().map(|request| request.status).collect()
     }
 
     fn reports(&self) -> Vec<String> {
@@ -123,10 +155,12 @@ async fn an_exhausted_subnet_is_asked_every_thirty_seconds_for_all_of_its_nodes_
     assert!((5..=11).contains(&calls), "{calls}");
     assert!(world.reports()[0].contains("NoAddress"));
     assert_eq!(world.nodes.metrics().exhausted_subnets, 1);
+    assert_eq!(world.statuses(), [Some(400); 10], "the last ones are kept with the node");
     world.cloud.add_subnet(&subnet(), "10.0.1.0/24".parse().unwrap());
     pass(31).await;
     assert!(world.take("pod-1").is_ok());
     assert_eq!(world.nodes.metrics().exhausted_subnets, 0);
+    assert_eq!(world.statuses(), []);
 }
 
 #[tokio::test(start_paused = true)]
