@@ -81,14 +81,23 @@ pub(crate) fn run(
     mut configuration: Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), CniDaemonError> {
-    configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
-    configuration.leader_election.enabled = false;
-    configuration.webhook.listen = None;
-    // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
-    configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
+    adapt(&mut configuration);
     let runtime = start(&configuration)?;
     run::log_start(&registry, &configuration);
     block_on(runtime, serve(registry, &configuration, kubeconfig))
+}
+
+/// Overrides the options that are for the controller.
+fn adapt(configuration: &mut Configuration) {
+    configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
+    configuration.leader_election.enabled = false;
+    configuration.webhook.listen = None;
+    // The daemon binds what the controller has selected: pods with its finalizer.
+    configuration.kubernetes.namespaces.clear();
+    configuration.kubernetes.namespace_labels = None;
+    configuration.kubernetes.object_labels.clear();
+    // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
+    configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
 }
 
 async fn serve(
@@ -161,7 +170,28 @@ fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), CniDaemonError
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use staffetta_handler::Event;
+
     use super::*;
+    use crate::controller::ObjectSelection;
+
+    #[test]
+    fn the_daemon_binds_what_the_controller_has_selected() {
+        let registry = crate::assembly::registry();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let options =
+            "namespaces = [\"shop\"]\nnamespace_labels = \"team=net\"\nobject_labels = { a = \"b\" }\n";
+        fs::write(file.path(), format!("[kubernetes]\n{options}")).unwrap();
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let mut configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+        let pod: Pod =
+            serde_json::from_value(serde_json::json!({ "metadata": { "namespace": "bank" } })).unwrap();
+        let pod = Event::Added(Arc::new(pod)).erase();
+        assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod));
+        adapt(&mut configuration);
+        assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod));
+    }
 
     #[test]
     fn the_schema_has_what_the_daemon_needs_and_what_is_set_and_after_a_mistake_all() {

@@ -43,7 +43,8 @@ pub struct KubernetesOptions {
     #[schemars(extend("uniqueItems" = true), inner(length(min = 1, max = 63)))]
     pub namespaces: Vec<String>,
     /// Selects namespaces by their labels, of those in `namespaces` if there are any. Pods and services in others are not managed, unless
-    /// they are already. When the labels of a namespace change so that they match, its pods and services are managed at once.
+    /// they have a finalizer of this program. When the labels of a namespace change so that they match, its pods and services are managed
+    /// at once, or 10 s after those of another one.
     #[schemars(extend("format" = "label-selector"), example = &"team=net")]
     pub namespace_labels: Option<String>,
     /// Labels that pods and services must have to be managed, such as `{ network = "neutron" }`. An object that is managed already stays

@@ -33,13 +33,12 @@ use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
 use crate::webhook::Webhook;
 use crate::{admin, client};
-use selection::ObjectSelection;
 use session::LeadershipSession;
 
 pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
-pub(crate) use selection::FINALIZER_PREFIX;
+pub(crate) use selection::{FINALIZER_PREFIX, ObjectSelection};
 pub(crate) use validation::{check_handlers, check_webhook};
 
 /// The readiness condition that the API server responds.

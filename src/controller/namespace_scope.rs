@@ -40,7 +40,8 @@ impl NamespaceScope {
         self.selector.matches(namespace.labels.as_ref().unwrap_or(&BTreeMap::new()))
     }
 
-    /// Returns `true` if the namespace matches. Otherwise its name is returned by [`entered`](Self::entered) when it does.
+    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with objects that are left out, and
+    /// [`entered`](Self::entered) returns its name when it matches.
     pub(super) fn admits_objects_of(&self, name: &str) -> bool {
         let mut names = lock(&self.names);
         let matches = names.matching.contains(name);

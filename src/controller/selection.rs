@@ -4,9 +4,10 @@ use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use staffetta_handler::{AnyEvent, Kind, Message, Registration, Setup, SetupError};
+use tracing::info;
 
 use super::namespace_scope::NamespaceScope;
 use crate::config::{KubernetesOptions, label_selector};
@@ -36,7 +37,7 @@ impl ObjectSelection {
         setup.shared(|| Ok(Self::new(&options)))
     }
 
-    pub(super) fn new(options: &KubernetesOptions) -> Self {
+    pub(crate) fn new(options: &KubernetesOptions) -> Self {
         let selector = options.namespace_labels.as_ref().map(|text| {
             label_selector::parse(text).expect("the schema of the configuration requires a label selector")
         });
@@ -75,6 +76,7 @@ impl ObjectSelection {
         let Some(scope) = &self.scope else { return };
         loop {
             for namespace in scope.entered().await {
+                info!(namespace, "the labels of the namespace match; its pods and services are listed");
                 watcher.deliver_again(&namespace, is_in_namespace_scope);
             }
         }
@@ -85,14 +87,14 @@ impl ObjectSelection {
         let Some(object) = event.object().filter(|_| !event.finalizing()) else { return true };
         let meta = object.meta();
         match &*object.kind() {
-            "Pod" | "Service" => {
+            kind if is_selected_by_namespace(kind, &object.api_version()) => {
                 is_begun(meta)
                     || (self.has_namespace(meta.namespace.as_ref())
                         && self.has_labels(meta)
                         && !opts_out(meta)
                         && self.has_namespace_labels(meta.namespace.as_deref()))
             }
-            "Namespace" => {
+            "Namespace" if object.api_version() == "v1" => {
                 is_begun(meta)
                     || (self.has_namespace(meta.name.as_ref())
                         && !opts_out(meta)
@@ -106,7 +108,8 @@ impl ObjectSelection {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
-    /// Comes last: it remembers that nothing else keeps the object from being managed.
+    /// Returns `true` if the labels of the namespace match. Otherwise the namespace counts as one with objects that are left out, so this
+    /// is asked only for an object that is selected but for its namespace.
     fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
     }
@@ -117,9 +120,13 @@ impl ObjectSelection {
     }
 }
 
-/// Returns `true` for a kind whose objects are selected by their namespaces.
+/// Returns `true` for a kind whose objects are selected by their namespaces: pods and services, whatever their Rust type.
+fn is_selected_by_namespace(kind: &str, api_version: &str) -> bool {
+    api_version == "v1" && ["Pod", "Service"].contains(&kind)
+}
+
 fn is_in_namespace_scope(kind: &Kind) -> bool {
-    [TypeId::of::<Pod>(), TypeId::of::<Service>()].contains(&kind.type_id)
+    is_selected_by_namespace(&kind.name, &kind.api_version)
 }
 
 /// Returns `true` if the object is managed already.
@@ -137,7 +144,7 @@ fn opts_out(meta: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
     use serde_json::{Value, json};
     use staffetta_handler::{Event, Index, Tombstone};
 

@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde_json::json;
 use staffetta_handler::{Context, HandlerError};
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::*;
@@ -221,4 +222,22 @@ async fn a_watch_after_a_long_list_after_an_error_has_the_full_time_to_be_accept
     let seen = TenMinutes::of(answer).await;
     assert_eq!(seen.count(RequestKind::List), 3, "{:?}", seen.asked);
     assert_eq!(seen.status.counts.last_error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_requested_at_once_and_the_next_one_after_a_pause() {
+    use watch_task::{RELIST_PAUSE, relist_requested};
+
+    let (requested, began) = (Notify::new(), Instant::now());
+    requested.notify_one();
+    relist_requested(&requested, None).await;
+    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+    for _ in 0..100 {
+        requested.notify_one();
+    }
+    relist_requested(&requested, Some(began)).await;
+    assert_eq!(began.elapsed(), RELIST_PAUSE);
+    let further =
+        tokio::time::timeout(RELIST_PAUSE * 2, relist_requested(&requested, Some(Instant::now()))).await;
+    assert!(further.is_err(), "one list serves all requests before it");
 }

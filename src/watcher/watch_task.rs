@@ -10,8 +10,8 @@ use staffetta_handler::{
     AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded, causes,
     truncated,
 };
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
@@ -60,6 +60,19 @@ pub(super) struct WatchTask<S> {
     retried: Instant,
     /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
     requested: Instant,
+    /// The time at which somebody last had all objects listed again; `None` if nobody did.
+    relisted: Option<Instant>,
+}
+
+/// The minimum time between two lists that somebody requests, since one serves all requests before it.
+pub(super) const RELIST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Waits until a list of all objects is requested, and until [`RELIST_PAUSE`] after the last such list.
+pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) {
+    if let Some(last) = last {
+        sleep_until(last + RELIST_PAUSE).await;
+    }
+    requested.notified().await;
 }
 
 /// The server accepted a request and did not respond to it.
@@ -88,6 +101,7 @@ impl<S: EventSink> WatchTask<S> {
             failures: 0,
             retried: now,
             requested: now,
+            relisted: None,
         }
     }
 
@@ -107,7 +121,10 @@ impl<S: EventSink> WatchTask<S> {
             let patience = self.quiet(listing).patience(self.timeout);
             let next = tokio::select! {
                 next = timeout(patience, stream.next()) => next,
-                () = self.state.relist.notified(), if !listing => return true,
+                () = relist_requested(&self.state.relist, self.relisted), if !listing => {
+                    self.relisted = Some(Instant::now());
+                    return true;
+                }
             };
             match next {
                 Ok(Some(Ok(event))) => {

@@ -55,7 +55,7 @@ pub(super) fn needs_load_balancer_quotas(
     cloud: &Cloud,
     project: ProjectId,
 ) -> Result<(), SetupError> {
-    let remedy = "see whether `openstack loadbalancer quota show` has room";
+    let remedy = "compare `openstack loadbalancer quota show PROJECT` with what exists";
     judge_quotas(
         setup,
         "octavia",
@@ -80,17 +80,20 @@ fn judge_quotas(
             let quotas = service.quotas(&project).await;
             let quotas = quotas.map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)))?;
             let check = format!("the quotas of the project {project} leave room");
-            Ok(match quotas {
-                Some(quotas) => judged(check, &quotas, &created),
-                None => vec![Finding::warning(check, unknown.0, unknown.1)],
-            })
+            Ok(judged(check, quotas.as_ref(), &created, unknown))
         }
     });
     Ok(())
 }
 
-/// Returns the findings about the quotas of the resources `created`.
-fn judged(check: String, quotas: &BTreeMap<String, Quota>, created: &BTreeSet<&'static str>) -> Vec<Finding> {
+/// Returns the findings about the quotas of the resources `created`. `unknown` is the detail and the remedy if the quotas are not known.
+fn judged(
+    check: String,
+    quotas: Option<&BTreeMap<String, Quota>>,
+    created: &BTreeSet<&'static str>,
+    unknown: (&'static str, &'static str),
+) -> Vec<Finding> {
+    let Some(quotas) = quotas else { return vec![Finding::warning(check, unknown.0, unknown.1)] };
     let of_resource = |&name: &&'static str| Some((name, *quotas.get(name)?));
     let scarce: Vec<_> = created.iter().filter_map(of_resource).filter_map(scarce).collect();
     if scarce.is_empty() { vec![Finding::ok(check, "")] } else { scarce }
@@ -131,9 +134,11 @@ mod tests {
         let quotas = BTreeMap::from([quota("port", 100, 3), quota("floatingip", 0, 0)]);
         let result = |created: &[&'static str]| {
             let created = created.iter().copied().collect();
-            judged("room".to_owned(), &quotas, &created).remove(0).result
+            judged("room".to_owned(), Some(&quotas), &created, ("", "")).remove(0).result
         };
         assert_eq!([result(&["port"]), result(&[])], [CheckResult::Ok; 2]);
         assert_eq!(result(&["floatingip", "port"]), CheckResult::Failed);
+        let unknown = judged("room".to_owned(), None, &BTreeSet::from(["port"]), ("not known", "look"));
+        assert_eq!(unknown[0].result, CheckResult::Warning);
     }
 }

@@ -202,7 +202,7 @@ impl HandlerStep<'_> {
         let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
         let mut lines: Vec<_> = waits.iter().map(wait).collect();
         if !background.is_empty() {
-            let text = "its work in the background fails; see the Events of the object";
+            let text = "its last work in the background failed; see the Events of the object";
             lines.push(row(handler, text, Some(Colour::Yellow)));
             lines.extend(background.iter().map(|request| row("  request", &described(request), None)));
         } else if unfinished.is_empty() && waits.is_empty() {
@@ -318,7 +318,7 @@ mod tests {
         let last: Vec<_> = text.lines().rev().take(2).collect();
         let expected = [
             "  request    PUBLISH a/b: answered after 10 ms, 40s ago",
-            "vif          its work in the background fails; see the Events of the object",
+            "vif          its last work in the background failed; see the Events of the object",
         ];
         assert_eq!(last, expected);
     }

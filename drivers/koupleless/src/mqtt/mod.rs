@@ -123,13 +123,14 @@ impl MqttTunnel {
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
         let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
         lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
-        if let Some(topics) = &*lock(&self.state.topics) {
-            let record = RequestRecord::start("PUBLISH", &topics.command(base, command), true);
-            lock(&self.state.operations).record(base, &key, record);
-        }
         let sent = self.state.publish(base, command, body).inspect_err(|_| {
             lock(&self.state.operations).end(base, command, Some(&key));
         })?;
+        let topic = lock(&self.state.topics).as_ref().map(|topics| topics.command(base, command));
+        if let Some(topic) = topic {
+            let record = RequestRecord::start("PUBLISH", &topic, true);
+            lock(&self.state.operations).record(base, &key, record);
+        }
         let (state, base) = (Arc::clone(&self.state), base.clone());
         tokio::spawn(async move {
             if let Some(reason) = sent.refusal().await {

@@ -254,7 +254,8 @@ impl KnownBases {
         let alive = self.alive;
         self.by_node.retain(|node, known| {
             let recent = known.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive);
-            let keep = recent || known.base.is_some() || exists(node);
+            let held = known.base.is_some() || known.election.until().is_some();
+            let keep = recent || held || exists(node);
             if !keep {
                 expired.push(Arc::clone(node));
             }
