@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    Adoption, AdoptionDriver, ClusterId, DriverError, ExistingAttachment, ExistingLoadBalancer, ExistingMark,
+    Adoption, AdoptionDriver, ClusterId, DriverError, ExistingAttachment, ExistingLoadBalancer,
     ExistingNetwork, ExistingPort, ExistingPublicIp, NetworkId, Owner, Reason, SubnetId, UnusedResource,
 };
 use tokio::time::Instant;
@@ -25,14 +25,6 @@ impl MemoryAdoption {
         Self { network, services, cluster }
     }
 
-    fn mark(&self, cluster: Option<&ClusterId>, owner: Option<&Owner>) -> ExistingMark {
-        match (cluster, owner) {
-            (None, _) => ExistingMark::Unmarked,
-            (Some(cluster), Some(owner)) if *cluster == self.cluster => ExistingMark::Owned(owner.clone()),
-            (Some(_), _) => ExistingMark::Foreign,
-        }
-    }
-
     fn existing_port(&self, port: &MemoryPort) -> ExistingPort {
         let vif = port.vif_at(Instant::now());
         ExistingPort {
@@ -43,37 +35,30 @@ impl MemoryAdoption {
             pod: port.owner.as_ref().map(|owner| owner.uid.clone()),
             attachment: ExistingAttachment::Host(port.node_name.clone()),
             security_groups: port.security_groups.clone(),
-            mark: self.mark(port.cluster.as_ref(), port.owner.as_ref()),
+            mark: port.mark().existing(&self.cluster),
         }
     }
 
     fn adopt_port(&self, listed: &ExistingPort, owner: &Owner) -> Result<(), Reason> {
         let port = self.network.port(&listed.id).ok_or(Reason::NotFound)?;
-        match self.mark(port.cluster.as_ref(), port.owner.as_ref()) {
-            ExistingMark::Unmarked if self.existing_port(&port).pod == listed.pod => {
-                let (cluster, owner) = (Some(self.cluster.clone()), Some(owner.clone()));
-                self.network.insert_port(MemoryPort { cluster, owner, ..port });
-                Ok(())
-            }
-            mark => is_owned_by(&mark, owner),
+        let mut mark = port.mark();
+        if mark.cluster.is_none() && self.existing_port(&port).pod != listed.pod {
+            return Err(Reason::Refused);
         }
+        mark.adopt(&self.cluster, owner)?;
+        self.network.insert_port(MemoryPort { cluster: mark.cluster, owner: mark.owner, ..port });
+        Ok(())
     }
 
     fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> Result<(), Reason> {
         let mut networks = self.network.namespaces();
         let found = networks.get_mut(network).filter(|found| found.network.subnet == *subnet);
         let found = found.ok_or(Reason::NotFound)?;
-        if found.cluster.is_none() {
-            (found.cluster, found.owner) = (Some(self.cluster.clone()), Some(owner.clone()));
-        }
-        is_owned_by(&self.mark(found.cluster.as_ref(), found.owner.as_ref()), owner)
+        let mut mark = found.mark();
+        mark.adopt(&self.cluster, owner)?;
+        (found.cluster, found.owner) = (mark.cluster, mark.owner);
+        Ok(())
     }
-}
-
-/// Fails unless the mark is that of `owner`.
-fn is_owned_by(mark: &ExistingMark, owner: &Owner) -> Result<(), Reason> {
-    let is_owner = matches!(mark, ExistingMark::Owned(marked) if marked.uid == owner.uid);
-    is_owner.then_some(()).ok_or(Reason::Refused)
 }
 
 #[async_trait]
@@ -91,7 +76,7 @@ impl AdoptionDriver for MemoryAdoption {
             vip: Some(balancer.tree.vip),
             subnet: Some(balancer.tree.subnet.clone()),
             port: Some(balancer.tree.port.clone()),
-            mark: self.mark(balancer.cluster.as_ref(), balancer.owner.as_ref()),
+            mark: balancer.mark.existing(&self.cluster),
         });
         Ok(existing.collect())
     }
@@ -102,14 +87,14 @@ impl AdoptionDriver for MemoryAdoption {
             id: held.public_ip.id.clone(),
             ip: held.public_ip.ip,
             port: held.public_ip.port.clone(),
-            mark: self.mark(held.cluster.as_ref(), held.owner.as_ref()),
+            mark: held.mark.existing(&self.cluster),
         });
         Ok(existing.collect())
     }
 
     async fn networks(&self) -> Result<Vec<ExistingNetwork>, DriverError> {
         let existing = self.network.namespace_networks().into_iter().map(|made| ExistingNetwork {
-            mark: self.mark(made.cluster.as_ref(), made.owner.as_ref()),
+            mark: made.mark().existing(&self.cluster),
             id: made.network.network,
             name: made.name,
             subnets: vec![made.network.subnet],
@@ -123,13 +108,7 @@ impl AdoptionDriver for MemoryAdoption {
             Adoption::LoadBalancer(id, owner) => {
                 let mut state = self.services.state();
                 let found = state.load_balancers.get_mut(id).ok_or(Reason::NotFound);
-                let adopted = found.and_then(|found| {
-                    if found.cluster.is_none() {
-                        (found.cluster, found.owner) = (Some(self.cluster.clone()), Some(owner.clone()));
-                    }
-                    is_owned_by(&self.mark(found.cluster.as_ref(), found.owner.as_ref()), owner)
-                });
-                (adopted, id.to_string())
+                (found.and_then(|found| found.mark.adopt(&self.cluster, owner)), id.to_string())
             }
             Adoption::PublicIp(id, owner) => {
                 let adopted = self.services.state().public_ips.adopt(&self.cluster, owner, id);

@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::mark::Mark;
 use staffetta_driver::{
-    ClusterId, DriverError, ListenerChange, LoadBalancer, LoadBalancerProgress, Owner, ProvisioningStatus,
-    Reason,
+    DriverError, ListenerChange, LoadBalancer, LoadBalancerProgress, ProvisioningStatus, Reason,
 };
 
 /// A simulated load balancer with its ownership mark.
 #[derive(Debug)]
 pub(super) struct MemoryLoadBalancer {
-    /// The cluster in the ownership mark; `None` for a load balancer of another controller, which has no mark.
-    pub(super) cluster: Option<ClusterId>,
-    /// The owner in the ownership mark, or `None` without a mark.
-    pub(super) owner: Option<Owner>,
+    /// The ownership mark, which a load balancer of another controller does not have.
+    pub(super) mark: Mark,
     /// The load balancer with its listeners, pools and members. Its status is not used.
     pub(super) tree: LoadBalancer,
     /// The time until which the load balancer is PENDING and accepts no change.
@@ -44,12 +42,6 @@ impl MemoryLoadBalancer {
         } else {
             LoadBalancerProgress::Active
         }
-    }
-
-    /// Returns `true` if the ownership mark names the cluster and, if one is given, the owner.
-    pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
-        let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
-        self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
     }
 
     /// Returns an error with a retry delay while the load balancer is PENDING.

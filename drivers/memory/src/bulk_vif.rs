@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{Faults, MemoryNetwork, MemoryPort};
-use crate::driver::Calls;
+use crate::driver::{Calls, driver_calls};
 use crate::lock::lock;
 use staffetta_driver::{
     BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner, PooledVif,
@@ -25,30 +25,19 @@ pub struct MemoryBulkVifDriver {
     calls: Calls<BulkVifMethod, BulkVifCall>,
 }
 
-/// A method of [`BulkVifDriver`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BulkVifMethod {
-    /// The method [`BulkVifDriver::create_vifs`].
-    CreateVifs,
-    /// The method [`BulkVifDriver::set_security_groups`].
-    SetSecurityGroups,
-    /// The method [`BulkVifDriver::delete_vifs`].
-    DeleteVifs,
+driver_calls! {
+    /// A method of [`BulkVifDriver`].
+    BulkVifMethod,
+    /// A logged call of [`BulkVifDriver`].
+    BulkVifCall,
+    /// The method [`BulkVifDriver::create_vifs`], for this number of VIFs for the host.
+    CreateVifs(String, usize);
+    /// The method [`BulkVifDriver::set_security_groups`], for this VIF.
+    SetSecurityGroups(VifId);
+    /// The method [`BulkVifDriver::delete_vifs`], for these VIFs.
+    DeleteVifs(Vec<VifId>);
     /// The method [`BulkVifDriver::list_vifs`].
-    ListVifs,
-}
-
-/// A logged call of [`BulkVifDriver`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BulkVifCall {
-    /// A call that requested this number of VIFs for the host.
-    CreateVifs(String, usize),
-    /// A call to set the security groups of this VIF.
-    SetSecurityGroups(VifId),
-    /// A call to delete these VIFs.
-    DeleteVifs(Vec<VifId>),
-    /// A call that listed the pooled VIFs.
-    ListVifs,
+    ListVifs;
 }
 
 impl MemoryBulkVifDriver {
@@ -118,7 +107,7 @@ impl MemoryBulkVifDriver {
 
     /// Converts a port to a pooled VIF, or returns `None` if it has an owner or belongs to another cluster.
     fn to_pooled(&self, port: MemoryPort) -> Option<PooledVif> {
-        if port.cluster.as_ref() != Some(&self.cluster) || port.owner.is_some() {
+        if !port.is_pooled(&self.cluster) {
             return None;
         }
         let vif = port.vif_at(Instant::now());
@@ -137,7 +126,7 @@ impl BulkVifDriver for MemoryBulkVifDriver {
 
     async fn create_vifs(&self, order: &BulkVifRequest) -> BulkVifResult {
         let call = BulkVifCall::CreateVifs(order.key.host.clone(), order.count);
-        let created = self.calls.call(BulkVifMethod::CreateVifs, call, || Ok(self.create_all(order))).await;
+        let created = self.calls.call(call, || Ok(self.create_all(order))).await;
         created.unwrap_or_else(|error| BulkVifResult { vifs: Vec::new(), failure: Some(error) })
     }
 
@@ -148,7 +137,7 @@ impl BulkVifDriver for MemoryBulkVifDriver {
     ) -> Result<(), DriverError> {
         let call = BulkVifCall::SetSecurityGroups(vif.id.clone());
         let work = || self.network.set_vif_groups(&vif.id, security_groups);
-        self.calls.call(BulkVifMethod::SetSecurityGroups, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
@@ -159,7 +148,7 @@ impl BulkVifDriver for MemoryBulkVifDriver {
             Ok(())
         };
         let call = BulkVifCall::DeleteVifs(vifs.iter().map(|vif| vif.id.clone()).collect());
-        match self.calls.call(BulkVifMethod::DeleteVifs, call, work).await {
+        match self.calls.call(call, work).await {
             Ok(()) => Vec::new(),
             Err(error) => vifs.iter().map(|vif| (vif.id.clone(), error.clone())).collect(),
         }
@@ -179,7 +168,7 @@ impl BulkVifDriver for MemoryBulkVifDriver {
             let (incomplete, usable) = pooled.partition(|pooled| incomplete.contains(&pooled.vif.id));
             Ok(PooledVifList { usable, incomplete, owned })
         };
-        self.calls.call(BulkVifMethod::ListVifs, BulkVifCall::ListVifs, work).await
+        self.calls.call(BulkVifCall::ListVifs, work).await
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {

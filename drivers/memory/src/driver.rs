@@ -11,6 +11,32 @@ use staffetta_driver::{ClusterId, DriverError};
 /// The maximum number of logged calls, which limits the memory that a long run needs.
 const MAX_CALLS: usize = 10_000;
 
+/// Defines the methods of a driver, for planned faults, and its logged calls: each call is a method with its arguments.
+macro_rules! driver_calls {
+    (
+        $(#[$method_doc:meta])* $method:ident,
+        $(#[$call_doc:meta])* $call:ident,
+        $($(#[$doc:meta])* $name:ident $(($($argument:ty),+))?;)+
+    ) => {
+        $(#[$method_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $method { $($(#[$doc])* $name,)+ }
+
+        $(#[$call_doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $call { $($(#[$doc])* $name $(($($argument),+))?,)+ }
+
+        impl From<&$call> for $method {
+            fn from(call: &$call) -> Self {
+                match call {
+                    $($call::$name { .. } => Self::$name,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use driver_calls;
+
 /// A driver of one cluster for the part `W` of the simulated cloud. `M` is the type of its methods, for planned faults, and `C` is the type
 /// of its logged calls.
 pub struct MemoryDriver<W, M, C> {
@@ -22,7 +48,7 @@ pub struct MemoryDriver<W, M, C> {
     pub(crate) calls: Calls<M, C>,
 }
 
-impl<W, M: Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, C> {
+impl<W, M: for<'a> From<&'a C> + Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, C> {
     /// Creates a driver of `world`. The resources that it creates carry the ownership mark of `cluster`.
     pub fn new(world: Arc<W>, cluster: ClusterId) -> Self {
         Self { world, cluster, calls: Calls::default() }
@@ -66,18 +92,20 @@ impl<M, C> Default for Calls<M, C> {
     }
 }
 
-impl<M: Copy + Eq + Hash, C: Clone> Calls<M, C> {
-    /// Logs a call and executes `work`, with the fault that is planned for `method`, if there is one.
+impl<M: for<'a> From<&'a C> + Copy + Eq + Hash, C: Clone> Calls<M, C> {
+    /// Logs a call and executes `work`, with the fault that is planned for its method, if there is one.
     pub(crate) async fn call<T>(
         &self,
-        method: M,
         call: C,
         work: impl FnOnce() -> Result<T, DriverError>,
     ) -> Result<T, DriverError> {
+        let method = M::from(&call);
         self.record(call);
         self.faults.call(method, work).await
     }
+}
 
+impl<M, C: Clone> Calls<M, C> {
     /// Appends a call to the log, which drops its oldest call if it is full.
     pub(crate) fn record(&self, call: C) {
         let mut log = lock(&self.log);

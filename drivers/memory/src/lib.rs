@@ -21,6 +21,7 @@ pub mod http;
 mod load_balancer;
 mod load_balancers;
 mod lock;
+mod mark;
 mod namespace_network;
 mod namespaces;
 mod network;

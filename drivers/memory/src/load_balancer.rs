@@ -48,16 +48,31 @@ pub enum LoadBalancerCall {
     ChangeListener(LoadBalancerId, ListenerChange),
 }
 
+impl From<&LoadBalancerCall> for LoadBalancerMethod {
+    fn from(call: &LoadBalancerCall) -> Self {
+        match call {
+            LoadBalancerCall::List(_) => Self::List,
+            LoadBalancerCall::Ensure(_) => Self::Ensure,
+            LoadBalancerCall::Progress(_) => Self::Progress,
+            LoadBalancerCall::Release(..) => Self::Release,
+            LoadBalancerCall::ChangeListener(_, ListenerChange::SetMembers(..)) => Self::SetMembers,
+            LoadBalancerCall::ChangeListener(_, ListenerChange::Release(_)) => Self::ReleaseListener,
+            LoadBalancerCall::ChangeListener(_, ListenerChange::Ensure(_)) => Self::EnsureListener,
+        }
+    }
+}
+
 #[async_trait]
 impl LoadBalancerDriver for MemoryLoadBalancerDriver {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         let work = || {
             let (state, now) = (self.world.state(), Instant::now());
-            let marked = state.load_balancers.all().filter(|balancer| balancer.is_of(&self.cluster, owner));
-            Ok(marked.map(|found| Owned { owner: found.owner.clone(), thing: found.at(now) }).collect())
+            let marked =
+                state.load_balancers.all().filter(|balancer| balancer.mark.is_of(&self.cluster, owner));
+            Ok(marked.map(|found| Owned { owner: found.mark.owner.clone(), thing: found.at(now) }).collect())
         };
         let call = LoadBalancerCall::List(owner.map(|owner| owner.uid.clone()));
-        self.calls.call(LoadBalancerMethod::List, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn ensure_load_balancer(
@@ -66,13 +81,13 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
         let work = || self.world.state().load_balancers.ensure(&self.cluster, owner, spec, Instant::now());
-        self.calls.call(LoadBalancerMethod::Ensure, LoadBalancerCall::Ensure(owner.uid.clone()), work).await
+        self.calls.call(LoadBalancerCall::Ensure(owner.uid.clone()), work).await
     }
 
     async fn progress(&self, load_balancer: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
         let id = &load_balancer.id;
         let work = || self.world.state().load_balancers.progress(id, Instant::now());
-        self.calls.call(LoadBalancerMethod::Progress, LoadBalancerCall::Progress(id.clone()), work).await
+        self.calls.call(LoadBalancerCall::Progress(id.clone()), work).await
     }
 
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
@@ -84,7 +99,7 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
             Ok(())
         };
         let call = LoadBalancerCall::Release(owner.uid.clone(), id.clone());
-        self.calls.call(LoadBalancerMethod::Release, call, work).await
+        self.calls.call(call, work).await
     }
 }
 
@@ -96,14 +111,9 @@ impl ListenerDriver for MemoryLoadBalancerDriver {
         change: &ListenerChange,
     ) -> Result<LoadBalancer, DriverError> {
         let id = &load_balancer.id;
-        let method = match change {
-            ListenerChange::SetMembers(..) => LoadBalancerMethod::SetMembers,
-            ListenerChange::Release(_) => LoadBalancerMethod::ReleaseListener,
-            ListenerChange::Ensure(_) => LoadBalancerMethod::EnsureListener,
-        };
         let call = LoadBalancerCall::ChangeListener(id.clone(), change.clone());
         let work = || self.world.state().load_balancers.change_listener(id, change, Instant::now());
-        self.calls.call(method, call, work).await
+        self.calls.call(call, work).await
     }
 }
 

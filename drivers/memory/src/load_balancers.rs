@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::MemoryOptions;
 use super::balancer::MemoryLoadBalancer;
+use super::mark::Mark;
 use staffetta_driver::{
     ClusterId, DriverError, ListenerChange, LoadBalancer, LoadBalancerId, LoadBalancerProgress,
     LoadBalancerSpec, Owner, PortId, Protocol, ProvisioningStatus, Reason,
@@ -51,7 +52,7 @@ impl LoadBalancers {
             disabled_protocols: BTreeSet::new(),
             failing_next: 0,
             subnet: options.service_subnet,
-            delay: options.load_balancer_delay(),
+            delay: Duration::from_millis(options.load_balancer_delay_ms),
             balancers: BTreeMap::new(),
             ids: IdSequence::default(),
         }
@@ -80,13 +81,8 @@ impl LoadBalancers {
     /// Inserts a load balancer without an ownership mark, as another controller would create it.
     pub(super) fn insert_unmarked(&mut self, load_balancer: LoadBalancer, now: Instant) {
         let id = load_balancer.id.clone();
-        let balancer = MemoryLoadBalancer {
-            cluster: None,
-            owner: None,
-            tree: load_balancer,
-            busy_until: now,
-            failed: false,
-        };
+        let balancer =
+            MemoryLoadBalancer { mark: Mark::default(), tree: load_balancer, busy_until: now, failed: false };
         self.balancers.insert(id, balancer);
     }
 
@@ -107,11 +103,11 @@ impl LoadBalancers {
         let found = self.balancers.values_mut().find(|balancer| {
             let tree = &balancer.tree;
             let fits = (tree.vip, &tree.subnet, &tree.project) == (spec.vip, &spec.subnet, &spec.project);
-            let adopted = || fits && balancer.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id);
-            balancer.is_of(cluster, Some(owner)) || adopted()
+            let adopted = || fits && balancer.mark.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id);
+            balancer.mark.is_of(cluster, Some(owner)) || adopted()
         });
         let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };
-        (balancer.cluster, balancer.owner) = (Some(cluster.clone()), Some(owner.clone()));
+        balancer.mark = Mark::new(cluster, owner);
         let groups = spec.security_groups.as_ref().filter(|groups| balancer.tree.security_groups != **groups);
         if groups.is_some() || balancer.tree.disabled {
             balancer.ensure_idle("change a load balancer", now)?;
@@ -166,8 +162,7 @@ impl LoadBalancers {
         let failed = self.failing_next > 0;
         self.failing_next = self.failing_next.saturating_sub(1);
         let balancer = MemoryLoadBalancer {
-            cluster: Some(cluster.clone()),
-            owner: Some(owner.clone()),
+            mark: Mark::new(cluster, owner),
             tree,
             busy_until: now + self.delay,
             failed,
@@ -197,7 +192,7 @@ impl LoadBalancers {
         id: &LoadBalancerId,
         now: Instant,
     ) -> Result<bool, DriverError> {
-        match self.balancers.get(id).filter(|balancer| balancer.is_of(cluster, Some(owner))) {
+        match self.balancers.get(id).filter(|balancer| balancer.mark.is_of(cluster, Some(owner))) {
             Some(balancer) => balancer.ensure_idle("release a load balancer", now).map(|()| true),
             None => Ok(false),
         }

@@ -1,5 +1,6 @@
 //! A network of a namespace in the simulated network, as tests see it.
 
+use super::mark::Mark;
 use staffetta_driver::{ClusterId, NamespaceNetwork, Owner, Uid};
 
 /// An existing network of a namespace.
@@ -19,6 +20,11 @@ pub struct MemoryNamespaceNetwork {
 }
 
 impl MemoryNamespaceNetwork {
+    /// Returns the ownership mark.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { cluster: self.cluster.clone(), owner: self.owner.clone() }
+    }
+
     /// Returns `true` if the network is that of the namespace with this UID in `cluster`.
     pub(super) fn is_of(&self, cluster: &ClusterId, uid: &Uid) -> bool {
         self.cluster.as_ref() == Some(cluster) && self.owner.as_ref().is_some_and(|owner| owner.uid == *uid)

@@ -4,39 +4,26 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Faults, MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions};
-use crate::driver::Calls;
+use super::{MemoryDriver, MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions};
+use crate::driver::driver_calls;
 use staffetta_driver::{
-    ClusterId, DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
+    DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
 };
 
 /// The driver `memory` of namespace networks, for one cluster. Its networks consist of their ids only; no subnet allocates addresses.
-pub struct MemoryNamespaceSubnets {
-    network: Arc<MemoryNetwork>,
-    cluster: ClusterId,
-    calls: Calls<NamespaceMethod, NamespaceCall>,
-}
+pub type MemoryNamespaceSubnets = MemoryDriver<MemoryNetwork, NamespaceMethod, NamespaceCall>;
 
-/// A method of a driver of namespace networks, for planned faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NamespaceMethod {
-    /// The method [`NamespaceSubnetDriver::ensure_network`].
-    Ensure,
-    /// The method [`NamespaceSubnetDriver::release_network`].
-    Release,
+driver_calls! {
+    /// A method of a driver of namespace networks, for planned faults.
+    NamespaceMethod,
+    /// A logged call of a driver of namespace networks.
+    NamespaceCall,
+    /// The method [`NamespaceSubnetDriver::ensure_network`], for this owner.
+    Ensure(Uid);
+    /// The method [`NamespaceSubnetDriver::release_network`], for this owner.
+    Release(Uid);
     /// The method [`NamespaceSubnetDriver::networks`].
-    List,
-}
-
-/// A logged call of a driver of namespace networks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NamespaceCall {
-    /// A call to create or find the network of this owner.
-    Ensure(Uid),
-    /// A call to release the network of this owner.
-    Release(Uid),
-    /// A call that listed the networks of all namespaces.
-    List,
+    List;
 }
 
 impl Default for MemoryNamespaceSubnets {
@@ -46,24 +33,9 @@ impl Default for MemoryNamespaceSubnets {
 }
 
 impl MemoryNamespaceSubnets {
-    /// Creates the driver. The networks that it creates carry the ownership mark of `cluster`.
-    pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
-        Self { network, cluster, calls: Calls::default() }
-    }
-
-    /// Returns the planned faults, to which others can be added.
-    pub fn faults(&self) -> &Faults<NamespaceMethod> {
-        &self.calls.faults
-    }
-
-    /// Returns the last ten thousand calls, oldest first, including failed ones.
-    pub fn calls(&self) -> Vec<NamespaceCall> {
-        self.calls.log()
-    }
-
     /// Returns the owners of the existing networks of the cluster, ordered by network.
     pub fn owners(&self) -> Vec<Owner> {
-        let networks = self.network.namespace_networks().into_iter();
+        let networks = self.world.namespace_networks().into_iter();
         networks
             .filter(|made| made.cluster.as_ref() == Some(&self.cluster))
             .filter_map(|made| made.owner)
@@ -72,7 +44,7 @@ impl MemoryNamespaceSubnets {
 
     /// Marks the network of the owner with this UID as in use, so that its release fails with [`Reason::Conflict`], or as unused.
     pub fn set_used(&self, uid: &Uid, used: bool) {
-        for made in self.network.namespaces().values_mut().filter(|made| made.is_of(&self.cluster, uid)) {
+        for made in self.world.namespaces().values_mut().filter(|made| made.is_of(&self.cluster, uid)) {
             made.used = used;
         }
     }
@@ -82,7 +54,7 @@ impl MemoryNamespaceSubnets {
 impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
     async fn ensure_network(&self, owner: &Owner, _: &ProjectId) -> Result<NamespaceNetwork, DriverError> {
         let work = || {
-            let mut networks = self.network.namespaces();
+            let mut networks = self.world.namespaces();
             if let Some(made) = networks.values().find(|made| made.is_of(&self.cluster, &owner.uid)) {
                 return Ok(made.network.clone());
             }
@@ -100,12 +72,12 @@ impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
             networks.insert(network.network.clone(), made);
             Ok(network)
         };
-        self.calls.call(NamespaceMethod::Ensure, NamespaceCall::Ensure(owner.uid.clone()), work).await
+        self.calls.call(NamespaceCall::Ensure(owner.uid.clone()), work).await
     }
 
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError> {
         let work = || {
-            let mut networks = self.network.namespaces();
+            let mut networks = self.world.namespaces();
             let is_of = |made: &MemoryNamespaceNetwork| made.is_of(&self.cluster, &owner.uid);
             if networks.values().any(|made| made.used && is_of(made)) {
                 return Err(DriverError::new(Reason::Conflict, "delete a network").detail("it is used"));
@@ -113,13 +85,13 @@ impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
             networks.retain(|_, made| !is_of(made));
             Ok(())
         };
-        self.calls.call(NamespaceMethod::Release, NamespaceCall::Release(owner.uid.clone()), work).await
+        self.calls.call(NamespaceCall::Release(owner.uid.clone()), work).await
     }
 
     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
         let work =
             || Ok(self.owners().into_iter().map(|owner| Owned { owner: Some(owner), thing: () }).collect());
-        self.calls.call(NamespaceMethod::List, NamespaceCall::List, work).await
+        self.calls.call(NamespaceCall::List, work).await
     }
 }
 

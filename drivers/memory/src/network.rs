@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -195,7 +196,10 @@ impl MemoryNetwork {
         now: Instant,
     ) -> Result<Vif, DriverError> {
         let mut state = self.state();
-        state.within_quota()?;
+        if let Some(quota) = state.port_quota.filter(|quota| state.ports.len() >= *quota as usize) {
+            let error = DriverError::new(Reason::Quota, "make a port");
+            return Err(error.detail(format!("{quota} ports are allowed")));
+        }
         let ips = state.addresses(&request.subnets, now)?;
         state.made += 1;
         let vif = vif(state.made, request, &ips)?;
@@ -207,7 +211,7 @@ impl MemoryNetwork {
             project: request.project.clone(),
             security_groups: request.security_groups.clone(),
             subnets: request.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
-            active_at: now + self.options.activation_delay(),
+            active_at: now + Duration::from_millis(self.options.activation_delay_ms),
         };
         let vif = port.vif_at(now);
         state.ports.insert(vif.id.clone(), port);
@@ -271,16 +275,6 @@ impl MemoryNetwork {
 }
 
 impl NetworkState {
-    fn within_quota(&self) -> Result<(), DriverError> {
-        match self.port_quota {
-            Some(quota) if self.ports.len() >= quota as usize => {
-                Err(DriverError::new(Reason::Quota, "make a port")
-                    .detail(format!("{quota} ports are allowed")))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Allocates one address in each subnet, or none in any.
     fn addresses(&mut self, subnets: &[Subnet], now: Instant) -> Result<Vec<IpAddr>, DriverError> {
         let mut taken = Vec::with_capacity(subnets.len());

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::{MemoryDriver, MemoryNetwork};
+use crate::driver::driver_calls;
 use staffetta_driver::{
     DriverError, ExistingRule, GroupName, NetworkPolicyDriver, Owner, RuleChange, SecurityGroup,
     SecurityGroupId, VifId, VifSecurityGroups,
@@ -11,45 +12,30 @@ use staffetta_driver::{
 /// The driver `memory` of network policies, for one cluster on the security groups of a [`MemoryNetwork`].
 pub type MemoryNetworkPolicyDriver = MemoryDriver<MemoryNetwork, NetworkPolicyMethod, NetworkPolicyCall>;
 
-/// A method of a driver of network policies, for planned faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NetworkPolicyMethod {
+driver_calls! {
+    /// A method of a driver of network policies, for planned faults.
+    NetworkPolicyMethod,
+    /// A logged call of a driver of network policies.
+    NetworkPolicyCall,
     /// The method [`NetworkPolicyDriver::groups`].
-    Groups,
-    /// The method [`NetworkPolicyDriver::create_group`].
-    CreateGroup,
-    /// The method [`NetworkPolicyDriver::update_rules`].
-    UpdateRules,
-    /// The method [`NetworkPolicyDriver::delete_group`].
-    DeleteGroup,
+    Groups;
+    /// The method [`NetworkPolicyDriver::create_group`], for a group with this name.
+    CreateGroup(GroupName);
+    /// The method [`NetworkPolicyDriver::update_rules`], which removes and adds these numbers of rules of the group.
+    UpdateRules(SecurityGroupId, usize, usize);
+    /// The method [`NetworkPolicyDriver::delete_group`], for this group.
+    DeleteGroup(SecurityGroupId);
     /// The method [`NetworkPolicyDriver::vif_groups`].
-    VifGroups,
-    /// The method [`NetworkPolicyDriver::set_vif_groups`].
-    SetVifGroups,
-}
-
-/// A logged call of a driver of network policies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NetworkPolicyCall {
-    /// A call that listed the security groups.
-    Groups,
-    /// A call to create the security group with this name.
-    CreateGroup(GroupName),
-    /// A call to remove and add these numbers of rules of the security group, in this order.
-    UpdateRules(SecurityGroupId, usize, usize),
-    /// A call to delete this security group.
-    DeleteGroup(SecurityGroupId),
-    /// A call that listed the security groups of VIFs.
-    VifGroups,
-    /// A call to set the security groups of this VIF.
-    SetVifGroups(VifId),
+    VifGroups;
+    /// The method [`NetworkPolicyDriver::set_vif_groups`], for this VIF.
+    SetVifGroups(VifId);
 }
 
 #[async_trait]
 impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
     async fn groups(&self) -> Result<Vec<SecurityGroup>, DriverError> {
         let work = || Ok(self.world.groups().all(Some(&self.cluster)));
-        self.calls.call(NetworkPolicyMethod::Groups, NetworkPolicyCall::Groups, work).await
+        self.calls.call(NetworkPolicyCall::Groups, work).await
     }
 
     async fn create_group(
@@ -58,9 +44,7 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
         owner: Option<&Owner>,
     ) -> Result<SecurityGroup, DriverError> {
         let work = || self.world.groups().make(&self.cluster, name, owner);
-        self.calls
-            .call(NetworkPolicyMethod::CreateGroup, NetworkPolicyCall::CreateGroup(name.clone()), work)
-            .await
+        self.calls.call(NetworkPolicyCall::CreateGroup(name.clone()), work).await
     }
 
     async fn update_rules(
@@ -71,7 +55,7 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
         let (removed, added) = (change.remove.len(), change.add.len());
         let call = NetworkPolicyCall::UpdateRules(group.clone(), removed, added);
         let work = || self.world.groups().change(group, change);
-        self.calls.call(NetworkPolicyMethod::UpdateRules, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn delete_group(&self, group: &SecurityGroupId) -> Result<(), DriverError> {
@@ -79,9 +63,7 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
             let used = self.world.ports().into_iter().flat_map(|port| port.security_groups).collect();
             self.world.groups().remove(group, &used)
         };
-        self.calls
-            .call(NetworkPolicyMethod::DeleteGroup, NetworkPolicyCall::DeleteGroup(group.clone()), work)
-            .await
+        self.calls.call(NetworkPolicyCall::DeleteGroup(group.clone()), work).await
     }
 
     async fn vif_groups(&self) -> Result<Vec<VifSecurityGroups>, DriverError> {
@@ -95,13 +77,13 @@ impl NetworkPolicyDriver for MemoryNetworkPolicyDriver {
             });
             Ok(guarded.collect())
         };
-        self.calls.call(NetworkPolicyMethod::VifGroups, NetworkPolicyCall::VifGroups, work).await
+        self.calls.call(NetworkPolicyCall::VifGroups, work).await
     }
 
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
         let call = NetworkPolicyCall::SetVifGroups(vif.clone());
         let work = || self.world.set_vif_groups(vif, groups);
-        self.calls.call(NetworkPolicyMethod::SetVifGroups, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {

@@ -83,16 +83,6 @@ impl MemoryOptions {
         self.pod_subnets.iter().chain(self.namespace_subnets.values().flatten()).copied()
     }
 
-    /// Returns the time for which a new port is DOWN.
-    pub(crate) fn activation_delay(&self) -> Duration {
-        Duration::from_millis(self.activation_delay_ms)
-    }
-
-    /// Returns the time after a change for which a load balancer accepts no other one.
-    pub(crate) fn load_balancer_delay(&self) -> Duration {
-        Duration::from_millis(self.load_balancer_delay_ms)
-    }
-
     /// Returns the time before a released address is used again.
     pub(crate) fn cool_down(&self) -> Duration {
         Duration::from_millis(self.cool_down_ms)

@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::mark::Mark;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{ClusterId, Owner, ProjectId, SecurityGroupId, SubnetId, Vif};
 
@@ -28,6 +29,11 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
+    /// Returns the ownership mark.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { cluster: self.cluster.clone(), owner: self.owner.clone() }
+    }
+
     /// Returns the VIF with its state at the time `now`.
     pub fn vif_at(&self, now: Instant) -> Vif {
         Vif { active: self.vif.active || self.active_at <= now, ..self.vif.clone() }

@@ -1,8 +1,7 @@
 //! A simulated cloud that assigns prefixes and single addresses to the network interfaces of machines, as EC2 does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use ipnet::Ipv4Net;
 use staffetta_driver::prefix::{Assigned, BlockKind, PREFIX_LENGTH, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, SubnetId};
 
+use crate::lock::lock;
 use crate::options::MemoryOptions;
 
 const ASSIGN: &str = "assign addresses to a network interface";
@@ -91,13 +91,6 @@ impl MemoryPrefixes {
         self.cloud().subnets.insert(id.clone(), PrefixSubnet { range, used });
     }
 
-    /// Takes an address of a subnet, as another user of the subnet does. It splits the free prefixes.
-    pub fn take_address(&self, subnet: &SubnetId, address: Ipv4Addr) {
-        if let Some(subnet) = self.cloud().subnets.get_mut(subnet) {
-            subnet.used.insert((address.into(), address.into()));
-        }
-    }
-
     /// Adds a machine, whose interface has the lowest free address of the subnet as its primary address.
     pub fn add_machine(
         &self,
@@ -160,12 +153,8 @@ impl MemoryPrefixes {
     async fn delay(&self) {
         let slow = {
             let mut cloud = self.cloud();
-            match cloud.faults.front() {
-                Some(PrefixFault::Slow(time)) => {
-                    let time = *time;
-                    cloud.faults.pop_front();
-                    Some(time)
-                }
+            match cloud.faults.front().copied() {
+                Some(PrefixFault::Slow(time)) => cloud.faults.pop_front().map(|_| time),
                 _ => None,
             }
         };
@@ -175,7 +164,7 @@ impl MemoryPrefixes {
     }
 
     fn cloud(&self) -> MutexGuard<'_, PrefixCloud> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -185,13 +174,8 @@ impl PrefixSubnet {
         let size = 1_u64 << (32 - length);
         let (mut next, mut free) = (u64::from(u32::from(self.range.network())), Vec::new());
         let end = u64::from(u32::from(self.range.broadcast())) + 1;
-        for (first, last) in self
-            .used
-            .iter()
-            .copied()
-            .map(|(first, last)| (u64::from(first), u64::from(last)))
-            .chain([(end, end)])
-        {
+        let used = self.used.iter().map(|&(first, last)| (first.into(), last.into()));
+        for (first, last) in used.chain([(end, end)]) {
             while next + size <= first && free.len() < count {
                 let block = u32::try_from(next).ok().and_then(|next| Ipv4Net::new(next.into(), length).ok());
                 free.extend(block);

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::public_ips::MemoryPublicIp;
 use super::{MemoryDriver, MemoryServices};
+use crate::driver::driver_calls;
 use staffetta_driver::{
     DriverError, Owned, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason, ServicePublicIpDriver,
     Uid,
@@ -13,34 +14,21 @@ use staffetta_driver::{
 /// The driver `memory` of public addresses, for one cluster on [`MemoryServices`]. Its pool of addresses is small and can be exhausted.
 pub type MemoryPublicIpDriver = MemoryDriver<MemoryServices, PublicIpMethod, PublicIpCall>;
 
-/// A method of a public address driver, for planned faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PublicIpMethod {
-    /// The method [`ServicePublicIpDriver::public_ips`].
-    List,
-    /// The method [`ServicePublicIpDriver::acquire`].
-    Acquire,
-    /// The method [`ServicePublicIpDriver::associate`].
-    Associate,
-    /// The method [`ServicePublicIpDriver::disassociate`].
-    Disassociate,
-    /// The method [`ServicePublicIpDriver::release`].
-    Release,
-}
-
-/// A logged call of a public address driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PublicIpCall {
-    /// A call that listed the addresses of this owner, or all of them.
-    List(Option<Uid>),
-    /// A call to allocate or find an address for this owner.
-    Acquire(Uid),
-    /// A call to associate the address with this port.
-    Associate(PublicIpId, PortId),
-    /// A call to disassociate the address from this port.
-    Disassociate(PublicIpId, PortId),
-    /// A call to release this address of this owner.
-    Release(Uid, PublicIpId),
+driver_calls! {
+    /// A method of a public address driver, for planned faults.
+    PublicIpMethod,
+    /// A logged call of a public address driver.
+    PublicIpCall,
+    /// The method [`ServicePublicIpDriver::public_ips`], for the addresses of this owner, or all of them.
+    List(Option<Uid>);
+    /// The method [`ServicePublicIpDriver::acquire`], for this owner.
+    Acquire(Uid);
+    /// The method [`ServicePublicIpDriver::associate`], for this address and port.
+    Associate(PublicIpId, PortId);
+    /// The method [`ServicePublicIpDriver::disassociate`], for this address and port.
+    Disassociate(PublicIpId, PortId);
+    /// The method [`ServicePublicIpDriver::release`], for this address of this owner.
+    Release(Uid, PublicIpId);
 }
 
 #[async_trait]
@@ -49,20 +37,20 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
         let work = || {
             let state = self.world.state();
             let listed = |held: &&MemoryPublicIp| {
-                held.is_of(&self.cluster, owner) || owner.is_none() && held.cluster.is_none()
+                held.mark.is_of(&self.cluster, owner) || owner.is_none() && held.mark.cluster.is_none()
             };
             let marked = state.public_ips.all().filter(listed);
             Ok(marked
-                .map(|held| Owned { owner: held.owner.clone(), thing: held.public_ip.clone() })
+                .map(|held| Owned { owner: held.mark.owner.clone(), thing: held.public_ip.clone() })
                 .collect())
         };
         let call = PublicIpCall::List(owner.map(|owner| owner.uid.clone()));
-        self.calls.call(PublicIpMethod::List, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError> {
         let work = || self.world.state().public_ips.acquire(&self.cluster, owner, request, Instant::now());
-        self.calls.call(PublicIpMethod::Acquire, PublicIpCall::Acquire(owner.uid.clone()), work).await
+        self.calls.call(PublicIpCall::Acquire(owner.uid.clone()), work).await
     }
 
     async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
@@ -75,7 +63,7 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
             state.public_ips.associate(&public_ip.id, port)
         };
         let call = PublicIpCall::Associate(public_ip.id.clone(), port.clone());
-        self.calls.call(PublicIpMethod::Associate, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
@@ -84,7 +72,7 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
             Ok(())
         };
         let call = PublicIpCall::Disassociate(public_ip.id.clone(), port.clone());
-        self.calls.call(PublicIpMethod::Disassociate, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> Result<(), DriverError> {
@@ -93,7 +81,7 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
             Ok(())
         };
         let call = PublicIpCall::Release(owner.uid.clone(), public_ip.id.clone());
-        self.calls.call(PublicIpMethod::Release, call, work).await
+        self.calls.call(call, work).await
     }
 }
 

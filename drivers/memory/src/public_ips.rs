@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 
+use super::mark::Mark;
 use super::{AddressPool, MemoryOptions};
 use staffetta_driver::{
     Allocation, ClusterId, DriverError, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason,
@@ -22,20 +23,10 @@ pub(super) struct PublicIps {
 /// A public address with its ownership mark.
 #[derive(Debug)]
 pub(super) struct MemoryPublicIp {
-    /// The cluster in the ownership mark; `None` for an address that a user created.
-    pub(super) cluster: Option<ClusterId>,
-    /// The owner in the ownership mark; `None` for an address that a user created.
-    pub(super) owner: Option<Owner>,
+    /// The ownership mark, which an address that a user created does not have.
+    pub(super) mark: Mark,
     /// The address with its association.
     pub(super) public_ip: PublicIp,
-}
-
-impl MemoryPublicIp {
-    /// Returns `true` if the ownership mark names the cluster and, if one is given, the owner.
-    pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
-        let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
-        self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
-    }
 }
 
 impl PublicIps {
@@ -57,7 +48,7 @@ impl PublicIps {
 
     /// Inserts an address that a user created, and returns its id.
     pub(super) fn insert_user_address(&mut self, ip: IpAddr) -> PublicIpId {
-        self.insert(None, None, ip, Allocation::User).id
+        self.insert(Mark::default(), ip, Allocation::User).id
     }
 
     /// Returns the address that the user named, the address of the owner, the one to be adopted, or a new one from the pool. If the pool is
@@ -75,16 +66,16 @@ impl PublicIps {
         let found = self.held.values_mut().find(|held| {
             let leads_elsewhere = held.public_ip.port.as_ref().is_some_and(|port| *port != request.port);
             let named = request.adopt.as_ref() == Some(&held.public_ip.id);
-            let adopted = || named && held.cluster.is_none() && !leads_elsewhere;
-            held.is_of(cluster, Some(owner)) || adopted()
+            let adopted = || named && held.mark.cluster.is_none() && !leads_elsewhere;
+            held.mark.is_of(cluster, Some(owner)) || adopted()
         });
         if let Some(held) = found {
-            (held.cluster, held.owner) = (Some(cluster.clone()), Some(owner.clone()));
+            held.mark = Mark::new(cluster, owner);
             held.public_ip.allocation = Allocation::Pool;
             return Ok(held.public_ip.clone());
         }
         if let Some(ip) = self.pool.take(now) {
-            return Ok(self.insert(Some(cluster.clone()), Some(owner.clone()), ip, Allocation::Pool));
+            return Ok(self.insert(Mark::new(cluster, owner), ip, Allocation::Pool));
         }
         let error =
             DriverError::new(Reason::NoAddress, "allocate a public address").detail("the pool is empty");
@@ -107,7 +98,7 @@ impl PublicIps {
         let held = self.held.values().find(|held| held.public_ip.ip == ip);
         let held = held.ok_or_else(|| failed(Reason::NotFound).detail(format!("there is no {ip}")))?;
         let free = held.public_ip.port.as_ref().is_none_or(|associated| associated == port);
-        if !free || held.owner.is_some() && !held.is_of(cluster, Some(owner)) {
+        if !free || held.mark.owner.is_some() && !held.mark.is_of(cluster, Some(owner)) {
             return Err(failed(Reason::Conflict).detail(format!("{ip} is in use")));
         }
         Ok(held.public_ip.clone())
@@ -121,11 +112,9 @@ impl PublicIps {
         id: &PublicIpId,
     ) -> Result<(), Reason> {
         let held = self.held.get_mut(id).ok_or(Reason::NotFound)?;
-        if held.cluster.is_none() {
-            (held.cluster, held.owner) = (Some(cluster.clone()), Some(owner.clone()));
-            held.public_ip.allocation = Allocation::Pool;
-        }
-        held.is_of(cluster, Some(owner)).then_some(()).ok_or(Reason::Refused)
+        held.mark.adopt(cluster, owner)?;
+        held.public_ip.allocation = Allocation::Pool;
+        Ok(())
     }
 
     /// Associates the address with the port. If it does not exist, the error is [`Reason::NotFound`]; if it is associated with another
@@ -159,24 +148,18 @@ impl PublicIps {
 
     /// Releases the address if its ownership mark names the cluster and the owner.
     pub(super) fn release(&mut self, cluster: &ClusterId, owner: &Owner, id: &PublicIpId, now: Instant) {
-        if self.held.get(id).is_some_and(|held| held.is_of(cluster, Some(owner)))
+        if self.held.get(id).is_some_and(|held| held.mark.is_of(cluster, Some(owner)))
             && let Some(held) = self.held.remove(id)
         {
             self.pool.give_back(held.public_ip.ip, now);
         }
     }
 
-    fn insert(
-        &mut self,
-        cluster: Option<ClusterId>,
-        owner: Option<Owner>,
-        ip: IpAddr,
-        allocation: Allocation,
-    ) -> PublicIp {
+    fn insert(&mut self, mark: Mark, ip: IpAddr, allocation: Allocation) -> PublicIp {
         self.made += 1;
         let id = PublicIpId::from(format!("{:08x}-0000-4000-8006-{:012x}", self.made, self.made));
         let public_ip = PublicIp { id: id.clone(), ip, allocation, port: None };
-        self.held.insert(id, MemoryPublicIp { cluster, owner, public_ip: public_ip.clone() });
+        self.held.insert(id, MemoryPublicIp { mark, public_ip: public_ip.clone() });
         public_ip
     }
 }

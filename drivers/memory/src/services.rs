@@ -47,14 +47,14 @@ impl MemoryServices {
     pub fn load_balancers(&self) -> Vec<(Option<Owner>, LoadBalancer)> {
         let state = self.state();
         let now = Instant::now();
-        state.load_balancers.all().map(|balancer| (balancer.owner.clone(), balancer.at(now))).collect()
+        state.load_balancers.all().map(|balancer| (balancer.mark.owner.clone(), balancer.at(now))).collect()
     }
 
     /// Returns the load balancer with this id, of any cluster, or `None` if it does not exist.
     pub fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<LoadBalancer>> {
         let state = self.state();
         let found = state.load_balancers.get(id)?;
-        Some(Owned { owner: found.owner.clone(), thing: found.at(Instant::now()) })
+        Some(Owned { owner: found.mark.owner.clone(), thing: found.at(Instant::now()) })
     }
 
     /// Limits the number of load balancers from now on, or removes the limit (`None`). Existing load balancers stay.
@@ -106,14 +106,14 @@ impl MemoryServices {
     /// Returns the public addresses that are in use or belong to a user, of all clusters, with their owners.
     pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
         let state = self.state();
-        state.public_ips.all().map(|held| (held.owner.clone(), held.public_ip.clone())).collect()
+        state.public_ips.all().map(|held| (held.mark.owner.clone(), held.public_ip.clone())).collect()
     }
 
     /// Returns the public address with this id, of any cluster, or `None` if it is neither in use nor that of a user.
     pub fn public_ip(&self, id: &PublicIpId) -> Option<Owned<PublicIp>> {
         let state = self.state();
         let held = state.public_ips.get(id)?;
-        Some(Owned { owner: held.owner.clone(), thing: held.public_ip.clone() })
+        Some(Owned { owner: held.mark.owner.clone(), thing: held.public_ip.clone() })
     }
 
     /// Inserts a public address that a user created, which a service may name in `spec.loadBalancerIP`. Returns the id of the address.

@@ -3,43 +3,33 @@
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{MemoryDriver, MemoryNetwork};
+use super::{MemoryDriver, MemoryNetwork, MemoryPort};
+use crate::driver::driver_calls;
 use staffetta_driver::{Activation, DriverError, Owned, Owner, PodVifDriver, Uid, Vif, VifId, VifRequest};
 
 /// The driver `memory` of VIFs, for one cluster on a [`MemoryNetwork`].
 pub type MemoryVifDriver = MemoryDriver<MemoryNetwork, VifMethod, VifCall>;
 
-/// A method of a VIF driver, for planned faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum VifMethod {
-    /// The method [`PodVifDriver::request_vif`].
-    Request,
-    /// The method [`PodVifDriver::release_vif`].
-    Release,
-    /// The method [`PodVifDriver::activate_vif`].
-    Activate,
-    /// The method [`PodVifDriver::vifs`].
-    List,
-}
-
-/// A logged call of a VIF driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VifCall {
-    /// A call to create a VIF for this owner.
-    Request(Uid),
-    /// A call to release this VIF of this owner.
-    Release(Uid, VifId),
-    /// A call that read the activation of this VIF.
-    Activate(VifId),
-    /// A call that listed the VIFs of this owner, or all of them.
-    List(Option<Uid>),
+driver_calls! {
+    /// A method of a VIF driver, for planned faults.
+    VifMethod,
+    /// A logged call of a VIF driver.
+    VifCall,
+    /// The method [`PodVifDriver::request_vif`], for this owner.
+    Request(Uid);
+    /// The method [`PodVifDriver::release_vif`], for this VIF of this owner.
+    Release(Uid, VifId);
+    /// The method [`PodVifDriver::activate_vif`], for this VIF.
+    Activate(VifId);
+    /// The method [`PodVifDriver::vifs`], for the VIFs of this owner, or all of them.
+    List(Option<Uid>);
 }
 
 #[async_trait]
 impl PodVifDriver for MemoryVifDriver {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
         let work = || self.world.create_port(&self.cluster, request, Some(&request.owner), Instant::now());
-        self.calls.call(VifMethod::Request, VifCall::Request(request.owner.uid.clone()), work).await
+        self.calls.call(VifCall::Request(request.owner.uid.clone()), work).await
     }
 
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
@@ -47,27 +37,25 @@ impl PodVifDriver for MemoryVifDriver {
             self.world.delete_port(&self.cluster, owner, &vif.id, Instant::now());
             Ok(())
         };
-        self.calls.call(VifMethod::Release, VifCall::Release(owner.uid.clone(), vif.id.clone()), work).await
+        self.calls.call(VifCall::Release(owner.uid.clone(), vif.id.clone()), work).await
     }
 
     async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
         let call = VifCall::Activate(vif.id.clone());
         let work = || self.world.activation(&self.cluster, owner, &vif.id, Instant::now());
-        self.calls.call(VifMethod::Activate, call, work).await
+        self.calls.call(call, work).await
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let work = || {
             let ports = self.world.ports().into_iter();
             let of_cluster = ports.filter(|port| port.cluster.as_ref() == Some(&self.cluster));
-            let wanted = of_cluster.filter(|port| match owner {
-                Some(owner) => port.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid),
-                None => true,
-            });
+            let is_of = |port: &MemoryPort, owner: &Owner| port.belongs_to(&self.cluster, owner);
+            let wanted = of_cluster.filter(|port| owner.is_none_or(|owner| is_of(port, owner)));
             let now = Instant::now();
             Ok(wanted.map(|port| Owned { thing: port.vif_at(now), owner: port.owner }).collect())
         };
-        self.calls.call(VifMethod::List, VifCall::List(owner.map(|owner| owner.uid.clone())), work).await
+        self.calls.call(VifCall::List(owner.map(|owner| owner.uid.clone())), work).await
     }
 
     /// Lists the ports without a cluster that name a pod, which represent those of Kuryr.
