@@ -231,7 +231,7 @@ async fn a_list_is_requested_at_once_and_the_next_one_after_a_pause() {
     let (requested, began) = (Notify::new(), Instant::now());
     requested.notify_one();
     relist_requested(&requested, None).await;
-    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+    assert_eq!(began.elapsed(), Duration::ZERO);
     for _ in 0..100 {
         requested.notify_one();
     }
