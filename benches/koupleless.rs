@@ -78,6 +78,10 @@ async fn measure() -> Vec<Row> {
     let rest = Duration::from_secs(number("STAFFETTA_BENCH_REST", 60) as u64);
     let size = Size { bases, modules, rest };
     let only = std::env::var("STAFFETTA_BENCH_TUNNEL").ok();
+    assert!(
+        only.as_deref().is_none_or(|only| ["http", "mqtt"].contains(&only)),
+        "STAFFETTA_BENCH_TUNNEL is neither http nor mqtt"
+    );
     let wanted = |tunnel: &str| only.as_ref().is_none_or(|only| only == tunnel);
     let mut rows = Vec::new();
     if wanted("http") {

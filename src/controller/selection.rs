@@ -125,6 +125,7 @@ fn is_selected_by_namespace(kind: &str, api_version: &str) -> bool {
     api_version == "v1" && ["Pod", "Service"].contains(&kind)
 }
 
+/// Returns `true` if the objects of `kind` are selected by their namespaces.
 fn is_in_namespace_scope(kind: &Kind) -> bool {
     is_selected_by_namespace(&kind.name, &kind.api_version)
 }
@@ -264,5 +265,7 @@ mod tests {
         )
         .unwrap();
         assert!(selection(&["shop"], &[("tier", "web")]).admits(&Event::Added(Arc::new(map)).erase()));
+        assert!(is_selected_by_namespace("Service", "v1"));
+        assert!(!is_selected_by_namespace("Service", "serving.knative.dev/v1"));
     }
 }

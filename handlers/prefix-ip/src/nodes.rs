@@ -4,7 +4,7 @@ mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -96,7 +96,7 @@ struct KnownNode {
     /// `false` until another read has confirmed the first one, which may be older than the last changes of an earlier process.
     is_confirmed: bool,
     /// The requests of the changes of its interface that failed since the last one that succeeded.
-    failed_requests: Arc<RequestLog>,
+    failed_requests: RequestLog,
 }
 
 impl NodeTable {
@@ -153,7 +153,7 @@ impl NodeTable {
             is_uncertain: may_be_old,
             managed: true,
             is_confirmed: !may_be_old,
-            failed_requests: Arc::default(),
+            failed_requests: RequestLog::default(),
         };
         state.nodes.insert(node.to_owned(), known);
         self.plan_soon(&mut state, node);
@@ -330,7 +330,7 @@ impl NodeTable {
     pub(crate) fn keep_requests(&self, name: &str, requests: &RequestLog, succeeded: bool) {
         if let Some(node) = self.state().nodes.get_mut(name) {
             if succeeded {
-                node.failed_requests = Arc::default();
+                node.failed_requests = RequestLog::default();
             } else {
                 node.failed_requests.extend(requests);
             }

@@ -83,6 +83,8 @@ fn a_replica_begins_with_a_lease_and_ends_without_it() {
     bases.introduced(names("a"), 0, described("ACTIVATED"), now);
     take(&mut bases, 1, at(100));
     take(&mut bases, 1, at(106));
+    let later = now + Duration::from_secs(60);
+    assert!(bases.expire(|_| false, later).is_empty(), "its Lease is held, and it is about to begin");
     assert!(matches!(&bases.duties(at(106))[..], [Duty::Begins(node)] if **node == *"vnode.a.dev"));
     assert!(bases.may_act("vnode.a.dev", at(135)) && !bases.may_act("vnode.a.dev", at(136)));
     assert!(!bases.may_act("vnode.other.dev", at(106)));
