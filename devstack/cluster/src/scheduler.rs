@@ -1,11 +1,12 @@
 //! The scheduler: it binds a pod without a node to the node with the fewest pods, of those that are ready, that the pod selects,
-//! and whose taints it tolerates.
+//! whose taints it tolerates, and where no pod of its namespace is that its required anti-affinity excludes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, Taint, Toleration};
 use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
 
 use crate::call::Call;
 use crate::pods::{is_active, is_finished, node};
@@ -16,21 +17,27 @@ const NAME: &str = "default-scheduler";
 
 /// Assigns pods to nodes.
 pub(crate) fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
-    let mut load: BTreeMap<&str, usize> = BTreeMap::new();
-    for node in pods.iter().filter(|pod| !is_finished(pod)).filter_map(|pod| node(pod)) {
-        *load.entry(node).or_default() += 1;
+    let mut placed: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| !is_finished(pod)) {
+        if let Some(node) = node(pod) {
+            placed.entry(node).or_default().push(pod);
+        }
     }
     let mut named: Vec<_> = nodes.iter().map(|node| (node.name_any(), node)).collect();
     named.retain(|(_, node)| takes_pods(node));
     let mut plan = Plan::default();
     for pod in pods.iter().filter(|pod| waits(pod)) {
-        let loaded = |name: &str| load.get(name).copied().unwrap_or(0);
+        let on = |name: &str| placed.get(name).map_or(&[][..], Vec::as_slice);
+        let excluded = excluded_topologies(pod, named.iter().map(|(name, node)| (&***node, on(name))));
         let fits = |name: &str, node: &Node| {
-            loaded(name) < room(node) && is_asked_for(node, pod) && is_tolerated(node, pod)
+            on(name).len() < room(node)
+                && is_asked_for(node, pod)
+                && is_tolerated(node, pod)
+                && !excluded.iter().any(|(key, value)| node.labels().get(*key) == Some(value))
         };
         let fit = named.iter().filter(|(name, node)| fits(name, node));
-        if let Some((name, _)) = fit.min_by_key(|(name, _)| loaded(name)) {
-            *load.entry(name).or_default() += 1;
+        if let Some((name, _)) = fit.min_by_key(|(name, _)| on(name).len()) {
+            placed.entry(name).or_default().push(pod);
             plan.calls.push(Call::bind(pod, name));
         }
     }
@@ -65,6 +72,28 @@ fn room(node: &Node) -> usize {
 fn is_asked_for(node: &Node, pod: &Pod) -> bool {
     let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
     wanted.into_iter().all(|(key, value)| node.labels().get(key) == Some(value))
+}
+
+/// Returns the labels of nodes, with their values, where the required anti-affinity of the pod lets it not run: those of the
+/// nodes with a pod of its namespace that a term selects.
+fn excluded_topologies<'a>(
+    pod: &'a Pod,
+    nodes: impl Iterator<Item = (&'a Node, &'a [&'a Pod])> + Clone,
+) -> Vec<(&'a str, &'a String)> {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()?.pod_anti_affinity.as_ref());
+    let terms = affinity
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref())
+        .unwrap_or_default();
+    let selects = |term: &PodAffinityTerm, other: &Pod| {
+        let selector = term.label_selector.clone().and_then(|selector| Selector::try_from(selector).ok());
+        other.namespace() == pod.namespace()
+            && selector.is_some_and(|selector| selector.matches(other.labels()))
+    };
+    let excluded = terms.iter().flat_map(|term| {
+        let taken = nodes.clone().filter(|(_, pods)| pods.iter().any(|other| selects(term, other)));
+        taken.filter_map(|(node, _)| Some((&*term.topology_key, node.labels().get(&term.topology_key)?)))
+    });
+    excluded.collect()
 }
 
 /// Returns `true` if the pod tolerates all taints of the node.
@@ -139,6 +168,33 @@ mod tests {
         let mut cordoned = node_named("n2", "True");
         Arc::make_mut(&mut cordoned).spec = serde_json::from_value(json!({ "unschedulable": true })).unwrap();
         assert_eq!(places(&plan(&pods, &[cordoned])), []);
+    }
+
+    #[test]
+    fn pods_that_exclude_each_other_go_to_nodes_of_their_own() {
+        let apart = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+            { "topologyKey": "disk", "labelSelector": { "matchLabels": { "app": "cart" } } },
+        ] } } });
+        let labelled = |name: &str, spec: &Value, namespace: &str| {
+            let mut pod = pod_named(name, spec);
+            let metadata = &mut Arc::make_mut(&mut pod).metadata;
+            metadata.labels = Some([("app".to_owned(), "cart".to_owned())].into());
+            metadata.namespace = Some(namespace.to_owned());
+            pod
+        };
+        let with = |spec: Value| {
+            [&apart, &spec].into_iter().flat_map(|one| one.as_object().unwrap().clone()).collect()
+        };
+        let nodes = ["n1", "n2", "n3"].map(|name| node_named(name, "True"));
+        let mut pods = vec![
+            labelled("placed", &with(json!({ "nodeName": "n1" })), "shop"),
+            labelled("elsewhere", &json!({ "nodeName": "n3" }), "other"),
+            pod_named("busy", &json!({ "nodeName": "n2" })),
+            pod_named("busier", &json!({ "nodeName": "n2" })),
+        ];
+        pods.extend(["a", "b", "c"].map(|name| labelled(name, &apart, "shop")));
+        assert_eq!(places(&plan(&pods, &nodes)), [("a", "n3"), ("b", "n2")], "c waits for a fourth node");
+        assert_eq!(places(&plan(&pods[..5], &nodes[..1])), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
 use crate::annotations::{interface_address, lbaas_spec, lbaas_state, vif};
-use crate::judge::{is_on_device, is_on_windows, name};
+use crate::judge::{is_module, is_on_device, is_on_windows, name};
 use crate::news::Happening;
 
 /// The last news of each object of one kind.
@@ -101,13 +101,14 @@ impl Told for Pod {
         if spec.and_then(|spec| spec.host_network).unwrap_or(false) {
             return if running { "runs in the network of its node" } else { "starts" }.into();
         }
-        if is_on_device(self) {
+        if is_on_device(self) || is_module(self) {
+            let waiting = if is_module(self) { "is to be loaded" } else { "becomes an app" };
             let node = spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
             let address = self.status.as_ref().and_then(|status| status.pod_ip.as_deref());
             return match (running, address) {
                 (true, Some(address)) => format!("runs on {node}, {address}"),
                 (true, None) => format!("runs on {node}"),
-                (false, _) => format!("becomes an app on {node}"),
+                (false, _) => format!("{waiting} on {node}"),
             };
         }
         if is_on_windows(self) {

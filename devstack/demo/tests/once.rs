@@ -29,6 +29,8 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
         "runs on router-2, 192.0.2.",
         "waits for an address of its node",
         "runs, 10.11.0.",
+        "is to be loaded on vnode.base-4.demo",
+        "runs on vnode.base-4.demo, 127.0.0.1",
     ] {
         assert!(shown.contains(happening), "{happening} was not shown:\n{shown}");
     }

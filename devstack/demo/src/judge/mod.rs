@@ -16,7 +16,7 @@ use kube::{Resource, ResourceExt};
 use crate::annotations::{interface_address, lbaas_state, vif};
 use crate::read::Objects;
 
-pub(crate) use pod::{is_on_device, is_on_windows};
+pub(crate) use pod::{is_module, is_on_device, is_on_windows};
 
 /// The reasons why not everything has converged: deployments have their pods, pods their VIFs, services their load
 /// balancers, and nothing waits for deletion. Empty if it has.
