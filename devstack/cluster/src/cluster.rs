@@ -11,9 +11,10 @@ use tracing::debug;
 
 use crate::kubelet::Kubelet;
 use crate::options::{Options, Parts};
+use crate::scheduler::Scheduler;
 use crate::shell::{self, Plan};
 use crate::view::{Changes, View};
-use crate::{deployments, endpoints, nodes, replicasets, scheduler};
+use crate::{deployments, endpoints, nodes, replicasets};
 
 /// The running controllers of a cluster. They end when this value is dropped.
 ///
@@ -87,7 +88,8 @@ impl Cluster {
 
         let (pods, nodes) = (pods.clone(), nodes.clone());
         let changes = Changes::of([pods.changes(), nodes.changes()]);
-        self.run(changes, move |_| scheduler::plan(&pods.all(), &nodes.all()));
+        let mut scheduler = Scheduler::default();
+        self.run(changes, move |_| scheduler.plan(&pods.all(), &nodes.all()));
     }
 
     fn start_endpoints(&mut self, pods: &View<Pod>) {

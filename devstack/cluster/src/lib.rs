@@ -14,7 +14,8 @@
 //!
 //! Each controller is level-triggered: a pure function reads all objects and returns the calls that are due. The
 //! module `shell` sends them and runs the function again when something has changed. The only state are caches of the
-//! API. Garbage collection (the dependents of an owner, the content of a namespace) is the work of the server.
+//! API, and the bindings that the cache of the scheduler does not show yet. Garbage collection (the dependents of an
+//! owner, the content of a namespace) is the work of the server.
 
 mod call;
 mod cluster;

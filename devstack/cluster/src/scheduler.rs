@@ -15,33 +15,60 @@ use crate::shell::Plan;
 /// The scheduler whose pods these are.
 const NAME: &str = "default-scheduler";
 
-/// Assigns pods to nodes.
-pub(crate) fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
-    let mut placed: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| !is_finished(pod)) {
-        if let Some(node) = node(pod) {
-            placed.entry(node).or_default().push(pod);
+/// The scheduler of a cluster.
+#[derive(Default)]
+pub(crate) struct Scheduler {
+    /// The nodes of the pods that were bound, by UID, until the view shows it. A decision by a view that lags behind would
+    /// otherwise give a second pod a place that is taken.
+    bound: BTreeMap<String, String>,
+}
+
+impl Scheduler {
+    /// Returns the bindings that are due.
+    pub(crate) fn plan(&mut self, pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
+        let mut named: BTreeMap<_, _> = nodes.iter().map(|node| (node.name_any(), node)).collect();
+        named.retain(|_, node| takes_pods(node));
+        let before = std::mem::take(&mut self.bound);
+        let bound = |pod: &Pod| before.get(&pod.uid()?).filter(|node| named.contains_key(*node));
+        let mut placed: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !is_finished(pod)) {
+            if let Some(node) = node(pod).or_else(|| bound(pod).map(String::as_str)) {
+                placed.entry(node).or_default().push(pod);
+            }
         }
-    }
-    let mut named: Vec<_> = nodes.iter().map(|node| (node.name_any(), node)).collect();
-    named.retain(|(_, node)| takes_pods(node));
-    let mut plan = Plan::default();
-    for pod in pods.iter().filter(|pod| waits(pod)) {
-        let on = |name: &str| placed.get(name).map_or(&[][..], Vec::as_slice);
-        let excluded = excluded_topologies(pod, named.iter().map(|(name, node)| (&***node, on(name))));
-        let fits = |name: &str, node: &Node| {
-            on(name).len() < room(node)
-                && is_asked_for(node, pod)
-                && is_tolerated(node, pod)
-                && !excluded.iter().any(|(key, value)| node.labels().get(*key) == Some(value))
-        };
-        let fit = named.iter().filter(|(name, node)| fits(name, node));
-        if let Some((name, _)) = fit.min_by_key(|(name, _)| on(name).len()) {
-            placed.entry(name).or_default().push(pod);
-            plan.calls.push(Call::bind(pod, name));
+        let mut plan = Plan::default();
+        for pod in pods.iter().filter(|pod| waits(pod)) {
+            let node = bound(pod).map(String::as_str).or_else(|| {
+                let node = choose(pod, &named, &placed)?;
+                placed.entry(node).or_default().push(pod);
+                Some(node)
+            });
+            if let Some(node) = node {
+                self.bound.extend(pod.uid().map(|uid| (uid, node.to_owned())));
+                plan.calls.push(Call::bind(pod, node));
+            }
         }
+        plan
     }
-    plan
+}
+
+/// Returns the node with the fewest pods of those on which the pod may run.
+fn choose<'a>(
+    pod: &Pod,
+    nodes: &'a BTreeMap<String, &Arc<Node>>,
+    placed: &BTreeMap<&str, Vec<&Pod>>,
+) -> Option<&'a str> {
+    let on = |name: &str| placed.get(name).map_or(&[][..], Vec::as_slice);
+    let populated: Vec<_> = nodes.iter().map(|(name, node)| (&***node, on(name))).collect();
+    let excluded = excluded_topologies(pod, &populated);
+    let fits = |name: &str, node: &Node| {
+        on(name).len() < room(node)
+            && is_asked_for(node, pod)
+            && is_tolerated(node, pod)
+            && !excluded.iter().any(|(key, value)| node.labels().get(*key) == Some(value))
+    };
+    let fit = nodes.iter().filter(|(name, node)| fits(name, node));
+    fit.min_by_key(|(name, _)| on(name).len()).map(|(name, _)| name.as_str())
 }
 
 fn waits(pod: &Pod) -> bool {
@@ -76,10 +103,7 @@ fn is_asked_for(node: &Node, pod: &Pod) -> bool {
 
 /// Returns the labels of nodes, with their values, where the required anti-affinity of the pod lets it not run: those of the
 /// nodes with a pod of its namespace that a term selects.
-fn excluded_topologies<'a>(
-    pod: &'a Pod,
-    nodes: impl Iterator<Item = (&'a Node, &'a [&'a Pod])> + Clone,
-) -> Vec<(&'a str, &'a String)> {
+fn excluded_topologies<'a>(pod: &'a Pod, nodes: &[(&'a Node, &[&Pod])]) -> Vec<(&'a str, &'a String)> {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref()?.pod_anti_affinity.as_ref());
     let terms = affinity
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref())
@@ -90,7 +114,7 @@ fn excluded_topologies<'a>(
             && selector.is_some_and(|selector| selector.matches(other.labels()))
     };
     let excluded = terms.iter().flat_map(|term| {
-        let taken = nodes.clone().filter(|(_, pods)| pods.iter().any(|other| selects(term, other)));
+        let taken = nodes.iter().filter(|(_, pods)| pods.iter().any(|other| selects(term, other)));
         taken.filter_map(|(node, _)| Some((&*term.topology_key, node.labels().get(&term.topology_key)?)))
     });
     excluded.collect()
@@ -132,10 +156,13 @@ mod tests {
     }
 
     fn pod_named(name: &str, spec: &Value) -> Arc<Pod> {
-        let mut pod =
-            json!({ "metadata": { "namespace": "shop", "name": name }, "spec": { "containers": [] } });
+        let mut pod = json!({ "metadata": { "namespace": "shop", "name": name, "uid": name }, "spec": { "containers": [] } });
         pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         shared(pod)
+    }
+
+    fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
+        Scheduler::default().plan(pods, nodes)
     }
 
     fn places(plan: &Plan) -> Vec<(&str, &str)> {
@@ -195,6 +222,18 @@ mod tests {
         pods.extend(["a", "b", "c"].map(|name| labelled(name, &apart, "shop")));
         assert_eq!(places(&plan(&pods, &nodes)), [("a", "n3"), ("b", "n2")], "c waits for a fourth node");
         assert_eq!(places(&plan(&pods[..5], &nodes[..1])), []);
+    }
+
+    #[test]
+    fn a_place_is_taken_before_the_view_shows_it() {
+        let pods = ["a", "b", "c"].map(|name| pod_named(name, &json!({})));
+        let nodes = ["n1", "n2", "n3"].map(|name| node_named(name, "True"));
+        let mut scheduler = Scheduler::default();
+        assert_eq!(places(&scheduler.plan(&pods[1..], &nodes[..2])), [("b", "n1"), ("c", "n2")]);
+        assert_eq!(places(&scheduler.plan(&pods, &nodes)), [("a", "n3"), ("b", "n1"), ("c", "n2")]);
+        let bound = pod_named("b", &json!({ "nodeName": "n1" }));
+        let pods = [pods[0].clone(), bound, pods[2].clone()];
+        assert_eq!(places(&scheduler.plan(&pods, &nodes[..2])), [("a", "n1"), ("c", "n2")], "n3 is gone");
     }
 
     #[test]

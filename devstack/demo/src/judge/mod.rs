@@ -135,7 +135,7 @@ pub(crate) fn not_loaded(
     count: usize,
     wanted: &[&str],
 ) -> Vec<String> {
-    let pods = objects.pods.iter().filter(|pod| pod::is_module(pod)).count();
+    let pods = objects.pods.iter().filter(|pod| is_module(pod)).count();
     let mut reasons = reasons(objects);
     for (base, modules) in bases.iter().filter(|(_, modules)| modules != wanted) {
         reasons.push(format!(
