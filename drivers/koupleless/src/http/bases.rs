@@ -8,8 +8,8 @@ use std::time::Duration;
 use staffetta_driver::tunnel::NodeId;
 use tokio::time::Instant;
 
-/// The time after its last report during which an id belongs to the address that reported it. It is the time after which the
-/// reference takes a silent base for dead.
+/// The time after its last report or answer during which an id belongs to its address. It is the time after which the reference takes
+/// a silent base for dead.
 const CLAIM: Duration = Duration::from_secs(60);
 
 /// The addresses of bases. An id belongs to the address that reports it, so no base can speak for another one.
@@ -24,7 +24,7 @@ pub(super) struct Bases {
 #[derive(Debug)]
 struct Base {
     address: SocketAddr,
-    /// The time of the last report. A base that is known from its Node object counts as heard when that was read.
+    /// The time of the last report or answer. A base that is known from its Node object counts as heard when that was read.
     heard: Instant,
     /// `true` if a node exists for the base.
     started: bool,
@@ -33,7 +33,7 @@ struct Base {
 /// The reason why a report is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressClaimError {
-    /// Another address reported this id less than a minute ago.
+    /// A base at another address has this id: it reported or answered less than a minute ago.
     #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
     Taken,
     /// The maximum number of bases is reached; the value is that number.
@@ -74,6 +74,13 @@ impl Bases {
         Ok(())
     }
 
+    /// Records that a base answered a query at `address`. Reports may reach other replicas, so the base may not be heard otherwise.
+    pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
+        if let Some(base) = self.by_id.get_mut(id).filter(|base| base.address == address) {
+            base.heard = now;
+        }
+    }
+
     /// Records that a node exists for a base. `address` is that of its Node object, which counts if the base has not reported yet.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) {
         match (self.by_id.get_mut(id), address) {
@@ -112,7 +119,7 @@ impl Bases {
 }
 
 impl Base {
-    /// Returns `true` if the base has reported so recently that its id cannot be claimed from another address.
+    /// Returns `true` if the base has reported or answered so recently that its id cannot be claimed from another address.
     fn is_alive(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) < CLAIM
     }
@@ -149,6 +156,20 @@ mod tests {
             (Some(port), 1),
             "the process was restarted"
         );
+    }
+
+    #[test]
+    fn a_base_that_answers_keeps_its_id_without_a_report() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (ours, theirs) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("a"), ours, now).unwrap();
+        bases.answered(&id("a"), ours, now + CLAIM);
+        bases.answered(&id("a"), theirs, now + CLAIM * 3 / 2);
+        let before = now + CLAIM * 2 - Duration::from_millis(1);
+        assert_eq!(bases.record(&id("a"), theirs, before), Err(AddressClaimError::Taken));
+        bases.record(&id("a"), theirs, now + CLAIM * 2).unwrap();
+        bases.answered(&id("b"), ours, now);
+        assert_eq!(bases.address(&id("b")), None, "an answer makes no base known");
     }
 
     #[test]

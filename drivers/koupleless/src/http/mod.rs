@@ -112,6 +112,7 @@ impl HttpTunnel {
         let address = self.shared.address(command, node)?;
         let _under_way = RequestUnderWay::begin(&self.shared, node, command, None)?;
         let response = self.shared.client.call(node, address, command, &json!({})).await?;
+        self.shared.bases().answered(node, address, Instant::now());
         let data = response.data().map_err(|why| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
         })?;

@@ -1,7 +1,9 @@
 //! The reports that bases send to the listener.
 
+use std::time::Duration;
+
 use serde_json::json;
-use staffetta_driver::tunnel::{NodeActivation, TunnelEvent};
+use staffetta_driver::tunnel::{NodeActivation, Tunnel, TunnelEvent};
 
 use crate::world::{World, base, cart, options};
 
@@ -42,6 +44,24 @@ async fn a_base_speaks_for_itself_only() {
     assert_eq!(world.post_from("127.0.0.2", "queryBaseline", metadata).await.0, 409);
     drop(world.running);
     assert!(world.receiver.recv().await.is_none(), "nothing was passed on");
+}
+
+#[tokio::test]
+async fn a_base_that_answers_keeps_its_id_though_its_reports_go_to_other_replicas() {
+    let (world, base, id) = World::with_base(options()).await;
+    let claim = base.heartbeat().to_string().replace("127.0.0.1", "127.0.0.2");
+    let wait = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    for _ in 0..2 {
+        wait(45).await;
+        world.tunnel.fetch_health_data(&id).await.unwrap();
+    }
+    assert_eq!(world.post_from("127.0.0.2", "heartbeat", claim.clone()).await.0, 409);
+    wait(60).await;
+    assert_eq!(world.post_from("127.0.0.2", "heartbeat", claim).await.0, 200, "the base is silent");
 }
 
 #[tokio::test]
