@@ -8,12 +8,14 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `clock` | the boot clock, and the time within which a change is sent |
 //! | `http` | the tunnel over HTTP: a listener for what bases report, and requests to bases |
 //! | `mqtt` | the tunnel over MQTT 3.1.1 or 5: topics, subscriptions, and what is accepted from bases |
 //! | `module` | a container as a module of Arklet |
 //! | `operations` | the requests under way, without I/O |
 //! | `wire` | the JSON of Arklet, and its translation into the terms of tunnels |
 
+mod clock;
 mod http;
 mod lock;
 mod module;

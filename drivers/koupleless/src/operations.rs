@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The maximum number of modules of one base that are loaded or unloaded at the same time.
 const CHANGES_PER_BASE: usize = 16;
@@ -67,6 +68,8 @@ struct Change {
     refusal: Option<String>,
     /// The record of the request, which ends with it.
     record: Option<RequestRecord>,
+    /// Cancels the token of the request when it ends.
+    _ended: DropGuard,
 }
 
 /// A request that changes a module and gets no answer.
@@ -81,14 +84,14 @@ pub(crate) struct Unanswered {
 
 impl Operations {
     /// Begins a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, it is
-    /// [unanswered](Self::unanswered).
+    /// [unanswered](Self::unanswered). The token is cancelled when a change ends.
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
         command: ArkletCommand,
         module: Option<&ContainerKey>,
         deadline: Option<Instant>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<CancellationToken, DriverError> {
         let operations = self.0.entry(base.clone()).or_default();
         let begun = operations.begin(command, module, deadline);
         self.remove_idle(base);
@@ -133,6 +136,14 @@ impl Operations {
         };
         self.remove_idle(base);
         ended
+    }
+
+    /// Ends all changes of modules of a base, without an answer.
+    pub(crate) fn stop(&mut self, base: &NodeId) {
+        if let Some(operations) = self.0.get_mut(base) {
+            operations.changes.clear();
+            self.remove_idle(base);
+        }
     }
 
     /// Records that the broker refused to pass a request on. It is then [unanswered](Self::unanswered).
@@ -180,7 +191,8 @@ impl BaseOperations {
         command: ArkletCommand,
         module: Option<&ContainerKey>,
         deadline: Option<Instant>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<CancellationToken, DriverError> {
+        let ended = CancellationToken::new();
         let conflict =
             |detail: String| Err(DriverError::new(Reason::Conflict, command.step()).detail(detail));
         let Some(module) = module else {
@@ -188,7 +200,7 @@ impl BaseOperations {
                 return conflict("the same query is under way".to_owned());
             }
             self.queries.push(command);
-            return Ok(());
+            return Ok(ended);
         };
         if let Some(earlier) = self.changes.get(module) {
             return conflict(format!("{} of {module} is under way", earlier.command.name()));
@@ -197,8 +209,10 @@ impl BaseOperations {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
-        self.changes.insert(module.clone(), Change { command, deadline, refusal: None, record: None });
-        Ok(())
+        let guard = ended.clone().drop_guard();
+        let change = Change { command, deadline, refusal: None, record: None, _ended: guard };
+        self.changes.insert(module.clone(), change);
+        Ok(ended)
     }
 }
 
@@ -247,6 +261,21 @@ mod tests {
         assert!(!operations.end(&"c".parse().unwrap(), InstallBiz, Some(&cart)));
         assert!(operations.end(&base, InstallBiz, Some(&cart)));
         assert!(!operations.end(&base, InstallBiz, Some(&cart)) && operations.0.is_empty());
+    }
+
+    #[test]
+    fn a_base_that_stops_has_no_change_under_way_and_others_do() {
+        let (mut operations, base, other) =
+            (Operations::default(), "b".parse().unwrap(), "c".parse().unwrap());
+        let cart = "cart:1".into();
+        let ended = operations.begin(&base, InstallBiz, Some(&cart), None).unwrap();
+        let going_on = operations.begin(&other, InstallBiz, Some(&cart), None).unwrap();
+        operations.begin(&base, Health, None, None).unwrap();
+        operations.stop(&base);
+        assert_eq!((ended.is_cancelled(), going_on.is_cancelled()), (true, false));
+        assert!(!operations.end(&base, InstallBiz, Some(&cart)), "its answer does not count");
+        assert!(operations.end(&base, Health, None) && operations.end(&other, InstallBiz, Some(&cart)));
+        assert!(going_on.is_cancelled() && operations.0.is_empty());
     }
 
     #[test]

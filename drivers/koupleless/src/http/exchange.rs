@@ -1,8 +1,13 @@
 //! Sends commands to bases.
 
+use std::error::Error;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{StatusCode, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,6 +15,7 @@ use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{DriverError, Reason, RequestRecord};
 use tracing::{Instrument, info_span};
 
+use crate::clock::{SEND_LIMIT, boot_time};
 use crate::operations::ArkletCommand;
 use crate::options::{HttpTunnelOptions, milliseconds};
 use crate::wire::ArkResponse;
@@ -44,15 +50,19 @@ impl BaseClient {
     }
 
     /// Sends a command to the base at `address` and returns its response, whatever the code in it says. The error of a change says
-    /// that it may have taken effect, unless there was no connection.
+    /// that it may have taken effect, unless it was not sent: there was no connection, or not before the boot time `send_by`.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         base: &NodeId,
         address: SocketAddr,
         command: ArkletCommand,
         body: &impl Serialize,
+        send_by: Option<Duration>,
     ) -> Result<ArkResponse<T>, DriverError> {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
+        let body = serde_json::to_vec(body)
+            .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
+        let body = TimelyBody { content: Some(body.into()), send_by };
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
             let mut record = RequestRecord::start("POST", &format!("/{}", command.name()), changes);
@@ -69,7 +79,8 @@ impl BaseClient {
                 _ => Reason::Unavailable,
             };
             let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
-            if changes && !matches!(error, CallError::Unreachable(_)) { fault.maybe_applied() } else { fault }
+            let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate(_));
+            if changes && !unsent { fault.maybe_applied() } else { fault }
         })
     }
 
@@ -78,9 +89,10 @@ impl BaseClient {
         &self,
         address: SocketAddr,
         command: ArkletCommand,
-        body: &impl Serialize,
+        body: TimelyBody,
     ) -> Result<(StatusCode, Vec<u8>), CallError> {
-        let request = self.http.post(format!("http://{address}/{}", command.name())).json(body);
+        let request = self.http.post(format!("http://{address}/{}", command.name()));
+        let request = request.header(CONTENT_TYPE, "application/json").body(reqwest::Body::wrap(body));
         let mut response = request.send().await.map_err(CallError::of)?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(CallError::of)? {
@@ -92,6 +104,42 @@ impl BaseClient {
         Ok((response.status(), body))
     }
 }
+
+/// The body of a request. It is read when the connection is open, right before the request is written, and fails if it is too late then,
+/// so that a process that was suspended while it connected sends nothing.
+struct TimelyBody {
+    content: Option<Bytes>,
+    /// The boot time after which it is too late; `None` for never.
+    send_by: Option<Duration>,
+}
+
+impl Body for TimelyBody {
+    type Data = Bytes;
+    type Error = TooLate;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
+        if self.send_by.is_some_and(|limit| limit < boot_time()) {
+            return Poll::Ready(Some(Err(TooLate)));
+        }
+        Poll::Ready(self.content.take().map(|content| Ok(Frame::data(content))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.content.as_ref().map_or(0, |content| content.len() as u64))
+    }
+}
+
+/// The error of a request that was not sent in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request was not sent within {} s, so it is not sent at all", SEND_LIMIT.as_secs())]
+struct TooLate;
 
 /// Parses a response, and checks that the base that it names is the one that was called.
 fn parse<T: DeserializeOwned>(
@@ -116,6 +164,8 @@ fn parse<T: DeserializeOwned>(
 enum CallError {
     #[error("it cannot be reached: {0}")]
     Unreachable(reqwest::Error),
+    #[error(transparent)]
+    TooLate(TooLate),
     #[error("the connection broke: {0}")]
     Broken(reqwest::Error),
     #[error("no answer within {} s", .0.as_secs_f32())]
@@ -134,6 +184,38 @@ impl CallError {
     /// Classifies an error of the client, by whether there was a connection. The URL is removed: the base is named elsewhere.
     fn of(error: reqwest::Error) -> Self {
         let error = error.without_url();
+        let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+        if let Some(late) = causes.find_map(|cause| cause.downcast_ref()) {
+            return Self::TooLate(*late);
+        }
         if error.is_connect() { Self::Unreachable(error) } else { Self::Broken(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_that_is_due_too_late_is_not_sent_although_the_base_can_be_reached() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = BaseClient::new(&HttpTunnelOptions::default()).unwrap();
+        let (base, module) = ("b-1".parse().unwrap(), json!({}));
+        let late = Some(boot_time().saturating_sub(Duration::from_millis(1)));
+        let call = client.call::<Value>(&base, address, ArkletCommand::InstallBiz, &module, late);
+        let received = async {
+            let mut received = Vec::new();
+            let _ = listener.accept().await.unwrap().0.read_to_end(&mut received).await;
+            received
+        };
+        let (answer, received) = tokio::join!(call, received);
+        let error = answer.err().unwrap().to_string();
+        assert!(error.contains("not sent within 5 s") && !error.contains("may have taken effect"), "{error}");
+        assert!(received.is_empty(), "{}", String::from_utf8_lossy(&received));
     }
 }

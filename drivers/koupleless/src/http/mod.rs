@@ -7,6 +7,7 @@ mod serve;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -19,10 +20,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use self::bases::Bases;
 use self::exchange::BaseClient;
+use crate::clock::{SEND_LIMIT, boot_time};
 use crate::lock::lock;
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations, report};
@@ -68,6 +71,8 @@ struct ModuleChange {
     address: SocketAddr,
     /// The log of the attempt that asks for it.
     requests: Arc<RequestLog>,
+    /// The boot time after which it is not sent any more.
+    send_by: Duration,
     /// The request to the base, which ends when this is dropped.
     under_way: RequestUnderWay,
 }
@@ -98,7 +103,8 @@ impl HttpTunnel {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
         let under_way = RequestUnderWay::begin(&self.shared, node, command, Some(module.key()))?;
-        let change = ModuleChange { command, module, address, requests: RequestLog::current(), under_way };
+        let (requests, send_by) = (RequestLog::current(), boot_time() + SEND_LIMIT);
+        let change = ModuleChange { command, module, address, requests, send_by, under_way };
         running.changes.send(change).map_err(|_| not_running(command))
     }
 
@@ -111,7 +117,7 @@ impl HttpTunnel {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
         let _under_way = RequestUnderWay::begin(&self.shared, node, command, None)?;
-        let response = self.shared.client.call(node, address, command, &json!({})).await?;
+        let response = self.shared.client.call(node, address, command, &json!({}), None).await?;
         self.shared.bases().answered(node, address, Instant::now());
         let data = response.data().map_err(|why| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
@@ -162,6 +168,7 @@ impl Tunnel for HttpTunnel {
     }
 
     async fn on_node_stop(&self, node: &NodeId) {
+        lock(&self.shared.operations).stop(node);
         self.shared.bases().stop(node);
     }
 
@@ -218,12 +225,17 @@ async fn run_changes(
     }
 }
 
-/// Loads or unloads one module and reports the answer, or that there is none.
+/// Loads or unloads one module and reports the answer, or that there is none. Once the node has stopped, nothing is sent or reported.
 async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: TunnelSender) {
-    let ModuleChange { command, module, address, requests, under_way } = change;
+    let ModuleChange { command, module, address, requests, send_by, under_way } = change;
     let (node, key) = (under_way.node.clone(), module.key());
-    let call = shared.client.call::<OperationData>(&node, address, command, &module);
-    let answer = match requests.collect(call).await {
+    let call = shared.client.call::<OperationData>(&node, address, command, &module, Some(send_by));
+    let answered = tokio::select! {
+        biased;
+        () = under_way.ended.cancelled() => return,
+        answered = requests.collect(call) => answered,
+    };
+    let answer = match answered {
         Ok(response) => response.operation(command, key),
         Err(error) => failed(key, &error),
     };
@@ -261,6 +273,8 @@ struct RequestUnderWay {
     node: NodeId,
     command: ArkletCommand,
     module: Option<ContainerKey>,
+    /// Cancelled when the request has ended, because its node stopped.
+    ended: CancellationToken,
 }
 
 impl RequestUnderWay {
@@ -271,14 +285,18 @@ impl RequestUnderWay {
         command: ArkletCommand,
         module: Option<ContainerKey>,
     ) -> Result<Self, DriverError> {
-        lock(&shared.operations).begin(node, command, module.as_ref(), None)?;
-        Ok(Self { shared: Arc::clone(shared), node: node.clone(), command, module })
+        let ended = lock(&shared.operations).begin(node, command, module.as_ref(), None)?;
+        Ok(Self { shared: Arc::clone(shared), node: node.clone(), command, module, ended })
     }
 }
 
 impl Drop for RequestUnderWay {
     fn drop(&mut self) {
-        lock(&self.shared.operations).end(&self.node, self.command, self.module.as_ref());
+        let mut operations = lock(&self.shared.operations);
+        // One that has ended may have a successor.
+        if !self.ended.is_cancelled() {
+            operations.end(&self.node, self.command, self.module.as_ref());
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::NodeCondition;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::ContainerKey;
@@ -20,6 +21,9 @@ use crate::wire::{
 
 /// The maximum size of a report, in bytes.
 pub(super) const MAX_REPORT: usize = 1 << 20;
+
+/// The condition of a node that says whether the clock of its base differs from ours by the maximum age of a report.
+const CLOCK_SKEWED: &str = "ClockSkewed";
 
 /// A report that is passed on to the handler.
 #[derive(Debug)]
@@ -66,6 +70,9 @@ pub(super) enum DropReason {
     /// The report answers a command that is not in progress.
     #[error("nothing of the kind is under way: it is late, or came twice")]
     NotUnderWay,
+    /// A newer report of the kind came before.
+    #[error("a newer one came before it")]
+    Overtaken,
     /// The queue of the handler does not accept the report.
     #[error("{0}")]
     Overload(String),
@@ -90,55 +97,90 @@ struct BizOperationResponse {
     response: ArkResponse<OperationData>,
 }
 
-/// Reads the report `payload` of the kind `kind`, whose topic names `base`, at the time `now`. A state that is older than
-/// `max_age` is dropped; an answer to a command is not, because the command knows its time limit.
+/// Reads the report `payload` of the kind `kind`, whose topic names `base`, at the time `now`, and returns it with the time when it was
+/// sent. Lists of modules and baseline queries that are older than `max_age` are dropped. An answer to a command is not, because the
+/// command knows its time limit; neither are heartbeats and health, which show that a base lives whatever its clock says.
 pub(super) fn read(
     base: &NodeId,
     kind: ReportKind,
     payload: &[u8],
     now: Timestamp,
     max_age: Duration,
-) -> Result<BaseMessage, DropReason> {
+) -> Result<(BaseMessage, Timestamp), DropReason> {
     if payload.len() > MAX_REPORT {
         return Err(DropReason::Oversized(payload.len()));
     }
     let report = ReceivedReport { base, payload, now, max_age };
     match kind {
         ReportKind::Heart => {
-            let (id, node) = report.current::<BaseReport>()?.0.read().map_err(|error| {
+            let (heart, sent) = report.content::<BaseReport>()?;
+            let (id, node) = heart.read().map_err(|error| {
                 let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
                 DropReason::Invalid(format!("{error}{}", cause.unwrap_or_default()))
             })?;
             report.is_of(id.as_str())?;
-            Ok(BaseMessage::Discovered(node))
+            Ok((BaseMessage::Discovered(node), sent))
         }
         ReportKind::QueryBaseline => {
-            let (metadata, _) = report.current::<BaseMetadata>()?;
+            let (metadata, sent) = report.current::<BaseMetadata>()?;
             report.is_of(metadata.identity())?;
-            Ok(BaseMessage::Baseline(metadata.baseline_request()))
+            Ok((BaseMessage::Baseline(metadata.baseline_request()), sent))
         }
         ReportKind::Health => {
-            let (health, _) = report.response::<HealthInfo>()?;
-            Ok(BaseMessage::Health(node_status(health)))
+            let (response, sent) = report.content()?;
+            let mut status = node_status(report.data::<HealthInfo>(response)?);
+            status.custom_conditions.push(clock_condition(report.age(sent), max_age));
+            Ok((BaseMessage::Health(status), sent))
         }
         ReportKind::SimpleBiz => {
             let (modules, sent) = report.current::<Vec<BizInfo>>()?;
-            Ok(BaseMessage::Modules(statuses(modules, sent)))
+            Ok((BaseMessage::Modules(statuses(modules, sent)), sent))
         }
         ReportKind::Biz => {
-            let (modules, sent) = report.response::<Vec<BizInfo>>()?;
-            Ok(BaseMessage::Modules(statuses(modules, sent)))
+            let (response, sent) = report.current()?;
+            let modules = report.data::<Vec<BizInfo>>(response)?;
+            Ok((BaseMessage::Modules(statuses(modules, sent)), sent))
         }
         ReportKind::BizOperation => {
-            let BizOperationResponse { command, biz_name, biz_version, response } = report.envelope()?.data;
+            let (BizOperationResponse { command, biz_name, biz_version, response }, sent) =
+                report.content()?;
             report.is_of(response.base().unwrap_or(base.as_str()))?;
             let known = [ArkletCommand::InstallBiz, ArkletCommand::UninstallBiz];
             let known = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(&command));
             let command = known.ok_or_else(|| DropReason::Command(quoted(&command)))?;
             let key = module::key(&biz_name, &biz_version);
             let answer = response.operation(command, key.clone());
-            Ok(BaseMessage::Operation(command, key, answer))
+            Ok((BaseMessage::Operation(command, key, answer), sent))
         }
+    }
+}
+
+/// Returns the condition of a node that compares the clock of its base with that of this computer, by the age of a report. Its text has
+/// no exact number, because each other text is a write.
+fn clock_condition(age: SignedDuration, max_age: Duration) -> NodeCondition {
+    let skewed = age.unsigned_abs() >= max_age;
+    let limit = max_age.as_secs_f32();
+    let (reason, message) = match (skewed, age.is_positive()) {
+        (false, _) => ("ClockSynchronized", String::new()),
+        (true, true) => (
+            "ClockBehind",
+            format!(
+                "the clock of the base is at least {limit} s behind, or its reports come late; its lists of modules are dropped until it is right"
+            ),
+        ),
+        (true, false) => (
+            "ClockAhead",
+            format!(
+                "the clock of the base is at least {limit} s ahead; reports of it that come late are not recognised"
+            ),
+        ),
+    };
+    NodeCondition {
+        type_: CLOCK_SKEWED.to_owned(),
+        status: if skewed { "True" } else { "False" }.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        ..NodeCondition::default()
     }
 }
 
@@ -150,27 +192,34 @@ struct ReceivedReport<'a> {
 }
 
 impl ReceivedReport<'_> {
-    fn envelope<T: DeserializeOwned>(&self) -> Result<ReportEnvelope<T>, DropReason> {
-        serde_json::from_slice(self.payload).map_err(DropReason::Malformed)
+    /// Returns the content of a report, and the time when it was sent.
+    fn content<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
+        let ReportEnvelope { publish_timestamp, data } =
+            serde_json::from_slice(self.payload).map_err(DropReason::Malformed)?;
+        let sent = Timestamp::from_millisecond(publish_timestamp)
+            .map_err(|_| DropReason::Invalid("publishTimestamp is no time".to_owned()))?;
+        Ok((data, sent))
     }
 
     /// Returns the content of a report that is not too old, and the time when it was sent.
     fn current<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
-        let ReportEnvelope { publish_timestamp, data } = self.envelope()?;
-        let sent = Timestamp::from_millisecond(publish_timestamp)
-            .map_err(|_| DropReason::Invalid("publishTimestamp is no time".to_owned()))?;
-        let age = self.now.duration_since(sent);
+        let (content, sent) = self.content()?;
+        let age = self.age(sent);
         if age.unsigned_abs() >= self.max_age && age.is_positive() {
             return Err(DropReason::Expired(age.as_secs()));
         }
-        Ok((data, sent))
+        Ok((content, sent))
     }
 
-    /// Returns the data of the response that a current report contains.
-    fn response<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
-        let (response, sent) = self.current::<ArkResponse<T>>()?;
+    /// Returns the time since a report was sent, negative if the clock of its base is ahead.
+    fn age(&self, sent: Timestamp) -> SignedDuration {
+        self.now.duration_since(sent)
+    }
+
+    /// Returns the data of the response in a report.
+    fn data<T>(&self, response: ArkResponse<T>) -> Result<T, DropReason> {
         self.is_of(response.base().unwrap_or(self.base.as_str()))?;
-        Ok((response.data().map_err(DropReason::Invalid)?, sent))
+        response.data().map_err(DropReason::Invalid)
     }
 
     /// Checks that the base in the body, `body`, is the one in the topic.
@@ -198,7 +247,7 @@ mod tests {
     fn read_raw(kind: ReportKind, payload: &[u8]) -> Result<BaseMessage, String> {
         let now = Timestamp::from_millisecond(NOW).unwrap();
         let read = read(&"b-1".parse().unwrap(), kind, payload, now, Duration::from_secs(10));
-        read.map_err(|reason| reason.to_string())
+        read.map(|(message, _)| message).map_err(|reason| reason.to_string())
     }
 
     fn read_at(kind: ReportKind, sent: i64, data: &Value) -> Result<BaseMessage, String> {
@@ -262,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_state_is_dropped_and_an_old_answer_is_not() {
+    fn an_old_list_is_dropped_and_an_old_answer_is_not() {
         let modules = json!([]);
         assert!(read_at(ReportKind::SimpleBiz, NOW - 9_999, &modules).is_ok());
         assert!(read_at(ReportKind::SimpleBiz, NOW + 3_600_000, &modules).is_ok(), "a clock that is fast");
@@ -270,6 +319,26 @@ mod tests {
         assert!(read_at(ReportKind::SimpleBiz, i64::MAX, &modules).unwrap_err().contains("no time"));
         let operation = json!({ "command": "uninstallBiz", "bizName": "cart", "bizVersion": "1", "response": { "code": "FAILED" } });
         assert!(read_at(ReportKind::BizOperation, NOW - 60_000, &operation).is_ok());
+    }
+
+    #[test]
+    fn a_base_with_a_wrong_clock_lives_and_its_node_says_so() {
+        let heart = json!({ "baseMetadata": { "identity": "b-1" }, "state": "ACTIVATED" });
+        let health = json!({ "code": "SUCCESS", "data": { "healthData": {} } });
+        let hour = 3_600_000;
+        for (sent, status, reason) in [
+            (NOW - 15_000, "True", "ClockBehind"),
+            (NOW - hour, "True", "ClockBehind"),
+            (NOW - 9_999, "False", "ClockSynchronized"),
+            (NOW + 9_999, "False", "ClockSynchronized"),
+            (NOW + hour, "True", "ClockAhead"),
+        ] {
+            assert!(matches!(read_at(ReportKind::Heart, sent, &heart), Ok(BaseMessage::Discovered(_))));
+            let read = read_at(ReportKind::Health, sent, &health);
+            let Ok(BaseMessage::Health(health)) = read else { panic!("{read:?}") };
+            let clock = health.custom_conditions.iter().find(|one| one.type_ == "ClockSkewed").unwrap();
+            assert_eq!((clock.status.as_str(), clock.reason.as_deref()), (status, Some(reason)), "{sent}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod dropped;
 mod link;
 mod message;
 mod options;
+mod order;
 mod session;
 mod subscriptions;
 mod tls;
@@ -25,6 +26,7 @@ use tracing::{debug, info_span, warn};
 use self::dropped::DroppedReports;
 use self::link::{LinkClient, SentCommand};
 pub use self::options::{MqttTunnelOptions, MqttVersion};
+use self::order::ReportOrder;
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::lock;
@@ -48,8 +50,9 @@ const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
 /// The minimum time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
 
-/// The time after which the broker drops a query that no base received, over MQTT 5.
-const QUERY_EXPIRY: Duration = Duration::from_secs(10);
+/// The time after which the broker drops a command that no base received, over MQTT 5. By default, it ends before another replica can take
+/// the node over, whose commands are then the newer ones.
+const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 
 /// The tunnel over MQTT, with the topics of Arklet.
 ///
@@ -85,6 +88,7 @@ struct MqttState {
     /// Notified when a base was added or removed.
     changed: Notify,
     operations: Mutex<Operations>,
+    order: Mutex<ReportOrder>,
     dropped: Mutex<DroppedReports>,
 }
 
@@ -99,6 +103,7 @@ impl MqttTunnel {
             subscriptions: Mutex::default(),
             changed: Notify::new(),
             operations: Mutex::default(),
+            order: Mutex::default(),
             dropped: Mutex::default(),
         };
         Self { state: Arc::new(state) }
@@ -197,12 +202,15 @@ impl Tunnel for MqttTunnel {
     }
 
     async fn on_node_start(&self, node: &NodeId, _: &NodeDescription) {
+        lock(&self.state.order).start(node);
         lock(&self.state.subscriptions).start(node);
         self.state.changed.notify_one();
     }
 
     async fn on_node_stop(&self, node: &NodeId) {
+        lock(&self.state.operations).stop(node);
         lock(&self.state.subscriptions).stop(node);
+        lock(&self.state.order).stop(node);
         self.state.changed.notify_one();
     }
 
@@ -258,13 +266,7 @@ impl MqttState {
         let topics = lock(&self.topics).clone().ok_or_else(|| unavailable("the tunnel does not run"))?;
         let link = lock(&self.link).clone();
         let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;
-        let expiry = match command {
-            ArkletCommand::Health | ArkletCommand::QueryAllBiz => QUERY_EXPIRY,
-            ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz => {
-                milliseconds(self.options.operation_timeout_ms)
-            }
-        };
-        link.publish(topics.command(base, command), body, expiry)
+        link.publish(topics.command(base, command), body, COMMAND_EXPIRY)
             .map_err(|error| unavailable(&format!("the request cannot be queued: {error}")))
     }
 }

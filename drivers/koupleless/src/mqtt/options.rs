@@ -37,11 +37,12 @@ pub struct MqttTunnelOptions {
     /// A PEM file with the key of this client; requires `cert_file`.
     #[schemars(length(min = 1))]
     pub key_file: Option<PathBuf>,
-    /// The time without a message after which the connection is checked, in seconds.
+    /// The time without a message after which the connection is checked, in seconds; at most half of `vnode.lease_duration_s`. The
+    /// broker closes the connection of a suspended process after one and a half times as long.
     pub keep_alive_s: NonZeroU16,
     /// The time limit of connecting and logging in, in milliseconds.
     pub connect_timeout_ms: NonZeroU64,
-    /// The maximum age of a report, in milliseconds; an older one is dropped. It includes the difference between the clocks of
+    /// The maximum age of a list of modules, in milliseconds; an older one is dropped. It includes the difference between the clocks of
     /// base and controller.
     pub max_report_age_ms: NonZeroU64,
     /// The time limit of loading or unloading a module, in milliseconds.
@@ -65,7 +66,7 @@ impl Default for MqttTunnelOptions {
             ca_file: None,
             cert_file: None,
             key_file: None,
-            keep_alive_s: NonZeroU16::new(30).expect("the defaults are not zero"),
+            keep_alive_s: NonZeroU16::new(15).expect("the defaults are not zero"),
             connect_timeout_ms: count(10_000),
             max_report_age_ms: count(10_000),
             operation_timeout_ms: count(300_000),

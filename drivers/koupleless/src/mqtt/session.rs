@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use staffetta_driver::tunnel::{NodeId, TunnelSender};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{error, info, warn};
 
 use super::baselines::BaselineQueries;
@@ -17,12 +17,16 @@ use super::options::MqttTunnelOptions;
 use super::subscriptions::SubscriptionChange;
 use super::topics::Topics;
 use super::{KEY, MqttState};
+use crate::clock::{boot_time, suspension_fence};
 use crate::lock::lock;
 use crate::operations::{ArkletCommand, report};
 use crate::options::milliseconds;
 
 /// The maximum time between two queries after a reconnect.
 const MAX_PACE: Duration = Duration::from_millis(100);
+
+/// The maximum time between two polls of a connection, much shorter than [`SEND_LIMIT`](crate::clock::SEND_LIMIT).
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Connects to the broker and serves the connection. Returns the error with which it ended, and `true` if the
 /// log-in had succeeded.
@@ -46,14 +50,19 @@ pub(super) async fn run(
     *lock(&state.connection_error) = None;
     *lock(&state.link) = Some(client.clone());
     let _connected = DisconnectOnDrop(state);
+    let awake = suspension_fence(boot_time);
     let ended = tokio::select! {
-        Err(error) = receive(state, topics, &client, &mut events, sender) => error,
+        received = awake.run(receive(state, topics, &client, &mut events, sender)) => match received {
+            Some(Err(error)) => error,
+            Some(Ok(never)) => match never {},
+            None => "this process was suspended; what it was about to send is of the past".into(),
+        },
         Err(error) = subscribe(state, topics, &client) => error,
     };
     (ended, true)
 }
 
-/// Receives reports until the connection ends.
+/// Receives reports until the connection ends. It is polled at least once in [`POLL_PERIOD`].
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -62,9 +71,12 @@ async fn receive(
     sender: &TunnelSender,
 ) -> Result<Infallible, LinkError> {
     let mut baselines = BaselineQueries::default();
+    let mut polls = tokio::time::interval(POLL_PERIOD);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let event = tokio::select! {
             event = events.next() => event?,
+            _ = polls.tick() => continue,
             () = baselines.ended() => continue,
         };
         match event {
@@ -77,7 +89,8 @@ async fn receive(
             }
             LinkEvent::Message { topic, payload, retained } => {
                 let read = read(&state.options, topics, &topic, &payload, retained);
-                let passed = read.and_then(|(base, message)| match message {
+                let passed = read.and_then(|(base, message, sent)| match message {
+                    message if !in_order(state, &base, &message, sent) => Err(DropReason::Overtaken),
                     BaseMessage::Baseline(request) => {
                         let expiry = milliseconds(state.options.operation_timeout_ms);
                         let to = (topics.baseline(&base), expiry);
@@ -99,14 +112,20 @@ fn read(
     topic: &[u8],
     payload: &[u8],
     retained: bool,
-) -> Result<(NodeId, BaseMessage), DropReason> {
+) -> Result<(NodeId, BaseMessage, Timestamp), DropReason> {
     let (base, kind) = topics.parse(topic).ok_or(DropReason::Topic)?;
     if retained {
         return Err(DropReason::Retained);
     }
     let max_age = milliseconds(options.max_report_age_ms);
-    let message = message::read(&base, kind, payload, Timestamp::now(), max_age)?;
-    Ok((base, message))
+    let (message, sent) = message::read(&base, kind, payload, Timestamp::now(), max_age)?;
+    Ok((base, message, sent))
+}
+
+/// Records a report. Returns `false` if a newer one came before.
+fn in_order(state: &MqttState, base: &NodeId, message: &BaseMessage, sent: Timestamp) -> bool {
+    let window = milliseconds(state.options.max_report_age_ms);
+    lock(&state.order).accept(base, message, sent, window)
 }
 
 /// Passes a report on to the receiver of the tunnel. An answer counts only if its command is under way.

@@ -140,6 +140,22 @@ async fn a_node_of_an_earlier_process_is_called_at_the_address_of_its_object() {
 }
 
 #[tokio::test]
+async fn a_node_that_stops_ends_its_changes_and_can_begin_again_at_once() {
+    let (mut world, base, id) = World::with_base(options()).await;
+    base.behave(Behaviour::hold_all);
+    world.install(&id).await.unwrap();
+    world.tunnel.on_node_stop(&id).await;
+    world.post("heartbeat", &base.heartbeat()).await;
+    let (_, event) = world.receiver.recv().await.unwrap();
+    assert!(matches!(event, TunnelEvent::NodeDiscovered(_)), "{event:?}");
+    assert!(requests(&base, BaseCommand::InstallBiz).is_empty(), "it was not sent yet, and never is");
+    world.uninstall(&id).await.unwrap();
+    base.behave(Behaviour::answer_all);
+    let (install, answer) = world.answer().await;
+    assert_eq!((install, answer.result), (false, Success));
+}
+
+#[tokio::test]
 async fn a_tunnel_that_is_stopped_cancels_what_is_under_way_and_can_be_started_again() {
     let (mut world, base, id) = World::with_base(options()).await;
     base.behave(Behaviour::hold_all);

@@ -1,7 +1,6 @@
 //! Connections to the broker: TLS, log-in, outages.
 
 use std::num::{NonZeroU16, NonZeroU64};
-use std::time::Duration;
 
 use mqtt5::{AsyncClient, Event, MqttOptions, Packet, QoS};
 use serde_json::json;
@@ -213,10 +212,5 @@ async fn a_command_over_mqtt_5_expires_at_the_broker_on_a_real_broker() {
             _ => {}
         }
     }
-    let limits = [Duration::from_secs(10), Duration::from_secs(300)];
-    assert!(
-        expiries.iter().zip(limits).all(|(left, limit)| u64::from(*left) <= limit.as_secs()),
-        "{expiries:?}"
-    );
-    assert!(expiries[0] < expiries[1]);
+    assert!(expiries.iter().all(|left| (1..=10).contains(left)), "{expiries:?}");
 }

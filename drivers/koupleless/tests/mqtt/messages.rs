@@ -56,6 +56,40 @@ async fn bad_reports_are_dropped_and_keep_the_connection_over_mqtt_5_on_a_real_b
 
 #[tokio::test]
 #[ignore = "needs mosquitto"]
+async fn a_base_with_a_wrong_clock_is_alive_and_says_so_on_a_real_broker() {
+    let broker = Broker::shared();
+    let (mut world, base, _) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    let health = json!({ "code": "SUCCESS", "data": { "healthData": {} } });
+    for (ahead, reason) in [(-15, "ClockBehind"), (3600, "ClockAhead"), (0, "ClockSynchronized")] {
+        world.report_modules(&base).await; // all heartbeats of the past have arrived
+        base.report_from_clock(ahead, "heart", &base.heartbeat()).await;
+        let (_, event) = world.receiver.recv().await.unwrap();
+        assert!(matches!(event, TunnelEvent::NodeDiscovered(_)), "{ahead}: {event:?}");
+        base.report_from_clock(ahead, "health", &health).await;
+        let TunnelEvent::NodeStatus(status) = world.event().await else { panic!("no health") };
+        let reasons: Vec<_> =
+            status.custom_conditions.iter().filter_map(|one| one.reason.as_deref()).collect();
+        assert_eq!(reasons, [reason], "{ahead}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn reports_that_come_in_another_order_end_with_the_newest_on_a_real_broker() {
+    let broker = Broker::shared();
+    let (mut world, base, _) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    let modules = |count| json!(vec![json!({ "name": "cart", "version": "1", "state": "ACTIVATED" }); count]);
+    for (ahead, count) in [(-4, 2), (-8, 3), (-2, 4), (-5, 5), (-3, 6), (-1, 7)] {
+        base.report_from_clock(ahead, "simpleBiz", &modules(count)).await;
+        if [2, 4, 7].contains(&count) {
+            let TunnelEvent::AllContainerStatuses(all) = world.event().await else { panic!("no modules") };
+            assert_eq!(all.len(), count, "an older report came through");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
 async fn a_base_publishes_to_its_own_topics_only_on_a_real_broker() {
     let broker = Broker::shared();
     let (mut world, base, _) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;

@@ -1,0 +1,53 @@
+//! The boot clock, and the time within which a change of a module is sent.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use staffetta_driver::Fence;
+
+use crate::lock::lock;
+
+/// The time within which a change of a module is sent or given up. It is shorter than the time between the end of a replica's right to act
+/// for a node and the moment when another one may take the node: a quarter of the Lease, 10 s by default.
+pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(5);
+
+/// Returns the time since the start of the computer, on the clock by which Leases are measured. It goes on while the process is stopped
+/// and while the computer is suspended.
+pub(crate) fn boot_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).expect("the boot clock starts at 0")
+}
+
+/// Returns a fence that closes once more than [`SEND_LIMIT`] has passed between two polls by `clock`, as when the process was suspended.
+pub(crate) fn suspension_fence(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Fence {
+    let polled = std::sync::Mutex::new(clock());
+    Fence::new(move || {
+        let now = clock();
+        let before = std::mem::replace(&mut *lock(&polled), now);
+        now.saturating_sub(before) <= SEND_LIMIT
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_goes_on_after_a_suspension_and_polls_in_time_do_not_count() {
+        let time = Arc::new(AtomicU64::new(100));
+        let clock = Arc::clone(&time);
+        let fence = suspension_fence(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+        for _ in 0..3 {
+            time.fetch_add(5_000, Ordering::Relaxed);
+            assert_eq!(fence.run(async { "sent" }).await, Some("sent"));
+        }
+        let queued = async {
+            time.fetch_add(5_001, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            "sent"
+        };
+        assert_eq!(fence.run(queued).await, None);
+    }
+}
