@@ -254,3 +254,16 @@ fn the_webhook_is_called_for_pods_of_the_configured_label_with_helm() {
     assert!(expression.contains("['pool'].exists(key,") && expression.contains("== ['vpc']"), "{expression}");
     assert!(!expression.contains("windows") && !expression.contains("spec.os"), "{expression}");
 }
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn bases_outside_of_the_cluster_reach_a_service_that_keeps_their_addresses_with_helm() {
+    let service = |values: &Value| {
+        let objects = rendered("staffetta", "koupleless", values);
+        let spec = only(&objects, "Service")["spec"].clone();
+        (spec["type"].clone(), spec["externalTrafficPolicy"].clone())
+    };
+    assert_eq!(service(&json!({})), (Value::Null, Value::Null));
+    let outside = json!({ "bases": { "serviceType": "LoadBalancer" } });
+    assert_eq!(service(&outside), (json!("LoadBalancer"), json!("Local")));
+}

@@ -89,3 +89,21 @@ fn the_probes_ask_the_loopback_address_where_the_daemon_listens() {
     }
     assert_eq!(strings(&pod["containers"][0]["args"]), ["cni-daemon"]);
 }
+
+#[test]
+fn the_page_removes_all_that_the_release_leaves_on_a_node() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cni.md")).unwrap();
+    let removed = page.lines().find_map(|line| line.strip_prefix("rm -rf ")).unwrap();
+    let (pod, options) = (pod(), options());
+    let Listen::Unix(socket) = &options.listen else { panic!("{:?}", options.listen) };
+    let install = strings(&pod["initContainers"][0]["command"]);
+    let plugin = Path::new(install.last().unwrap()).join(staffetta_cni::conflist::PLUGIN);
+    let left = [
+        options.conflist.clone().unwrap(),
+        plugin,
+        options.state_folder,
+        socket.parent().unwrap().to_owned(),
+    ];
+    assert_eq!(removed.split(' ').map(Path::new).collect::<Vec<_>>(), left);
+    assert!(page.contains(&format!("\nrm {}\n", left[0].display())), "and the configuration before");
+}

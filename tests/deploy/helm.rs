@@ -112,7 +112,13 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
         foreign.contains("\"ciscodevices.cisco.vk\"") && foreign.contains("invalid ownership"),
         "{foreign}"
     );
-    first.install(&values, &["--take-ownership"]).await.unwrap();
+    let notes = first.install(&values, &["--take-ownership"]).await.unwrap();
+    for driver in ["pod_vif_driver: memory", "app_hosting_driver: FAKE"] {
+        assert!(
+            notes.contains(&format!("A DRIVER IS SIMULATED: `config.kubernetes.{driver}`")),
+            "{driver}: {notes}"
+        );
+    }
     let (code, report) = check_pre(&first.kubeconfig, &[]).await;
     let other = finding(&report, "WARNING", "no other release is installed");
     assert!(code == 0 && other.contains(&format!("the release {}/staffetta", first.namespace)), "{report}");

@@ -182,6 +182,17 @@ fn devices_get_leases_of_nodes_the_secrets_of_chosen_namespaces_and_a_way_to_the
 }
 
 #[test]
+fn the_agent_of_eks_pod_identity_can_be_reached_at_its_addresses() {
+    let agents = ["169.254.170.23/32", "fd00:ec2::23/128"].map(|cidr| json!({ "ipBlock": { "cidr": cidr } }));
+    let rule = json!({ "ports": [{ "port": 80 }], "to": agents });
+    let reaches = |preset: &&str| {
+        let rules = only(&objects(preset), "NetworkPolicy")["spec"]["egress"].clone();
+        rules.as_array().unwrap().contains(&rule)
+    };
+    assert_eq!(CONTROLLERS.iter().filter(|preset| reaches(preset)).collect::<Vec<_>>(), [&"prefix"]);
+}
+
+#[test]
 fn the_definition_of_devices_is_part_of_the_release_and_stays_without_it() {
     let objects = objects("iosxe");
     let definition = only(&objects, "CustomResourceDefinition");
