@@ -58,6 +58,7 @@ impl Workshop {
 }
 
 #[test]
+#[ignore = "needs jq, ssh-keygen and a static libc: devstack/real/test"]
 fn two_releases_are_the_same_bytes_and_their_digests_are_signed() {
     let workshop = Workshop::new();
     let one = workshop.release("one");
@@ -103,6 +104,7 @@ fn two_releases_are_the_same_bytes_and_their_digests_are_signed() {
 }
 
 #[test]
+#[ignore = "needs jq, ssh-keygen and a static libc: devstack/real/test"]
 fn the_bill_of_materials_lists_what_is_linked_with_the_digests_of_the_lock_file() {
     let workshop = Workshop::new();
     let path = workshop.release("release").join(format!("staffetta-{VERSION}-x86_64.cdx.json"));
@@ -127,6 +129,7 @@ fn the_bill_of_materials_lists_what_is_linked_with_the_digests_of_the_lock_file(
 }
 
 #[test]
+#[ignore = "needs jq, ssh-keygen and a static libc: devstack/real/test"]
 fn a_release_says_what_it_lacks_and_refuses_programs_that_need_libraries() {
     let workshop = Workshop::new();
     fs::remove_dir_all(workshop.path().join("programs/aarch64")).unwrap();
