@@ -6,17 +6,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod annotations;
+mod calls;
 mod commands;
 mod custom_resources;
 mod events;
 mod faults;
 mod links;
+mod lists;
 mod names;
 #[path = "../support/page.rs"]
 mod page;
 mod quick_starts;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 
 /// The files below a folder with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {

@@ -1,16 +1,17 @@
 //! The quick starts: their files and commands, and the configurations of all pages.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use staffetta_apiserver::testing::{program, real_kubeconfig};
 use tempfile::TempDir;
 
+use crate::calls::{OPERATORS, run_on_a_real_server};
 use crate::page::Page;
-use crate::{ROOT, files};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
+use crate::{PROGRAM, ROOT, files};
 
 /// The pages below a folder of the repository.
 fn pages(folder: &str) -> Vec<Page> {
@@ -87,4 +88,44 @@ fn every_configuration_in_a_page_consists_of_options_that_exist() {
         }
     }
     assert!(checked >= 10, "the pages were read: {checked} configurations");
+}
+
+/// Removes what a quick start has created, except for the namespaces.
+const CLEAN_UP: &str = "
+    for release in staffetta staffetta-cni; do helm -n $release uninstall $release --no-hooks --ignore-not-found; done
+    for file in $(grep -l ^kind: *.yaml); do kubectl delete -f $file --ignore-not-found --force --grace-period=0; done
+    kubectl delete deployment,service web --ignore-not-found
+    kubectl delete crd ciscodevices.cisco.vk --ignore-not-found";
+
+#[test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+fn the_quick_starts_of_operators_can_be_followed_on_a_real_server() {
+    let folders = ["kubectl", "helm"].map(|name| program(name).parent().unwrap().to_owned());
+    for name in OPERATORS {
+        let page = Page::read(&format!("docs/start/{name}.md"));
+        let site = site(&page);
+        symlink(PROGRAM, site.path().join("kubectl-staffetta")).unwrap();
+        let path = format!("{}:{}:{}", site.path().display(), folders[0].display(), folders[1].display());
+        let run = |command: &str| {
+            let script = format!("set -e\nPATH={path}:$PATH\n{command}");
+            let mut bash = Command::new("bash");
+            bash.args(["-c", &script]).current_dir(site.path()).env("KUBECONFIG", real_kubeconfig());
+            let output = bash.env("HOME", site.path()).output().unwrap();
+            assert!(output.status.success(), "{}: {command}: {output:?}", page.path);
+        };
+        for command in run_on_a_real_server(&page) {
+            // The person ends it when the object is as it should be.
+            run(command.trim_end_matches(" --watch"));
+            if command.starts_with("helm ") {
+                run(
+                    "kubectl get crd -o name | xargs -r kubectl wait --for=condition=Established --timeout=60s",
+                );
+            }
+        }
+        run(CLEAN_UP);
+    }
+    let namespaces = ["delete", "namespace", "staffetta", "staffetta-cni", "--wait=false", "--kubeconfig"];
+    assert!(
+        Command::new(program("kubectl")).args(namespaces).arg(real_kubeconfig()).status().unwrap().success()
+    );
 }
