@@ -288,4 +288,4 @@ pub(super) fn said_of(node: &Node) -> (String, BaseProfile) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use staffetta_driver::tunnel::NodeId;
+use staffetta_driver::tunnel::{NodeDescription, NodeId};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{BootTime, HandlerError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
@@ -34,6 +34,12 @@ const WRITES: usize = 64;
 
 /// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
 const SWEEP: Duration = Duration::from_secs(2);
+
+/// The time limit of what a tunnel does when a node starts or stops. The elections wait for it.
+const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
+
+/// The writes to Leases under way. Those of nodes that exist no more have no result.
+type LeaseWrites = JoinSet<Option<(Arc<str>, WriteResult)>>;
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
 pub(super) struct VnodeSource {
@@ -122,12 +128,12 @@ impl VnodeSource {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let permits = Arc::new(Semaphore::new(WRITES));
-        let mut writes: JoinSet<(Arc<str>, WriteResult)> = JoinSet::new();
+        let mut writes = LeaseWrites::new();
         loop {
             tokio::select! {
                 _ = sweeps.tick() => {
                     self.learn(nodes);
-                    self.retire(nodes).await;
+                    self.retire(nodes, &mut writes, &permits).await;
                 }
                 _ = ticks.tick() => {
                     self.follow(nodes).await;
@@ -139,12 +145,12 @@ impl VnodeSource {
                         writes.spawn(async move {
                             let _permit = permits.acquire().await;
                             let result = writer.write(&name, node.as_deref(), write).await;
-                            (name, result)
+                            Some((name, result))
                         });
                     }
                 }
                 Some(written) = writes.join_next() => {
-                    if let Ok((name, result)) = written {
+                    if let Ok(Some((name, result))) = written {
                         lock(&self.bases).written(&name, &result, BootTime::now());
                     }
                 }
@@ -173,10 +179,10 @@ impl VnodeSource {
                 "this replica gives up the lease of the node, because others have fewer"
             );
             nodes.left(&base.node);
-            self.ends(&base).await;
-            writes.push((Arc::clone(&base.node), write));
+            writes.push((base, write));
         }
-        writes
+        join_all(writes.iter().map(|(base, _)| self.ends(base))).await;
+        writes.into_iter().map(|(base, write)| (Arc::clone(&base.node), write)).collect()
     }
 
     /// Adds the bases of the Node objects of this handler.
@@ -198,17 +204,16 @@ impl VnodeSource {
     /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
     async fn follow(&self, nodes: &Arc<NodeStore>) {
         let duties = lock(&self.bases).duties(BootTime::now());
-        for duty in duties {
-            match duty {
-                Duty::Begins(node) => self.begins(&node, nodes).await,
-                Duty::Ends(node, base) => {
-                    self.counts.lease(LeaseChange::Lost);
-                    info!(%node, "this replica does not hold the lease of the node any more");
-                    nodes.left(&node);
-                    self.ends(&base).await;
-                }
+        let follow = async |duty| match duty {
+            Duty::Begins(node) => self.begins(&node, nodes).await,
+            Duty::Ends(node, base) => {
+                self.counts.lease(LeaseChange::Lost);
+                info!(%node, "this replica does not hold the lease of the node any more");
+                nodes.left(&node);
+                self.ends(&base).await;
             }
-        }
+        };
+        join_all(duties.into_iter().map(follow)).await;
     }
 
     /// Begins to look after a base whose Lease was taken: it gets a back end, its tunnel learns of it, and its node is added to
@@ -235,41 +240,53 @@ impl VnodeSource {
         self.counts.lease(LeaseChange::Taken);
         info!(node, tunnel = &*base.tunnel.name, "this replica holds the lease of the node");
         let description = lock(&base.said).description.clone();
-        base.tunnel.tunnel.on_node_start(&base.id, &description).await;
+        starts(&base, &description).await;
         nodes.exists(spec);
     }
 
     /// Stops looking after a base.
     async fn ends(&self, base: &Base) {
         base.abandon();
-        base.tunnel.tunnel.on_node_stop(&base.id).await;
+        within_limit(base, base.tunnel.tunnel.on_node_stop(&base.id)).await;
     }
 
     /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the
-    /// expired Leases of other replicas.
-    async fn retire(&self, nodes: &NodeStore) {
+    /// expired Leases of other replicas. Their Leases are written in `writes`.
+    async fn retire(&self, nodes: &NodeStore, writes: &mut LeaseWrites, permits: &Arc<Semaphore>) {
         let gone: Vec<_> = {
             let bases = lock(&self.bases);
             let all = bases.all_held().map(|base| Arc::clone(&base.node));
             all.filter(|node| !nodes.contains(node) && !nodes.has_departed(node)).collect()
         };
+        let mut ended = Vec::new();
         for node in gone {
             let (base, version) = lock(&self.bases).give_up(&node);
             lock(&self.bases).forget(&node);
-            if let Some(base) = base {
-                self.ends(&base).await;
-            }
+            ended.extend(base);
             if let Some(version) = version {
                 self.counts.lease(LeaseChange::GivenUp);
-                self.writer.retire(&node, version).await;
+                let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
+                writes.spawn(async move {
+                    let _permit = permits.acquire().await;
+                    writer.retire(&node, version).await;
+                    None
+                });
             }
         }
-        let ended = lock(&self.bases).replicas.expired(BootTime::now());
-        join_all(ended.iter().map(|(name, version)| self.writer.delete(name, version.to_string()))).await;
+        let expired = lock(&self.bases).replicas.expired(BootTime::now());
+        for (name, version) in expired {
+            let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
+            writes.spawn(async move {
+                let _permit = permits.acquire().await;
+                writer.delete(&name, version.to_string()).await;
+                None
+            });
+        }
         let expired = lock(&self.bases).expire(|name| nodes.pods.node(name).is_some(), Instant::now());
         for node in expired {
             self.leases.forget(&node);
         }
+        join_all(ended.iter().map(|base| self.ends(base))).await;
     }
 
     /// Returns the specification of the node of a base.
@@ -278,3 +295,19 @@ impl VnodeSource {
         self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks)
     }
 }
+
+/// Tells the tunnel of a base that its node starts, or of a new description.
+pub(super) async fn starts(base: &Base, description: &NodeDescription) {
+    within_limit(base, base.tunnel.tunnel.on_node_start(&base.id, description)).await;
+}
+
+/// Waits for the tunnel of a base, at most for [`TUNNEL_LIMIT`].
+async fn within_limit(base: &Base, call: impl Future<Output = ()>) {
+    if tokio::time::timeout(TUNNEL_LIMIT, call).await.is_err() {
+        warn!(node = &*base.node, tunnel = &*base.tunnel.name, limit_ms = TUNNEL_LIMIT.as_millis(),
+            "the tunnel did not start or stop the node in time; it must not wait for the base there");
+    }
+}
+
+#[cfg(test)]
+mod tests;

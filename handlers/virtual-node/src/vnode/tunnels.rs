@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::base::Base;
 use super::describe::{health, reported_marks};
 use super::operation::ContainerAction;
-use super::source::VnodeSource;
+use super::source::{VnodeSource, starts};
 use crate::lock::lock;
 use crate::node_store::NodeStore;
 
@@ -149,7 +149,7 @@ impl VnodeSource {
             changed
         };
         if changed {
-            base.tunnel.tunnel.on_node_start(&id, &description).await;
+            starts(&base, &description).await;
         }
         if changed || !nodes.contains(&node) {
             nodes.exists(self.spec(&base));

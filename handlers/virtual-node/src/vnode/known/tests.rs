@@ -29,7 +29,7 @@ fn names(id: &str) -> (NodeId, Arc<str>) {
     (id.parse().unwrap(), format!("vnode.{id}.dev").into())
 }
 
-fn described(status: &str) -> NodeDescription {
+pub(in crate::vnode) fn described(status: &str) -> NodeDescription {
     serde_json::from_value(json!({ "metadata": { "name": "shop", "status": status } })).unwrap()
 }
 
@@ -91,7 +91,7 @@ fn a_replica_begins_with_a_lease_and_ends_without_it() {
 }
 
 /// A tunnel to no base.
-struct NoTunnel;
+pub(in crate::vnode) struct NoTunnel;
 
 #[async_trait]
 impl Tunnel for NoTunnel {

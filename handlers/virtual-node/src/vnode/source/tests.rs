@@ -1,0 +1,111 @@
+//! Tests of the node source without a cluster.
+
+use http::{Method, Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::handler::tests::dependencies;
+use crate::policy::Policy;
+use crate::vnode::known::tests::{NoTunnel, described};
+use crate::vnode::lease::{LeaseTiming, SeenLease};
+use crate::vnode::peer::PeerIndex;
+use crate::vnode::tracker::TrackerPolicy;
+
+/// A Lease whose renewal is always due.
+const TIMING: LeaseTiming =
+    LeaseTiming { duration: Duration::from_secs(3600), renewal: Duration::ZERO, retry: Duration::ZERO };
+
+/// Sends the path of a request when the request is given up.
+struct GivenUp(String, mpsc::UnboundedSender<String>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        let _ = self.1.send(format!("given up {}", self.0));
+    }
+}
+
+/// Returns a client of an API server that answers writes to the Lease of `answered`, and no others, and the requests.
+fn client(answered: &'static str) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let (log, requests) = mpsc::unbounded_channel();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (name, log) = (request.uri().path().rsplit('/').next().unwrap().to_owned(), log.clone());
+        async move {
+            log.send(format!("{} {name}", request.method())).unwrap();
+            if name != answered || request.method() != Method::PUT {
+                let _given_up = GivenUp(name, log);
+                std::future::pending::<()>().await;
+            }
+            let mut lease: Value =
+                serde_json::from_slice(&request.into_body().collect_bytes().await.unwrap()).unwrap();
+            let version = lease["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+            lease["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+            let body = Body::from(serde_json::to_vec(&lease).unwrap());
+            let response = Response::builder().status(StatusCode::OK).body(body).unwrap();
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    (Client::new(service, "default"), requests)
+}
+
+/// Returns a source that holds the Leases of these bases, and the store with their nodes.
+async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
+    let template = NodeTemplate { environment: "dev".to_owned(), max_pods: 9 };
+    let tracker = OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
+    let source = VnodeSource {
+        cluster: "east".to_owned(),
+        replica: "ours".to_owned(),
+        template,
+        operation_limit: Duration::from_secs(330),
+        tunnels: vec![NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) }],
+        leases: Arc::default(),
+        writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()),
+        baselines: Arc::new(PeerIndex::new("dev")),
+        operations: tracker.log(),
+        tracker,
+        counts: dependencies().metrics.counts("vnode"),
+        bases: Mutex::new(KnownBases::new("ours".to_owned(), TIMING, Duration::from_secs(3600))),
+        nodes: OnceLock::new(),
+    };
+    let nodes = Arc::new(NodeStore::new(Arc::default(), Policy::default()));
+    let now = BootTime::now();
+    for id in ids {
+        let names = source.names(&id.parse().unwrap());
+        let node = Arc::clone(&names.1);
+        let mut bases = lock(&source.bases);
+        assert!(bases.introduced(names, 0, described("ACTIVATED"), Instant::now()));
+        let known = bases.get_mut(&node).unwrap();
+        known.election.begin(now);
+        let held = SeenLease { version: 1, holder: "ours".to_owned(), deleted: false };
+        known.election.finish(&WriteResult::Written(held), now);
+    }
+    source.follow(&nodes).await;
+    assert!(ids.iter().all(|id| nodes.contains(&source.names(&id.parse().unwrap()).1)));
+    (source, nodes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_end_while_the_api_server_does_not_answer_delay_no_renewal() {
+    let (client, mut requests) = client("vnode.lives.dev");
+    let (source, nodes) = source(client, &["lives", "one", "two", "three"]).await;
+    for gone in ["vnode.one.dev", "vnode.two.dev", "vnode.three.dev"] {
+        nodes.gone(gone);
+        // Its Node object is deleted.
+        nodes.forget(gone);
+    }
+    let renewed = async {
+        let mut renewals = 0;
+        while renewals < 3 {
+            let request = requests.recv().await.unwrap();
+            assert!(!request.starts_with("given up"), "{request}");
+            renewals += usize::from(request == "PUT vnode.lives.dev");
+        }
+    };
+    tokio::select! {
+        () = source.run_elections(&nodes) => {}
+        () = renewed => {}
+    }
+    assert!(lock(&source.bases).get("vnode.one.dev").is_none());
+}
