@@ -78,12 +78,22 @@ pub(in crate::vnode) struct LeaseElection {
     due: BootTime,
     /// The time at which the write under way began.
     began: Option<BootTime>,
+    /// `true` if the last write met another state than expected.
+    conflicted: bool,
 }
 
 impl LeaseElection {
     pub(in crate::vnode) fn new(replica: &str, timing: LeaseTiming) -> Self {
-        let due = BootTime::default();
-        Self { replica: replica.to_owned(), timing, seen: None, until: None, wanted: None, due, began: None }
+        Self {
+            replica: replica.to_owned(),
+            timing,
+            seen: None,
+            until: None,
+            wanted: None,
+            due: BootTime::default(),
+            began: None,
+            conflicted: false,
+        }
     }
 
     /// Returns `true` while this process may act for the node.
@@ -119,11 +129,15 @@ impl LeaseElection {
             }
         };
         if newer {
-            if seen.holder != self.replica {
-                self.until = None;
-            }
-            self.seen = Some((seen.clone(), now));
+            self.replace(seen, now);
         }
+    }
+
+    fn replace(&mut self, seen: &SeenLease, now: BootTime) {
+        if seen.holder != self.replica {
+            self.until = None;
+        }
+        self.seen = Some((seen.clone(), now));
     }
 
     /// Ends the hold if its time is over, and returns the write that is due; `None` if there is none, or one is under way. A
@@ -168,6 +182,7 @@ impl LeaseElection {
     /// Records the result of the write that began last.
     pub(in crate::vnode) fn finish(&mut self, result: &WriteResult, now: BootTime) {
         let Some(began) = self.began.take() else { return };
+        let again = std::mem::replace(&mut self.conflicted, matches!(result, WriteResult::Conflict(_)));
         match result {
             WriteResult::Written(seen) => {
                 self.observe(seen, now);
@@ -178,9 +193,11 @@ impl LeaseElection {
                     self.due = began + self.timing.renewal;
                 }
             }
+            // Read after the conflict, so it counts even if it seems older: versions start again at those of a backup from which
+            // the cluster was restored.
             WriteResult::Conflict(seen) => {
-                self.observe(seen, now);
-                self.due = now;
+                self.replace(seen, now);
+                self.due = if again { now + self.timing.retry } else { now };
             }
             WriteResult::Missing => {
                 if let Some((known, since)) = &mut self.seen

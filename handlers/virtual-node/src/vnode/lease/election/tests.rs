@@ -111,6 +111,38 @@ fn whoever_gives_a_lease_up_does_nothing_more() {
     assert!(!election.may_act(at(100)) && election.give_up().is_none());
 }
 
+#[test]
+fn a_lease_restored_from_a_backup_is_renewed_although_its_version_is_lower() {
+    let mut election = holder(at(100));
+    election.observe(&lease(900, "ours"), at(101));
+    election.begin(at(110));
+    election.finish(&WriteResult::Conflict(lease(7, "ours")), at(110));
+    let renewal = LeaseWrite::Replace { version: 7, renews: true };
+    assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
+    election.begin(at(110));
+    election.finish(&WriteResult::Written(lease(8, "ours")), at(110));
+    assert!(election.may_act(at(139)));
+    election.begin(at(120));
+    election.finish(&WriteResult::Conflict(lease(6, "theirs")), at(120));
+    assert!(!election.may_act(at(120)), "the backup was from before");
+}
+
+#[test]
+fn a_second_conflict_in_a_row_is_followed_by_a_pause() {
+    let mut election = holder(at(100));
+    for (now, due) in [(110, 110), (110, 112), (112, 114)] {
+        election.begin(at(now));
+        election.finish(&WriteResult::Conflict(lease(7, "ours")), at(now));
+        assert!(election.next(true, Duration::ZERO, at(due)).is_some());
+        assert!(now == due || election.next(true, Duration::ZERO, at(due - 1)).is_none());
+    }
+    election.begin(at(114));
+    election.finish(&WriteResult::Failed, at(114));
+    election.begin(at(116));
+    election.finish(&WriteResult::Conflict(lease(7, "ours")), at(116));
+    assert!(election.next(true, Duration::ZERO, at(116)).is_some(), "it is the first one again");
+}
+
 /// An API server with one Lease, and the requests and responses that are on their way.
 #[derive(Default)]
 struct Cluster {
