@@ -248,20 +248,14 @@ impl KnownBases {
     }
 
     /// Forgets bases that this process does not look after, that have no Node object, and that have not introduced themselves
-    /// for a while. Returns the names of their nodes.
-    pub(super) fn expire(&mut self, exists: impl Fn(&str) -> bool, now: Instant) -> Vec<Arc<str>> {
-        let mut expired = Vec::new();
+    /// for a while.
+    pub(super) fn expire(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         let alive = self.alive;
         self.by_node.retain(|node, known| {
             let recent = known.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive);
             let held = known.base.is_some() || known.election.until().is_some();
-            let keep = recent || held || exists(node);
-            if !keep {
-                expired.push(Arc::clone(node));
-            }
-            keep
+            recent || held || exists(node)
         });
-        expired
     }
 
     /// Gives up a node. Returns its base and the version of its Lease to give up.

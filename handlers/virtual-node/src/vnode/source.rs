@@ -282,9 +282,10 @@ impl VnodeSource {
                 None
             });
         }
-        let expired = lock(&self.bases).expire(|name| nodes.pods.node(name).is_some(), Instant::now());
-        for node in expired {
-            self.leases.forget(&node);
+        {
+            let mut bases = lock(&self.bases);
+            bases.expire(|name| nodes.pods.node(name).is_some(), Instant::now());
+            self.leases.expire(|node| bases.get(node).is_some());
         }
         join_all(ended.iter().map(|base| self.ends(base))).await;
     }

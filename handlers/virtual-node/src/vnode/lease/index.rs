@@ -26,9 +26,9 @@ impl LeaseIndex {
         self.replicas.iter().map(|entry| (Arc::clone(entry.key()), entry.value().clone())).collect()
     }
 
-    /// Forgets the deleted Lease of a node that is not known any more.
-    pub(in crate::vnode) fn forget(&self, node: &str) {
-        self.nodes.remove_if(node, |_, seen| seen.deleted);
+    /// Forgets the deleted Leases of nodes that are not `known` any more.
+    pub(in crate::vnode) fn expire(&self, known: impl Fn(&str) -> bool) {
+        self.nodes.retain(|node, seen| !seen.deleted || known(node));
     }
 }
 

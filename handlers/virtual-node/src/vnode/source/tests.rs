@@ -1,9 +1,11 @@
 //! Tests of the node source without a cluster.
 
 use http::{Method, Request, Response, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use staffetta_handler::{Event, Index, Tombstone};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -108,4 +110,26 @@ async fn nodes_that_end_while_the_api_server_does_not_answer_delay_no_renewal() 
         () = renewed => {}
     }
     assert!(lock(&source.bases).get("vnode.one.dev").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_deletion_is_seen_after_its_node_was_forgotten_leaves_nothing_behind() {
+    let (source, nodes) = source(client("").0, &["lives", "one"]).await;
+    let lease = |name: &str| {
+        let metadata = json!({ "name": name, "namespace": "kube-node-lease", "uid": name, "resourceVersion": "7" });
+        Arc::new(serde_json::from_value::<Lease>(json!({ "metadata": metadata })).unwrap())
+    };
+    let ends = |name: &str| source.leases.apply(&Event::Deleted(Tombstone::Last(lease(name))));
+    let (mut writes, permits) = (LeaseWrites::new(), Arc::new(Semaphore::new(WRITES)));
+    for name in ["vnode.lives.dev", "vnode.one.dev"] {
+        source.leases.apply(&Event::Added(lease(name)));
+    }
+    nodes.gone("vnode.one.dev");
+    nodes.forget("vnode.one.dev");
+    source.retire(&nodes, &mut writes, &permits).await;
+    ends("vnode.one.dev");
+    ends("vnode.lives.dev");
+    source.retire(&nodes, &mut writes, &permits).await;
+    assert!(source.leases.get("vnode.one.dev").is_none());
+    assert!(source.leases.get("vnode.lives.dev").is_some_and(|seen| seen.deleted), "its node is known");
 }
