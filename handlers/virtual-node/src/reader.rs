@@ -1,12 +1,13 @@
 //! Reads the machines: one task per node, so that a machine that hangs does not delay the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{join_all, join3};
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{HandlerError, Source, TriggerSender, causes};
 use tokio::task::{AbortHandle, JoinSet};
@@ -82,6 +83,7 @@ impl MachineReaders {
         loop {
             while tasks.try_join_next().is_some() {}
             let node_store = &self.0.node_store;
+            let mut ended = HashSet::new();
             readers.retain(|name, (machine, task)| {
                 let same = node_store.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
                 if !same {
@@ -90,9 +92,16 @@ impl MachineReaders {
                     for owner in self.0.cluster.owners_on(name) {
                         self.0.records.remove(&owner.uid);
                     }
+                    ended.insert(Arc::clone(name));
                 }
                 same && !task.is_finished()
             });
+            if !ended.is_empty() {
+                let node =
+                    |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+                let ends = |pod: &Arc<Pod>| ended.contains(node(pod).as_str());
+                self.0.records.retain(|_, record| !record.deleted.as_ref().is_some_and(ends));
+            }
             self.0.environments.expire();
             self.0.cluster.expire(|name| node_store.get(name).is_some() || node_store.is_unread(name));
             for machine in node_store.all() {

@@ -46,14 +46,16 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
-        match tombstone {
-            Tombstone::Last(pod) => self.0.fenced(node_of(pod), self.0.pod_is_gone(pod)).await,
-            // What is left of one that went unseen has no owner: its machine's reader finds that out.
-            Tombstone::Missed(identity) => {
-                self.0.forget(&identity.uid.as_str().into());
-                Ok(())
-            }
-        }
+        let pod = match tombstone {
+            Tombstone::Last(pod) => Some(Arc::clone(pod)),
+            Tombstone::Missed(identity) => self.0.cluster.take_missed(identity.uid.as_str()),
+        };
+        let Some(pod) = pod else {
+            // It was on no virtual node.
+            self.0.forget(&tombstone.object_ref().uid.into());
+            return Ok(());
+        };
+        self.0.fenced(node_of(&pod), self.0.pod_is_gone(&pod)).await
     }
 }
 

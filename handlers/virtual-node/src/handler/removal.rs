@@ -17,6 +17,9 @@ use crate::pod::over;
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 
+/// The maximum number of deleted pods whose workloads are to be removed once their machines can be reached.
+const AWAITED: usize = 1000;
+
 impl Shared {
     /// Takes one step to remove a pod with a deletion timestamp from its machine. When nothing is left there, the last
     /// status is written and the pod object is deleted with a grace period of 0, as a kubelet does.
@@ -67,10 +70,16 @@ impl Shared {
     /// exist.
     async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
-        let Some(machine) = self.node_store.get(node).filter(|machine| machine.view().accepts_pods()) else {
+        let machine = self.node_store.get(node);
+        let Some(machine) = machine.filter(|machine| machine.view().may_have_pods()) else {
             self.forget(&owner.uid);
             return Ok(());
         };
+        if !machine.view().accepts_pods() {
+            // It may come back with the workload.
+            self.await_machine(owner, &machine);
+            return Ok(());
+        }
         self.records.entry(owner.uid.clone()).or_default().clearing = true;
         if self.exists(owner).await.map_err(|error| VirtualNodeError::Owner(Box::new(error)))? {
             self.forget(&owner.uid);
@@ -84,6 +93,19 @@ impl Shared {
             self.forget(&owner.uid);
         }
         Ok(())
+    }
+
+    /// Schedules the removal of the workload of a deleted pod for when its machine can be reached again. If too many wait, the
+    /// workload stays.
+    fn await_machine(&self, owner: &Owner, machine: &Machine) {
+        let others =
+            self.records.iter().filter(|record| record.deleted.is_some() && *record.key() != owner.uid);
+        if others.count() >= AWAITED {
+            self.forget(&owner.uid);
+            return;
+        }
+        self.records.entry(owner.uid.clone()).or_default().clearing = true;
+        self.wake(owner, machine, self.config.policy.poll_interval);
     }
 
     /// Checks at the API server whether the pod exists. (A pod that cannot be decoded exists, but is in no index.) If

@@ -10,12 +10,15 @@ use staffetta_apiserver::{ApiServer, Options};
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
-use staffetta_handler::{Failure, HandlerError, Recorder, Writer};
+use staffetta_handler::{
+    Event, Failure, HandlerError, Identity, Index, Recorder, ResourceEventHandler, Tombstone, Writer,
+};
 
 use super::*;
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::VirtualNodeError;
 use crate::inventory::tests::workload;
+use crate::machine::Machine;
 use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::node::{NodeHealth, NodeObject, NodeSpec};
 use crate::node_store::NodeStore;
@@ -117,11 +120,13 @@ impl NodeBackEnd for Removals {
     }
 }
 
-#[tokio::test]
-async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_step() {
+/// Returns a handler with an API server that has no pods, the machine `r1` and its back end, and a pod that was on it.
+async fn with_machine() -> (ApiServer, VirtualNodes, Arc<Machine>, Arc<Removals>, Arc<Pod>) {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = kube::Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
-    let shared = VirtualNodes::new(Dependencies { client, ..dependencies() }).shared();
+    let policy = Policy { poll_interval: Duration::from_millis(1), ..Policy::default() };
+    let handler = VirtualNodes::new(Dependencies { client, policy, ..dependencies() });
+    let shared = handler.shared();
     shared.node_store.exists(NodeSpec::bare("r1"));
     let machine = shared.node_store.get("r1").unwrap();
     let removals = Arc::new(Removals::default());
@@ -131,7 +136,13 @@ async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_s
     shared.node_store.inventory("r1", &[workload("u1", true)].into());
     let metadata = json!({ "name": "web", "namespace": "default", "uid": "u1" });
     let pod = json!({ "metadata": metadata, "spec": { "nodeName": "r1", "containers": [] } });
-    let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).unwrap());
+    (server, handler, machine, removals, Arc::new(serde_json::from_value(pod).unwrap()))
+}
+
+#[tokio::test]
+async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_step() {
+    let (_server, handler, _, removals, pod) = with_machine().await;
+    let shared = handler.shared();
     shared.pod_is_gone(&pod).await.unwrap();
     shared.clear_unowned(&Owner::of(&pod.metadata), "r1").await.unwrap();
     let removals = removals.0.lock().unwrap();
@@ -141,6 +152,39 @@ async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_s
         assert!(removal.workload.as_ref().is_some_and(|workload| workload.containers[0].name == "app"));
     }
     assert!(shared.records.is_empty(), "nothing is kept of a pod whose workload is removed");
+}
+
+#[tokio::test]
+async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachable_is_removed_later() {
+    let (_server, handler, machine, removals, pod) = with_machine().await;
+    let shared = handler.shared();
+    machine.fell_silent();
+    shared.pod_is_gone(&pod).await.unwrap();
+    assert_eq!(removals.0.lock().unwrap().len(), 0);
+    machine.report_arrived();
+    for _ in 0..2 {
+        let due = shared.delay_queue.next().await;
+        shared.reconcile_pod(&due.owner(), "r1").await.unwrap();
+    }
+    assert!(removals.0.lock().unwrap().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
+    assert_eq!((removals.0.lock().unwrap().len(), shared.records.len()), (2, 0));
+    shared.pod_is_gone(&pod).await.unwrap();
+    shared.node_store.gone("r1");
+    shared.reconcile_pod(&Owner::of(&pod.metadata), "r1").await.unwrap();
+    assert!(shared.records.is_empty(), "its machine is gone");
+}
+
+#[tokio::test]
+async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
+    let (_server, handler, _, removals, pod) = with_machine().await;
+    let shared = handler.shared();
+    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    let identity = Identity::of::<Pod>(Some("default".to_owned()), "web".to_owned(), "u1".to_owned());
+    let missed = Tombstone::Missed(Arc::new(identity));
+    shared.cluster.apply(&Event::Deleted(missed.clone()));
+    ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await.unwrap();
+    assert_eq!(removals.0.lock().unwrap()[0].pod.as_ref(), Some(&pod));
+    assert!(shared.cluster.take_missed("u1").is_none(), "it is taken once");
 }
 
 impl NodeSpec {

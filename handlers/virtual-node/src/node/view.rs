@@ -74,6 +74,12 @@ impl MachineView {
     /// Returns `true` if steps for pods may be sent to the machine: it is reachable, and its Node object is owned by
     /// this handler and not being removed.
     pub(crate) fn accepts_pods(&self) -> bool {
-        self.reach.is_up() && !self.spec.retired && self.object == NodeObject::Ours
+        self.reach.is_up() && self.may_have_pods()
+    }
+
+    /// Returns `true` if the machine can get pods while it is reachable: its Node object is owned by this handler and not being
+    /// removed.
+    pub(crate) fn may_have_pods(&self) -> bool {
+        !self.spec.retired && self.object == NodeObject::Ours
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
-use staffetta_handler::{Event, Index};
+use staffetta_handler::{Event, Index, Tombstone};
 use tokio::time::Instant;
 
 use crate::lock::lock;
@@ -33,6 +33,8 @@ struct Cluster {
     overlooked: HashMap<String, Instant>,
     /// The UIDs of pods that were deleted during a read of the pods of a node, by the name of that node.
     gone: HashMap<String, HashSet<String>>,
+    /// The last states of pods whose deletion no watch reported, until the handler takes them.
+    missed: HashMap<String, Arc<Pod>>,
     /// A label of the nodes of a previous controller, which the handler takes over.
     predecessor: Option<Label>,
 }
@@ -51,6 +53,11 @@ impl ClusterIndex {
     /// Returns `true` if the index contains a pod with this UID.
     pub(crate) fn knows(&self, uid: &str) -> bool {
         lock(&self.0).pods.contains_key(uid)
+    }
+
+    /// Takes the last state of a pod whose deletion no watch reported; `None` if it was not in the index.
+    pub(crate) fn take_missed(&self, uid: &str) -> Option<Arc<Pod>> {
+        lock(&self.0).missed.remove(uid)
     }
 
     /// Returns the pods on a node.
@@ -145,11 +152,11 @@ impl Cluster {
         self.pods.insert(uid, Arc::new(pod.clone()));
     }
 
-    fn drop_pod(&mut self, uid: &str) {
+    fn drop_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         for gone in self.gone.values_mut() {
             gone.insert(uid.to_owned());
         }
-        let Some(pod) = self.pods.remove(uid) else { return };
+        let pod = self.pods.remove(uid)?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         if let Some(uids) = self.on_node.get_mut(node) {
             uids.remove(uid);
@@ -157,6 +164,7 @@ impl Cluster {
                 self.on_node.remove(node);
             }
         }
+        Some(pod)
     }
 
     fn keep_node(&mut self, node: &Arc<Node>) {
@@ -184,7 +192,13 @@ impl Index<Pod> for ClusterIndex {
     fn apply(&self, event: &Event<Pod>) {
         match event {
             Event::Added(pod) | Event::Modified(pod) => lock(&self.0).keep(pod),
-            Event::Deleted(_) => lock(&self.0).drop_pod(event.uid()),
+            Event::Deleted(tombstone) => {
+                let mut cluster = lock(&self.0);
+                let pod = cluster.drop_pod(event.uid());
+                if let (Tombstone::Missed(_), Some(pod)) = (tombstone, pod) {
+                    cluster.missed.insert(event.uid().to_owned(), pod);
+                }
+            }
         }
     }
 }
@@ -206,7 +220,6 @@ impl Index<Node> for ClusterIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use staffetta_handler::Tombstone;
 
     use super::*;
 

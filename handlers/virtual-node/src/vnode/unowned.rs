@@ -1,0 +1,88 @@
+//! Stops containers that no pod on their node has.
+
+use staffetta_handler::causes;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::base::{Base, UnownedContainer};
+use super::containers::ContainerStep;
+use super::operation::ContainerAction;
+use super::source::{TUNNEL_LIMIT, VnodeSource};
+use crate::lock::lock;
+use crate::source::NodeSource;
+
+impl VnodeSource {
+    /// Stops the containers that the base has although no pod on its node has them, after a grace period, if that is enabled.
+    /// Only containers that are known to be ours are stopped: a base may have others by itself.
+    pub(super) async fn stop_unowned(&self, base: &Base) {
+        let Some(grace) = self.unowned_grace else { return };
+        for UnownedContainer { key, pod, container } in
+            base.unowned(grace, |is_it| self.baselines.formerly_named(is_it))
+        {
+            if !self.may_act(&base.node) {
+                return;
+            }
+            let now = Instant::now();
+            {
+                let mut containers = lock(&base.containers);
+                if containers.stop(&key, now) != ContainerStep::Send(ContainerAction::Stop) {
+                    continue;
+                }
+                containers.sending(&key, ContainerAction::Stop, "", now);
+            }
+            info!(node = &*base.node, module = %key, "unloading a module that no pod on the node has");
+            let call = base.tunnel.tunnel.shutdown_container(&base.id, &pod, &container);
+            if let Ok(Err(error)) = tokio::time::timeout(TUNNEL_LIMIT, call).await {
+                lock(&base.containers).unsent(&key);
+                warn!(node = &*base.node, module = %key, error = causes(&error), "a module that no pod on the node has was not unloaded");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+    use staffetta_driver::tunnel::TunnelEvent;
+    use staffetta_handler::{Event, Index, Tombstone};
+
+    use super::*;
+    use crate::vnode::peer::{PeerIndex, deployment};
+    use crate::vnode::source::tests::{client, source};
+
+    const GRACE: Duration = Duration::from_secs(600);
+
+    /// Returns the modules that a base is asked to unload. It has `cart`, which a deleted
+    /// Deployment named, `stock`, which an existing one names, and `own`.
+    async fn unloaded(grace: Option<Duration>) -> Vec<String> {
+        let (mut source, nodes) = source(client("").0, &["one"]).await;
+        let peers = Arc::new(PeerIndex::new("dev"));
+        let [cart, stock] = ["cart", "stock"].map(|name| Arc::new(deployment(name, 1, &["a"], 1)));
+        peers.apply(&Event::Added(Arc::clone(&cart)));
+        peers.apply(&Event::Added(stock));
+        peers.apply(&Event::Deleted(Tombstone::Last(cart)));
+        (source.baselines, source.unowned_grace) = (peers, grace);
+        for _ in 0..3 {
+            let status = |key| json!({ "key": key, "name": key, "podKey": "all", "state": "ACTIVATED",
+                "changeTime": "2026-11-24T08:00:00Z" });
+            let statuses = serde_json::from_value(json!(["cart", "own", "stock"].map(status))).unwrap();
+            let id = "one".parse().unwrap();
+            source.take(0, &id, TunnelEvent::AllContainerStatuses(statuses), &nodes).await;
+            tokio::time::advance(GRACE / 2).await;
+        }
+        let base = Arc::clone(lock(&source.bases).held("vnode.one.dev").unwrap());
+        let containers = lock(&base.containers);
+        assert!(containers.under_way().all(|(_, action)| action == ContainerAction::Stop));
+        containers.under_way().map(|(key, _)| key.to_string()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_module_that_is_ours_and_that_nobody_wants_is_unloaded_and_only_if_that_is_enabled() {
+        assert_eq!(unloaded(Some(GRACE)).await, ["cart"]);
+        assert_eq!(unloaded(Some(GRACE * 2)).await, Vec::<String>::new(), "its pod may be late");
+        assert_eq!(unloaded(None).await, Vec::<String>::new());
+    }
+}
