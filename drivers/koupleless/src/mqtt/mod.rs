@@ -8,6 +8,8 @@ mod options;
 mod order;
 mod session;
 mod subscriptions;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod topics;
 
