@@ -1,6 +1,6 @@
 //! How bases become nodes, and how their nodes go.
 
-use staffetta_koupleless_base::SimulatedBaseOptions;
+use staffetta_koupleless_base::{BaseCommand, SimulatedBase, SimulatedBaseOptions};
 
 use crate::process::eventually;
 use crate::world::{World, active, asked};
@@ -59,6 +59,23 @@ async fn a_base_that_does_not_answer_becomes_not_ready_and_then_loses_its_node()
     world.node_gone("vnode.base-1.dev").await;
     let told = async || !world.events("MachineGone").await.is_empty();
     eventually("an Event tells why", told).await;
+}
+
+#[tokio::test]
+async fn a_base_whose_heartbeats_arrive_is_asked_less_often_than_one_without() {
+    let world = World::new(1).await;
+    let intervals = "poll_interval_ms = 500\nhealth_interval_ms = 60000\n";
+    let _replica = world.replica_with(0, intervals).await;
+    let [base, silent] = [world.base(1).await, world.base(2).await];
+    for number in 1..=2 {
+        world.node(&format!("vnode.base-{number}.dev"), "True").await;
+    }
+    silent.behave(|behaviour| behaviour.reports = false);
+    let queries = |base: &SimulatedBase| base.received(BaseCommand::QueryAllBiz);
+    eventually("one of them is asked more often", async || queries(&silent) >= queries(&base) + 10).await;
+    for number in 1..=2 {
+        world.node(&format!("vnode.base-{number}.dev"), "True").await;
+    }
 }
 
 #[tokio::test]

@@ -78,15 +78,18 @@ impl World {
         self.replica_with(number, "").await
     }
 
-    /// Starts a replica with further options of `[vnode]`, and waits until it is ready.
+    /// Starts a replica with other or further options of `[vnode]`, and waits until it is ready.
     pub(crate) async fn replica_with(&self, number: usize, options: &str) -> Replica {
         let kubeconfig = Kubeconfig::from_yaml(&self.server.kubeconfig()).unwrap();
         let proxy = Proxy::start(kubeconfig).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let listen = self.listeners[number];
+        let kept = |line: &&str| line.split(' ').next().is_some_and(|name| !options.contains(name));
+        let vnode: Vec<_> = VNODE.lines().filter(kept).collect();
+        let vnode = vnode.join("\n");
         let configuration = format!(
             "[kubernetes]\nenabled_handlers = [\"vnode\", \"peer_deployment\"]\n[leader_election]\nnamespace = \"default\"\n\
-             [vnode]\n{VNODE}{options}[vnode_http]\nlisten = \"{listen}\"\nbase_networks = [\"127.0.0.0/8\"]\n"
+             [vnode]\n{vnode}\n{options}[vnode_http]\nlisten = \"{listen}\"\nbase_networks = [\"127.0.0.0/8\"]\n"
         );
         let program = Path::new(env!("CARGO_BIN_EXE_staffetta"));
         let process = Process::start(program, folder.path(), &configuration, &proxy.kubeconfig()).await;

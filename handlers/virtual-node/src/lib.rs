@@ -43,6 +43,7 @@ mod policy;
 mod reach;
 mod reader;
 mod recorder;
+mod reports;
 mod shared;
 mod source;
 mod triggers;

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use staffetta_driver::Uid;
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
@@ -15,7 +14,8 @@ use crate::lock::lock;
 use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
-use crate::reach::{Reachability, ReportVerdict, Transition};
+use crate::reach::{Reachability, Transition};
+use crate::reports::{ReportVerdict, Reports};
 use crate::triggers::Notifier;
 
 /// A virtual node and the last known state of the machine behind it. A change of that state triggers a reconciliation
@@ -37,10 +37,8 @@ struct State {
     view: MachineView,
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
-    /// The time of the last report that was not the answer to a read; at first, the time when the node was added.
-    reported: Instant,
-    /// The last time at which the machine could not have been heard ([`NodeBackEnd::hears`]); `None` if it always could.
-    deaf_until: Option<Instant>,
+    /// The reports that were not the answers to reads, and heartbeats.
+    reports: Reports,
     /// `true` if a report has ended an outage, and no Event says so yet.
     reached: bool,
 }
@@ -56,9 +54,8 @@ impl Machine {
         let name = spec.name.as_str().into();
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
-        let (inventory, reported) = (Inventory::default(), Instant::now());
-        let state = State { view, back_end: None, inventory, reported, deaf_until: None, reached: false };
-        let state = Mutex::new(state);
+        let (inventory, reports) = (Inventory::default(), Reports::new());
+        let state = Mutex::new(State { view, back_end: None, inventory, reports, reached: false });
         Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
@@ -155,11 +152,12 @@ impl Machine {
         transition == Transition::Up
     }
 
-    /// Records that the machine sent a report by itself, or later than it was asked: it can be reached.
-    pub(crate) fn report_arrived(&self) {
+    /// Records that the machine sent a report by itself, or later than it was asked: it can be reached. `lists` is `true` if
+    /// the report lists its workloads.
+    pub(crate) fn report_arrived(&self, lists: bool) {
         let transition = {
             let mut state = lock(&self.state);
-            state.reported = Instant::now();
+            state.reports.arrived(lists);
             let transition = state.view.reach.succeeded();
             state.reached |= transition == Transition::Up;
             transition
@@ -175,25 +173,14 @@ impl Machine {
         std::mem::take(&mut lock(&self.state).reached)
     }
 
-    /// Judges the machine by the time since its last report.
+    /// Calls `of` with the record of what was heard of the machine and when, to read or change it.
+    pub(crate) fn reports<T>(&self, of: impl FnOnce(&mut Reports, &Policy) -> T) -> T {
+        of(&mut lock(&self.state).reports, &self.policy)
+    }
+
+    /// Judges the machine by the time since it was heard.
     pub(crate) fn report_verdict(&self) -> ReportVerdict {
-        ReportVerdict::judge(self.silent_for(), self.audibly_silent_for(), &self.policy)
-    }
-
-    /// Returns the time for which the machine could have been heard and was silent.
-    pub(crate) fn audibly_silent_for(&self) -> Duration {
-        let state = lock(&self.state);
-        state.deaf_until.map_or(state.reported, |until| until.max(state.reported)).elapsed()
-    }
-
-    /// Records that nothing can be heard of the machine at this time, whether it reports or not.
-    pub(crate) fn cannot_be_heard(&self) {
-        lock(&self.state).deaf_until = Some(Instant::now());
-    }
-
-    /// Returns the time since the last report of the machine, or since its node was added.
-    pub(crate) fn silent_for(&self) -> Duration {
-        lock(&self.state).reported.elapsed()
+        self.reports(|reports, policy| reports.verdict(policy))
     }
 
     /// Records that the machine sends no reports. Returns `true` if it becomes unreachable with that, or was unreachable
@@ -201,7 +188,7 @@ impl Machine {
     pub(crate) fn fell_silent(&self) -> bool {
         let transition = {
             let mut state = lock(&self.state);
-            let message = format!("no report for {} s", state.reported.elapsed().as_secs());
+            let message = state.reports.silence();
             state.view.reach.fell_silent(message)
         };
         self.notify(transition);
@@ -214,6 +201,7 @@ impl Machine {
         let transition = {
             let mut state = lock(&self.state);
             let answered = state.back_end.as_ref().and_then(|back_end| back_end.last_answer());
+            let answered = answered.or_else(|| state.reports.last());
             state.view.reach.failed(reason, message, refused, answered, &self.policy)
         };
         self.notify(transition);
@@ -236,7 +224,7 @@ impl Machine {
         self.notifier.pods_due(&self.pods.owners_on(&self.name), &self.name);
     }
 
-    /// Records the health that a read or a report returned. A change triggers a reconciliation of the node.
+    /// Records the health that a read returned. A change triggers a reconciliation of the node.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
         let mut state = lock(&self.state);
         if state.view.health.as_deref() != Some(&health) {

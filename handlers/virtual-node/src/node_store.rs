@@ -110,7 +110,7 @@ impl NodeStore {
     /// later than requested. An unknown node is ignored.
     pub fn health(&self, name: &str, health: NodeHealth) {
         if let Some(machine) = self.get(name) {
-            machine.report_arrived();
+            machine.report_arrived(false);
             machine.reported_health(health);
         }
     }
@@ -119,17 +119,17 @@ impl NodeStore {
     /// later than requested. An unknown node is ignored.
     pub fn inventory(&self, name: &str, workloads: &HostedPods) {
         if let Some(machine) = self.get(name) {
-            machine.report_arrived();
+            machine.report_arrived(true);
             machine.reported_inventory(workloads);
         }
     }
 
-    /// Reports that a machine is there, for a [`NodeSource`](crate::NodeSource) that receives such data. Together with
-    /// [`health`](Self::health) and [`inventory`](Self::inventory), this decides whether the machine can be reached, if
-    /// its answers come later than requested ([`Policy::silent_after`]). An unknown node is ignored.
-    pub fn heard(&self, name: &str) {
+    /// Reports a heartbeat of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data. If the answers of the
+    /// machine come later than requested, a heartbeat spares it a read, and counts as a report
+    /// ([`Policy::silent_after`]) while reads are answered. An unknown node is ignored.
+    pub fn heartbeat(&self, name: &str) {
         if let Some(machine) = self.get(name) {
-            machine.report_arrived();
+            machine.reports(|reports, _| reports.heartbeat());
         }
     }
 

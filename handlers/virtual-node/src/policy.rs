@@ -5,9 +5,10 @@ use std::time::Duration;
 /// Intervals and time limits of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The interval between reads of the workloads of a machine, varied by up to a tenth. Default: 5 s.
+    /// The interval between reads of the workloads of a machine, varied by up to a tenth. Heartbeats
+    /// ([`NodeStore::heartbeat`](crate::NodeStore::heartbeat)) spare a machine reads between those of its health. Default: 5 s.
     pub poll_interval: Duration,
-    /// The interval between reads of the health of a machine. Default: 60 s.
+    /// The interval between reads of the health of a machine, varied by up to a tenth. Default: 60 s.
     pub health_interval: Duration,
     /// The time limit of a read, extended while the machine answers other requests. Default: 30 s.
     pub read_timeout: Duration,
@@ -15,7 +16,8 @@ pub struct Policy {
     /// reads have failed. A machine that refuses the credentials becomes unreachable at once. Default: 15 s.
     pub unreachable_after: Duration,
     /// The time since the last report of a machine whose answers come later than requested
-    /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. Default: 25 s.
+    /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. A heartbeat counts as a report unless a
+    /// read before it was not answered. Default: 25 s.
     pub silent_after: Duration,
     /// The time since the last report of such a machine after which its node is removed; `None` to keep the node.
     /// Default: none.

@@ -39,32 +39,6 @@ pub(crate) const MISDESCRIBED: &str = "MachineInvalid";
 /// The reason of an outage of a machine that sends no reports.
 pub(crate) const SILENT: &str = "MachineSilent";
 
-/// The verdict on a machine whose answers come later than requested, by the time since its last report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportVerdict {
-    /// It reported recently.
-    None,
-    /// It cannot be reached.
-    Unreachable,
-    /// It does not exist any more.
-    Gone,
-}
-
-impl ReportVerdict {
-    /// Judges a machine whose last report was `since` ago, and that could have been heard for `audible`, at most `since`. A
-    /// machine that has not reported to this process yet counts as heard when its node was added, so that no node is lost by a
-    /// restart.
-    pub(crate) fn judge(since: Duration, audible: Duration, policy: &Policy) -> Self {
-        if policy.gone_after.is_some_and(|limit| audible >= limit) {
-            Self::Gone
-        } else if since >= policy.silent_after {
-            Self::Unreachable
-        } else {
-            Self::None
-        }
-    }
-}
-
 impl MachineOutage {
     /// Returns `true` if the description of the machine cannot be used.
     pub(crate) fn is_misdescribed(&self) -> bool {
@@ -236,21 +210,6 @@ mod tests {
             matches!(&reach, Reachability::Down(outage) if outage.message == "no answer" && !outage.was_up)
         );
         assert_eq!(reach.succeeded(), Transition::Up);
-    }
-
-    #[test]
-    fn a_machine_is_judged_by_the_time_since_its_last_report() {
-        let policy = Policy { gone_after: Some(Duration::from_secs(60)), ..Policy::default() };
-        let judge = |seconds, policy| {
-            let since = Duration::from_secs(seconds);
-            ReportVerdict::judge(since, since, policy)
-        };
-        assert_eq!([0, 24].map(|seconds| judge(seconds, &policy)), [ReportVerdict::None; 2]);
-        assert_eq!([25, 59].map(|seconds| judge(seconds, &policy)), [ReportVerdict::Unreachable; 2]);
-        assert_eq!(judge(60, &policy), ReportVerdict::Gone);
-        assert_eq!(judge(3600, &Policy::default()), ReportVerdict::Unreachable, "its node is kept");
-        let deaf = ReportVerdict::judge(Duration::from_secs(3600), Duration::from_secs(59), &policy);
-        assert_eq!(deaf, ReportVerdict::Unreachable, "nothing could be heard of it");
     }
 
     #[test]

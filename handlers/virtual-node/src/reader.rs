@@ -17,8 +17,9 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::reach::{MISDESCRIBED, MachineOutage, ReportVerdict, retry_delay};
+use crate::reach::{MISDESCRIBED, MachineOutage, retry_delay};
 use crate::recorder::EventReason;
+use crate::reports::ReportVerdict;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
 
@@ -178,8 +179,9 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
         if machine.back_end().is_some_and(|back_end| !back_end.hears()) {
-            machine.cannot_be_heard();
+            machine.reports(|reports, _| reports.cannot_be_heard());
         }
+        machine.reports(|reports, _| reports.asked());
         let wait = match bounded_read(shared, machine, &mut health_due).await {
             Ok(answered) => {
                 failed = 0;
@@ -215,13 +217,29 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
             }
         };
         round += 1;
-        let wait = spread(wait, &machine.name, round);
+        let next_read = Instant::now() + spread(wait, &machine.name, round);
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = until_due(machine, next_read, health_due), if failed == 0 => {}
+            () = tokio::time::sleep_until(next_read), if failed > 0 => {}
             // A new connection, which was not tried yet.
             () = machine.reconnect.notified() => failed = 0,
             // A machine that does not answer is not read more often because of its pods.
             () = machine.wake.notified(), if failed == 0 => {}
+        }
+    }
+}
+
+/// Waits until `next_read`, or until the verdict on a silent machine changes. While heartbeats arrive, it waits until the health of
+/// the machine is due.
+async fn until_due(machine: &Machine, next_read: Instant, health_due: Instant) {
+    let judged_at = machine.reports(|reports, policy| reports.judged_at(policy));
+    let mut next = judged_at.map_or(next_read, |at| at.min(next_read));
+    loop {
+        tokio::time::sleep_until(next).await;
+        let spared = machine.reports(|reports, policy| reports.spared_until(policy));
+        match spared.map(|until| until.min(health_due)) {
+            Some(later) if later > Instant::now() => next = later,
+            _ => return,
         }
     }
 }
@@ -248,8 +266,10 @@ impl Shared {
         let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
         let most = machines.len() >= FEW && silent * 2 > machines.len();
         let limit = self.config.policy.gone_after.unwrap_or_default() * if most { MASS_PATIENCE } else { 1 };
-        if machine.audibly_silent_for() >= limit && self.config.source.may_act(&machine.name) {
-            let silent = machine.silent_for().as_secs();
+        let (audibly, silent) =
+            machine.reports(|reports, _| (reports.audibly_silent_for(), reports.silent_for()));
+        if audibly >= limit && self.config.source.may_act(&machine.name) {
+            let silent = silent.as_secs();
             let text =
                 format!("the machine behind this node has not answered for {silent} s; its node is removed");
             self.note_node(&machine.name, EventReason::Gone, text);
@@ -323,7 +343,7 @@ async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> R
             machine.reported_health(health);
             answered = true;
         }
-        *health_due = Instant::now() + shared.config.policy.health_interval;
+        *health_due = Instant::now() + spread(shared.config.policy.health_interval, &machine.name, 0);
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);

@@ -161,7 +161,7 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
     machine.fell_silent();
     shared.pod_is_gone(&pod).await.unwrap();
     assert_eq!(removals.0.lock().unwrap().len(), 0);
-    machine.report_arrived();
+    machine.report_arrived(true);
     for _ in 0..2 {
         let due = shared.delay_queue.next().await;
         shared.reconcile_pod(&due.owner(), "r1").await.unwrap();

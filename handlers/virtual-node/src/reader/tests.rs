@@ -1,6 +1,7 @@
 //! Tests of the reads of machines.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
@@ -123,10 +124,11 @@ fn nodes_that_came_together_do_not_go_on_together() {
 }
 
 /// A node source with one node, whose machine reports by itself.
-struct OneReporter;
+#[derive(Clone, Default)]
+struct OneReporter(Arc<AtomicUsize>);
 
-/// The machine of [`OneReporter`]: what it is asked for comes later.
-struct Reporter;
+/// The machine of [`OneReporter`], which counts how often it is asked for its workloads. Its answers come later.
+struct Reporter(Arc<AtomicUsize>);
 
 #[async_trait]
 impl NodeSource for OneReporter {
@@ -137,7 +139,7 @@ impl NodeSource for OneReporter {
     }
 
     async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-        Ok(Arc::new(Reporter))
+        Ok(Arc::new(Reporter(Arc::clone(&self.0))))
     }
 }
 
@@ -148,6 +150,7 @@ impl NodeBackEnd for Reporter {
     }
 
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Reply::Later)
     }
 
@@ -160,37 +163,142 @@ impl NodeBackEnd for Reporter {
     }
 }
 
+/// A handler with the node of [`OneReporter`], whose machine is read.
+struct ReporterWorld {
+    source: OneReporter,
+    heard: Heard,
+    shared: Arc<Shared>,
+    _reading: JoinSet<()>,
+}
+
+/// The behaviour of the machine of [`OneReporter`].
+#[derive(Clone, Copy)]
+struct Sends {
+    heartbeats: bool,
+    answers: bool,
+}
+
+impl ReporterWorld {
+    fn new() -> Self {
+        let (source, heard) = (OneReporter::default(), Heard::default());
+        let policy = Policy {
+            poll_interval: Duration::from_secs(10),
+            health_interval: Duration::from_secs(30),
+            gone_after: Some(Duration::from_secs(60)),
+            ..Policy::default()
+        };
+        let recorder = Recorder::new(heard.clone());
+        let dependencies =
+            Dependencies { source: Arc::new(source.clone()), recorder, policy, ..dependencies() };
+        let shared = VirtualNodes::new(dependencies).shared();
+        let readers = MachineReaders(Arc::clone(&shared));
+        let mut reading = JoinSet::new();
+        reading.spawn(async move { drop(readers.run(TriggerSender::new(|_| ())).await) });
+        Self { source, heard, shared, _reading: reading }
+    }
+
+    /// Has the machine behave so for some seconds, with a heartbeat at the start and every 12 s. Returns the number of reads.
+    async fn pass(&self, seconds: u64, sends: Sends) -> usize {
+        let reads = || self.source.0.load(Ordering::Relaxed);
+        let (before, mut answered) = (reads(), reads());
+        for second in 0..seconds {
+            if sends.heartbeats && second % 12 == 0 {
+                self.shared.node_store.heartbeat("b1");
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if sends.answers && reads() > answered {
+                self.shared.node_store.inventory("b1", &HostedPods::from([]));
+            }
+            answered = reads();
+        }
+        reads() - before
+    }
+
+    fn reach(&self) -> Option<Reachability> {
+        self.shared.node_store.get("b1").map(|machine| machine.view().reach)
+    }
+
+    fn is_up(&self) -> bool {
+        self.reach().is_some_and(|reach| reach.is_up())
+    }
+
+    /// Returns the Events since the last call.
+    async fn events(&self) -> Vec<(&'static str, String)> {
+        self.heard.in_minutes(0).await
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_answers_come_later_is_judged_by_its_reports_and_not_by_what_was_sent() {
-    let heard = Heard::default();
-    let policy = Policy { gone_after: Some(Duration::from_secs(60)), ..Policy::default() };
-    let recorder = Recorder::new(heard.clone());
-    let dependencies = Dependencies { source: Arc::new(OneReporter), recorder, policy, ..dependencies() };
-    let shared = VirtualNodes::new(dependencies).shared();
-    let readers = MachineReaders(Arc::clone(&shared));
-    let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
-    let state = || shared.node_store.get("b1").map(|machine| machine.view().reach);
-    let reports = async |count: usize| {
-        for _ in 0..count {
-            shared.node_store.inventory("b1", &HostedPods::from([]));
-            tokio::time::sleep(Duration::from_secs(20)).await;
-        }
-    };
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(state(), Some(Reachability::Untried), "a request that was sent is no answer");
-    reports(30).await;
-    assert!(state().unwrap().is_up() && heard.in_minutes(0).await.is_empty());
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let reported = heard.in_minutes(0).await;
-    assert!(!state().unwrap().is_up() && reported.len() == 1, "{reported:?}");
+    let (world, silent) = (ReporterWorld::new(), Sends { heartbeats: false, answers: false });
+    world.pass(15, silent).await;
+    assert_eq!(world.reach(), Some(Reachability::Untried), "a request that was sent is no answer");
+    world.pass(600, Sends { answers: true, ..silent }).await;
+    assert!(world.is_up() && world.events().await.is_empty());
+    world.pass(36, silent).await;
+    let reported = world.events().await;
+    assert!(!world.is_up() && reported.len() == 1, "{reported:?}");
     assert!(reported[0].0 == "MachineUnreachable" && reported[0].1.contains("no report for"), "{reported:?}");
-    reports(1).await;
-    assert!(state().unwrap().is_up());
-    assert_eq!(
-        heard.in_minutes(0).await.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(),
-        ["MachineReached"]
-    );
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(state().is_none() && shared.node_store.has_departed("b1"), "its node is removed");
-    reading.abort();
+    world.pass(12, Sends { answers: true, ..silent }).await;
+    assert!(world.is_up());
+    let reported = world.events().await;
+    assert_eq!(reported.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
+    world.pass(72, silent).await;
+    assert!(world.reach().is_none() && world.shared.node_store.has_departed("b1"), "its node is removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_read_less_often_as_long_as_its_heartbeats_arrive() {
+    let world = ReporterWorld::new();
+    let silent = Sends { heartbeats: false, answers: true };
+    let reads = world.pass(300, silent).await;
+    assert!((27..=34).contains(&reads), "{reads} without heartbeats, one in 10 s");
+    let reads = world.pass(300, Sends { heartbeats: true, answers: true }).await;
+    assert!((9..=12).contains(&reads), "{reads} with heartbeats, one in 30 s");
+    let reads = world.pass(300, silent).await;
+    assert!((27..=34).contains(&reads), "{reads} after the last heartbeat");
+    world.shared.node_store.heartbeat("b1");
+    world.shared.node_store.changed("b1");
+    assert_eq!(world.pass(1, silent).await, 1, "a change is looked at at once");
+    assert!(world.is_up() && world.events().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_sends_heartbeats_and_answers_no_read_becomes_unreachable_and_then_its_node_is_removed()
+ {
+    let (world, deaf) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
+    world.pass(60, Sends { answers: true, ..deaf }).await;
+    let mut spared = 0;
+    while world.pass(1, deaf).await == 0 {
+        spared += 1;
+    }
+    assert!(spared <= 33, "{spared} s until the first read that it does not answer");
+    for (seconds, up) in [(22, Some(true)), (3, Some(false)), (32, Some(false)), (3, None)] {
+        world.pass(seconds, deaf).await;
+        assert_eq!(world.reach().map(|reach| reach.is_up()), up);
+    }
+    let reported = world.events().await;
+    assert!(reported[0].1.contains("although it sends heartbeats"), "{reported:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_falls_silent_is_judged_by_its_last_heartbeat_to_the_second() {
+    let (world, live) = (ReporterWorld::new(), Sends { heartbeats: true, answers: true });
+    world.pass(61, live).await;
+    // The last heartbeat was a second ago.
+    let silent = Sends { heartbeats: false, answers: false };
+    for (seconds, up) in [(23, Some(true)), (2, Some(false)), (33, Some(false)), (2, None)] {
+        world.pass(seconds, silent).await;
+        assert_eq!(world.reach().map(|reach| reach.is_up()), up);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_before_the_first_answer_do_not_count_and_its_node_gets_its_time() {
+    let (world, deaf) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
+    let reads = world.pass(58, deaf).await;
+    assert!((5..=7).contains(&reads), "{reads}");
+    assert!(world.reach().is_some_and(|reach| !reach.is_up()));
+    world.pass(14, deaf).await;
+    assert!(world.reach().is_none());
 }

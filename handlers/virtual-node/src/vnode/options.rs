@@ -17,14 +17,19 @@ pub struct VnodeOptions {
     /// hyphens.
     #[schemars(length(min = 1, max = 40))]
     pub environment: String,
-    /// The interval at which a base is asked for its modules, in milliseconds.
+    /// The interval at which a base is asked for its modules, in milliseconds. A base that answers, and whose heartbeats arrive at
+    /// least every one and a half intervals, is asked for them with its health only.
     pub poll_interval_ms: NonZeroU64,
-    /// The interval at which a base is asked for its health, in milliseconds.
+    /// The interval at which a base is asked for its health and modules even if its heartbeats arrive, in milliseconds, varied by
+    /// up to a tenth. A module that somebody unloads at the base itself is missed after this time at most, unless the base
+    /// reports it, as Arklet does over MQTT.
     pub health_interval_ms: NonZeroU64,
-    /// The time since the last answer of a base after which its node becomes not ready, in milliseconds.
+    /// The time since the last answer or heartbeat of a base after which its node becomes not ready, in milliseconds.
+    /// Heartbeats after a query that the base does not answer do not count, so a base that only sends heartbeats is not ready
+    /// after this time and `health_interval_ms`.
     pub unreachable_after_ms: NonZeroU64,
-    /// The time since the last answer of a base after which it is dead and its node is removed, in milliseconds. A
-    /// replica that takes a base over waits as long before it judges the base.
+    /// The time since the last answer or counted heartbeat of a base after which it is dead and its node is removed, in
+    /// milliseconds. A replica that takes a base over waits as long before it judges the base.
     pub dead_after_ms: NonZeroU64,
     /// The time after which the Lease of a node expires that no replica renews, in seconds. Another replica then takes
     /// the node over.

@@ -305,8 +305,12 @@ pub(super) async fn starts(base: &Base, description: &NodeDescription) {
 /// Waits for the tunnel of a base, at most for [`TUNNEL_LIMIT`].
 async fn within_limit(base: &Base, call: impl Future<Output = ()>) {
     if tokio::time::timeout(TUNNEL_LIMIT, call).await.is_err() {
-        warn!(node = &*base.node, tunnel = &*base.tunnel.name, limit_ms = TUNNEL_LIMIT.as_millis(),
-            "the tunnel did not start or stop the node in time; it must not wait for the base there");
+        warn!(
+            node = &*base.node,
+            tunnel = &*base.tunnel.name,
+            limit_ms = TUNNEL_LIMIT.as_millis(),
+            "the tunnel did not start or stop the node in time; it must not wait for the base there"
+        );
     }
 }
 

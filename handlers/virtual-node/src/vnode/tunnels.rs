@@ -154,6 +154,7 @@ impl VnodeSource {
         if changed || !nodes.contains(&node) {
             nodes.exists(self.spec(&base));
         }
+        nodes.heartbeat(&node);
     }
 
     /// Takes the health report of a base.

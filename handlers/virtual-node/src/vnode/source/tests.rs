@@ -55,7 +55,8 @@ fn client(answered: &'static str) -> (Client, mpsc::UnboundedReceiver<String>) {
 /// Returns a source that holds the Leases of these bases, and the store with their nodes.
 async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
     let template = NodeTemplate { environment: "dev".to_owned(), max_pods: 9 };
-    let tracker = OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
+    let tracker =
+        OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
     let source = VnodeSource {
         cluster: "east".to_owned(),
         replica: "ours".to_owned(),
@@ -116,7 +117,8 @@ async fn nodes_that_end_while_the_api_server_does_not_answer_delay_no_renewal() 
 async fn a_lease_whose_deletion_is_seen_after_its_node_was_forgotten_leaves_nothing_behind() {
     let (source, nodes) = source(client("").0, &["lives", "one"]).await;
     let lease = |name: &str| {
-        let metadata = json!({ "name": name, "namespace": "kube-node-lease", "uid": name, "resourceVersion": "7" });
+        let metadata =
+            json!({ "name": name, "namespace": "kube-node-lease", "uid": name, "resourceVersion": "7" });
         Arc::new(serde_json::from_value::<Lease>(json!({ "metadata": metadata })).unwrap())
     };
     let ends = |name: &str| source.leases.apply(&Event::Deleted(Tombstone::Last(lease(name))));

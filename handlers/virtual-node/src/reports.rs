@@ -1,0 +1,227 @@
+//! The reports and heartbeats of a machine, and its silence, without I/O.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::policy::Policy;
+
+/// The verdict on a machine whose answers come later than requested, by the time since it was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportVerdict {
+    /// It was heard recently.
+    None,
+    /// It cannot be reached.
+    Unreachable,
+    /// It does not exist any more.
+    Gone,
+}
+
+/// The times at which a machine was heard. A heartbeat shows that the machine runs, and an answer that requests reach it. So
+/// heartbeats count from the first answer on, and only while no read waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    /// The time when the node was added.
+    added: Instant,
+    /// The time of the last report that is no heartbeat.
+    reported: Option<Instant>,
+    /// The time of the last heartbeat.
+    heartbeat: Option<Instant>,
+    /// The time of the first read since the last report; `None` if there was no read since.
+    asked: Option<Instant>,
+    /// `true` from a read to the next list of workloads.
+    unlisted: bool,
+    /// The last time at which the machine could not have been heard; `None` if it always could.
+    deaf_until: Option<Instant>,
+}
+
+impl Reports {
+    /// Creates the reports of a machine whose node is added now.
+    pub(crate) fn new() -> Self {
+        let added = Instant::now();
+        Self { added, reported: None, heartbeat: None, asked: None, unlisted: false, deaf_until: None }
+    }
+
+    /// Records that the machine is being read.
+    pub(crate) fn asked(&mut self) {
+        self.asked.get_or_insert_with(Instant::now);
+        self.unlisted = true;
+    }
+
+    /// Records a report that is no heartbeat. `lists` is `true` if it lists the workloads.
+    pub(crate) fn arrived(&mut self, lists: bool) {
+        (self.reported, self.asked) = (Some(Instant::now()), None);
+        self.unlisted &= !lists;
+    }
+
+    /// Records a heartbeat.
+    pub(crate) fn heartbeat(&mut self) {
+        self.heartbeat = Some(Instant::now());
+    }
+
+    /// Records that nothing can be heard of the machine at this time, whether it reports or not.
+    pub(crate) fn cannot_be_heard(&mut self) {
+        self.deaf_until = Some(Instant::now());
+    }
+
+    /// Returns the time of the last report, or of a later heartbeat that counts; `None` before the first report.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        let heartbeat = self.heartbeat.map(|at| self.asked.map_or(at, |asked| asked.min(at)));
+        self.reported.map(|at| heartbeat.map_or(at, |heartbeat| heartbeat.max(at)))
+    }
+
+    /// Returns the time since which the machine is silent. One that has not reported yet counts as heard when its node was added,
+    /// so that no node is lost by a restart of this process.
+    fn silent_since(&self) -> Instant {
+        self.last().unwrap_or(self.added)
+    }
+
+    /// Returns the time for which the machine has been silent.
+    pub(crate) fn silent_for(&self) -> Duration {
+        self.silent_since().elapsed()
+    }
+
+    /// Returns the time for which the machine could have been heard and was silent.
+    pub(crate) fn audibly_silent_for(&self) -> Duration {
+        let since = self.silent_since();
+        self.deaf_until.map_or(since, |until| until.max(since)).elapsed()
+    }
+
+    /// Returns the outage of a silent machine as a message.
+    pub(crate) fn silence(&self) -> String {
+        let seconds = self.silent_for().as_secs();
+        if self.heartbeat.is_some_and(|at| at > self.silent_since()) {
+            return format!(
+                "no answer for {seconds} s, although it sends heartbeats; check that requests reach it"
+            );
+        }
+        format!("no report for {seconds} s")
+    }
+
+    /// Judges the machine.
+    pub(crate) fn verdict(&self, policy: &Policy) -> ReportVerdict {
+        if policy.gone_after.is_some_and(|limit| self.audibly_silent_for() >= limit) {
+            ReportVerdict::Gone
+        } else if self.silent_for() >= policy.silent_after {
+            ReportVerdict::Unreachable
+        } else {
+            ReportVerdict::None
+        }
+    }
+
+    /// Returns the time of the next change of the verdict if nothing is heard until then; `None` if there is none.
+    pub(crate) fn judged_at(&self, policy: &Policy) -> Option<Instant> {
+        let (last, limits) = (self.last()?, [Some(policy.silent_after), policy.gone_after]);
+        let times = limits.into_iter().flatten().map(|limit| last + limit);
+        times.filter(|at| *at > Instant::now()).min()
+    }
+
+    /// Returns the time until which the last heartbeat spares the machine a read; `None` if it spares none. It is longer than the
+    /// poll interval, since heartbeats come at similar intervals, and leaves time for a read before the machine counts as silent.
+    pub(crate) fn spared_until(&self, policy: &Policy) -> Option<Instant> {
+        let Policy { poll_interval, silent_after, .. } = *policy;
+        let time = (poll_interval * 3 / 2).min((poll_interval + silent_after) / 2);
+        let answered = self.reported.is_some() && !self.unlisted;
+        self.heartbeat.filter(|_| answered).map(|at| at + time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Policy {
+        let (poll_interval, gone_after) = (Duration::from_secs(10), Some(Duration::from_secs(60)));
+        Policy { poll_interval, gone_after, ..Policy::default() }
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_is_judged_by_the_time_since_it_was_heard() {
+        let (mut reports, policy) = (Reports::new(), policy());
+        let kept = Policy { gone_after: None, ..policy.clone() };
+        reports.arrived(true);
+        for (wait, verdict) in [
+            (0, ReportVerdict::None),
+            (24, ReportVerdict::None),
+            (1, ReportVerdict::Unreachable),
+            (34, ReportVerdict::Unreachable),
+            (1, ReportVerdict::Gone),
+        ] {
+            pass(wait).await;
+            assert_eq!(reports.verdict(&policy), verdict);
+        }
+        assert_eq!(reports.verdict(&kept), ReportVerdict::Unreachable, "its node is kept");
+        reports.cannot_be_heard();
+        pass(59).await;
+        assert_eq!(reports.verdict(&policy), ReportVerdict::Unreachable, "nothing could be heard of it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_verdict_comes_when_the_machine_was_silent_for_so_long() {
+        let (mut reports, policy) = (Reports::new(), policy());
+        pass(5).await;
+        reports.arrived(true);
+        let after = |seconds| Some(reports.silent_since() + Duration::from_secs(seconds));
+        assert_eq!(reports.judged_at(&policy), after(25));
+        pass(25).await;
+        assert_eq!(reports.judged_at(&policy), after(60));
+        pass(35).await;
+        assert_eq!(reports.judged_at(&policy), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_count_while_reads_are_answered() {
+        let (mut reports, policy) = (Reports::new(), policy());
+        reports.arrived(true);
+        for _ in 0..10 {
+            pass(12).await;
+            reports.heartbeat();
+            assert_eq!(reports.verdict(&policy), ReportVerdict::None);
+            assert_eq!(reports.spared_until(&policy), Some(Instant::now() + Duration::from_secs(15)));
+        }
+        reports.asked();
+        for (heartbeats, verdict) in
+            [(2, ReportVerdict::None), (2, ReportVerdict::Unreachable), (1, ReportVerdict::Gone)]
+        {
+            for _ in 0..heartbeats {
+                pass(12).await;
+                reports.heartbeat();
+                reports.asked();
+            }
+            assert_eq!(reports.verdict(&policy), verdict);
+            assert!(reports.silence().contains("heartbeats"));
+            assert_eq!(reports.spared_until(&policy), None);
+        }
+        reports.arrived(false);
+        assert_eq!((reports.verdict(&policy), reports.spared_until(&policy)), (ReportVerdict::None, None));
+        reports.arrived(true);
+        assert!(reports.spared_until(&policy).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_of_a_machine_that_never_answered_do_not_count() {
+        let (mut reports, policy) = (Reports::new(), policy());
+        for _ in 0..5 {
+            pass(12).await;
+            reports.heartbeat();
+        }
+        assert_eq!((reports.verdict(&policy), reports.last()), (ReportVerdict::Gone, None));
+        assert_eq!(reports.spared_until(&policy), None);
+    }
+
+    #[test]
+    fn a_machine_is_read_before_it_counts_as_silent_whatever_the_intervals() {
+        let mut reports = Reports::new();
+        reports.arrived(true);
+        reports.heartbeat();
+        for poll in 1..25 {
+            let policy = Policy { poll_interval: Duration::from_secs(poll), ..policy() };
+            let spared = reports.spared_until(&policy).unwrap().duration_since(reports.heartbeat.unwrap());
+            assert!(spared > policy.poll_interval && spared < policy.silent_after, "{poll}");
+        }
+    }
+}
