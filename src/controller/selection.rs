@@ -244,6 +244,37 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_no_handler_wants_does_not_count_as_left_out() {
+        use futures_util::FutureExt;
+        use staffetta_handler::ResourceEventHandler;
+
+        struct NotHostNetwork;
+        impl ResourceEventHandler<Pod> for NotHostNetwork {
+            type Error = std::convert::Infallible;
+            fn wants(&self, event: &Event<Pod>) -> bool {
+                event.object().is_some_and(|pod| !pod.spec.as_ref().unwrap().host_network.unwrap_or(false))
+            }
+        }
+
+        let some = Arc::new(ObjectSelection::new(&KubernetesOptions {
+            namespace_labels: Some("team=net".to_owned()),
+            ..KubernetesOptions::default()
+        }));
+        let registration = Registration::new(NotHostNetwork).on::<Pod>().erase();
+        let handler = Arc::clone(&some).restrict(registration).into_parts().0;
+        for (name, host_network, entered) in [("shop", false, true), ("bank", true, false)] {
+            let pod = json!({ "metadata": { "namespace": name }, "spec": { "hostNetwork": host_network, "containers": [] } });
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert!(!handler.wants(&Event::Added(Arc::new(pod)).erase()));
+            let metadata = json!({ "name": name, "labels": { "team": "net" } });
+            let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            let scope = some.scope.as_ref().unwrap();
+            scope.apply(&Event::Added(Arc::new(namespace)));
+            assert_eq!(scope.entered().now_or_never().is_some(), entered, "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_managed_already_stays_so_and_what_goes_is_always_released() {
         let none = selection(&["shop"], &[]);
         let other = |more: Value| {

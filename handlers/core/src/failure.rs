@@ -168,6 +168,48 @@ impl Failure for TimedOut {
     }
 }
 
+/// The errors of two joined handlers for one event.
+#[derive(Debug, thiserror::Error)]
+#[error("{}; another part of the handler: {}", causes(&**main), causes(&**other))]
+pub(crate) struct BothFailed {
+    /// The error that decides about the retry: the first, or the second if only that one is transient.
+    main: HandlerError,
+    other: HandlerError,
+}
+
+impl BothFailed {
+    pub(crate) fn new(one: HandlerError, other: HandlerError) -> Self {
+        if other.transient() && !one.transient() {
+            Self { main: other, other: one }
+        } else {
+            Self { main: one, other }
+        }
+    }
+}
+
+impl Failure for BothFailed {
+    fn transient(&self) -> bool {
+        self.main.transient()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.main.retry_after()
+    }
+
+    /// Returns the [`Pending`] of the main error, unless the other one is a real failure.
+    fn pending(&self) -> Option<Pending> {
+        self.other.pending().and(self.main.pending())
+    }
+
+    fn reason(&self) -> &'static str {
+        self.main.reason()
+    }
+
+    fn concerns(&self) -> Option<&Identity> {
+        self.main.concerns()
+    }
+}
+
 /// Runs `work` and returns a panic as the error [`Panicked`]. Pass large work pinned: an argument of an `async fn` takes up twice its
 /// size in the future.
 pub(crate) async fn panic_as_error<T>(

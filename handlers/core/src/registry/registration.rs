@@ -18,7 +18,7 @@ use super::route::{EventFilter, HandlerRoute, OfKind, OfTrigger, RouteHandler};
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
-use crate::failure::{HandlerError, Panicked};
+use crate::failure::{BothFailed, HandlerError, Panicked};
 
 /// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector.
 ///
@@ -200,8 +200,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants and earlier filters accept. Indexes
-    /// get all events.
+    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants and earlier filters accept: it is not
+    /// called for others. Indexes get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> bool + Send + Sync + 'static) -> Self {
         self.filter = both(self.filter.take(), Some(Arc::new(filter)));
@@ -245,8 +245,8 @@ impl ErasedHandler {
 
     /// Returns `true` if the handler wants the event, and its filter accepts it. A handler that panics does not get the event.
     pub fn wants(&self, event: &AnyEvent) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter(event))
-            && self.routes(event).any(|route| route.wants(event))
+        self.routes(event).any(|route| route.wants(event))
+            && self.filter.as_ref().is_none_or(|filter| filter(event))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
@@ -273,8 +273,8 @@ impl ErasedHandler {
 
 impl HandlerRoute {
     fn wants(&self, event: &AnyEvent) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter(event))
-            && catch_panic(event, || self.handler.wants(event)).unwrap_or(false)
+        catch_panic(event, || self.handler.wants(event)).unwrap_or(false)
+            && self.filter.as_ref().is_none_or(|filter| filter(event))
     }
 }
 
@@ -295,11 +295,10 @@ impl EventHandler<AnyEvent> for ErasedHandler {
         let is_joined = self.routes(event).nth(1).is_some();
         let mut result = Ok(());
         for route in self.routes(event).filter(|route| !is_joined || route.wants(event)) {
-            let delivered = route.handler.deliver(event).await;
-            // A transient error counts more than another one, because the event has to be delivered again.
-            if result.is_ok() || delivered.as_ref().is_err_and(|error| error.transient()) {
-                result = delivered;
-            }
+            result = match (result, route.handler.deliver(event).await) {
+                (Err(one), Err(other)) => Err(BothFailed::new(one, other).into()),
+                (one, other) => one.and(other),
+            };
         }
         result
     }

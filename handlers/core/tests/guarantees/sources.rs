@@ -168,7 +168,9 @@ async fn an_event_that_one_of_joined_handlers_has_to_get_again_is_delivered_agai
         let [one, other] =
             transient.map(|transient| Registration::new(Fails { transient }).on::<Pod>().erase());
         let handler = one.join(other).into_parts().0;
-        assert!(handler.handle(&web, &Context::detached()).await.unwrap_err().transient());
+        let error = handler.handle(&web, &Context::detached()).await.unwrap_err();
+        assert!(error.transient());
+        assert_eq!(error.to_string(), "busy; another part of the handler: refused");
     }
 }
 
