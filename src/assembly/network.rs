@@ -1,7 +1,9 @@
 //! Registers the handlers of pods, services and namespaces.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use staffetta_handler::{Registration, Registry, Setup, SetupError};
+use staffetta_handler::{Event, Registration, Registry, Setup, SetupError};
 use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
@@ -9,6 +11,7 @@ use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
 
 use crate::config::KubernetesOptions;
+use crate::controller::ObjectSelection;
 
 /// The name of the section with the options of the handler `lb`.
 pub(super) const LOAD_BALANCERS: &str = "load_balancers";
@@ -22,6 +25,7 @@ pub(super) fn handlers(registry: &mut Registry) {
     registry.handler("namespace", "Gives namespaces networks of their own.", namespace);
 }
 
+/// Creates the handler `vif`. It leaves the pods of virtual nodes alone if a handler of virtual nodes is enabled too.
 fn vif(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = VifDrivers {
         project: setup.driver()?,
@@ -53,6 +57,8 @@ fn placement(setup: &Setup) -> Result<LbaasSpecDrivers, SetupError> {
     })
 }
 
+/// Creates the handler `lb`. It watches `EndpointSlice`s where the API server has them, otherwise `Endpoints`; both are handled only for
+/// services that the configuration selects.
 fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     let options: LoadBalancerOptions = setup.section(LOAD_BALANCERS)?;
     if let Some(contradiction) = options.contradiction() {
@@ -63,7 +69,10 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
         public_ip: setup.driver()?,
         placement: placement(setup)?,
     };
+    let selection = ObjectSelection::shared(setup)?;
     let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder());
+    let handler =
+        handler.only(move |service| selection.admits(&Event::Modified(Arc::clone(service)).erase()));
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 

@@ -1,12 +1,21 @@
 //! The configuration and an annotation say which objects are managed.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
-use kube::Api;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::ObjectMeta;
+use kube::{Api, Resource};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use staffetta_apiserver::{Fault, Requests};
+use staffetta_handler::{Registration, ResourceEventHandler};
 
-use crate::world::{SPEC, VIF, World, active};
+use crate::world::{SPEC, STATE, VIF, World, active};
 
 const WEB_ONLY: &str = "[kubernetes]\nnamespaces = [\"default\"]\nobject_labels = { tier = \"web\" }\n";
 
@@ -130,6 +139,132 @@ async fn a_dry_run_plans_nothing_for_pods_of_other_namespaces() {
     let plan = world.dry_run().await;
     let namespaces: Vec<_> = plan.objects.iter().map(|plan| plan.object.namespace.as_deref()).collect();
     assert_eq!(namespaces, [Some("net")], "{plan:?}");
+}
+
+#[tokio::test]
+async fn the_endpoints_of_a_service_that_is_not_selected_give_it_no_load_balancer() {
+    let options =
+        "[kubernetes]\nenabled_handlers = [\"lbaasspec\", \"lb\"]\nobject_labels = { tier = \"web\" }\n";
+    let world = World::with(options).await;
+    let before = world.controller().await;
+    world.service("web", json!({ "ports": [{ "name": "http", "port": 80 }] })).await;
+    world.change_service("web", json!({ "metadata": { "labels": { "tier": "web" } } })).await;
+    let annotation = async |name: &str, key: &str| {
+        let metadata = world.web_services().get(name).await.unwrap().metadata;
+        metadata.annotations.unwrap_or_default().remove(key)
+    };
+    world.until("the service has a load balancer", async || annotation("web", STATE).await.is_some()).await;
+    before.stop().await.unwrap();
+
+    // As another controller may have left it: with the annotation, and without our label.
+    world.service("other", json!({ "ports": [{ "name": "http", "port": 80 }] })).await;
+    let spec = annotation("web", SPEC).await.unwrap();
+    let metadata = json!({ "annotations": { SPEC: spec.replace("web", "other") } });
+    world.change_service("other", json!({ "metadata": metadata })).await;
+    let controller = world.controller().await;
+    world.slice("other", &["10.1.0.1"]).await;
+    world.slice("web", &["10.1.0.2"]).await;
+    let members =
+        async |name: &str| annotation(name, STATE).await.is_some_and(|state| state.contains("10.1.0."));
+    world.until("the selected service has a member", async || members("web").await).await;
+    assert_eq!(annotation("other", STATE).await, None);
+    world.change_service("other", json!({ "metadata": { "labels": { "tier": "web" } } })).await;
+    world.until("the other one has its member too", async || members("other").await).await;
+    controller.stop().await.unwrap();
+}
+
+/// A `Service` of Knative.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KnativeService {
+    metadata: ObjectMeta,
+}
+
+impl Resource for KnativeService {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Service".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "serving.knative.dev".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "services".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Writes down the Knative services that it gets, with the version in their label.
+#[derive(Clone, Default)]
+struct Knative(Arc<Mutex<Vec<String>>>);
+
+impl ResourceEventHandler<KnativeService> for Knative {
+    type Error = Infallible;
+
+    async fn on_present(&self, service: &Arc<KnativeService>) -> Result<(), Infallible> {
+        let ObjectMeta { name, labels, .. } = &service.metadata;
+        let version = labels.iter().flatten().map(|(_, version)| version.as_str()).next();
+        self.0.lock().unwrap().push(format!("{} {}", name.as_deref().unwrap(), version.unwrap_or_default()));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn services_of_another_group_are_watched_and_selected_apart_from_those_of_kubernetes() {
+    const OPTIONS: &str =
+        "[kubernetes]\nenabled_handlers = [\"knative\", \"lbaasspec\"]\nnamespaces = [\"shop\"]\n";
+    let world = World::with(OPTIONS).await;
+    let definition = json!({ "metadata": { "name": "services.serving.knative.dev" }, "spec": {
+        "group": "serving.knative.dev", "scope": "Namespaced", "names": { "plural": "services", "kind": "Service" },
+        "versions": [{ "name": "v1", "served": true, "storage": true,
+            "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+    let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
+    let definition = serde_json::from_value(definition).unwrap();
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    namespace(&world, "shop", json!({})).await;
+    let services = |namespace: &str| Api::<Service>::namespaced(world.client.clone(), namespace);
+    for place in ["default", "shop"] {
+        let service = json!({ "metadata": { "name": "web" }, "spec": { "ports": [{ "port": 80 }] } });
+        let service = serde_json::from_value(service).unwrap();
+        services(place).create(&PostParams::default(), &service).await.unwrap();
+    }
+    let of_knative = Api::<KnativeService>::namespaced(world.client.clone(), "default");
+    let service =
+        KnativeService { metadata: ObjectMeta { name: Some("web".into()), ..ObjectMeta::default() } };
+    of_knative.create(&PostParams::default(), &service).await.unwrap();
+
+    let (knative, mut registry) = (Knative::default(), world.registry());
+    let handler = knative.clone();
+    registry.handler("knative", "Writes services down.", move |_| {
+        Ok(Registration::new(handler.clone()).on::<KnativeService>().erase())
+    });
+    let controller = world.controller_with(registry).await;
+    let has_spec = async |place: &str| {
+        let metadata = services(place).get("web").await.unwrap().metadata;
+        metadata.annotations.is_some_and(|annotations| annotations.contains_key(SPEC))
+    };
+    world.until("the selected service has a specification", async || has_spec("shop").await).await;
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { "version": "2" } } }));
+    of_knative.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    let seen = || knative.0.lock().unwrap().clone();
+    world.until("the other handler gets the change", async || seen().len() == 2).await;
+    assert_eq!(seen(), ["web ", "web 2"], "it gets no service of Kubernetes, and is in no namespace's scope");
+    assert!(!has_spec("default").await);
+    controller.stop().await.unwrap();
 }
 
 async fn namespace(world: &World, name: &str, labels: Value) {

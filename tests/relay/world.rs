@@ -77,7 +77,12 @@ impl World {
 
     /// Starts a controller and waits until it is ready.
     pub(crate) async fn controller(&self) -> Controller {
-        let mut controller = self.starting_controller().await;
+        self.controller_with(self.registry()).await
+    }
+
+    /// Starts a controller with these handlers and drivers, and waits until it is ready.
+    pub(crate) async fn controller_with(&self, registry: Registry) -> Controller {
+        let mut controller = self.starting_controller_with(registry).await;
         tokio::time::timeout(PATIENCE, controller.ready())
             .await
             .expect("the controller is ready in time")
@@ -87,7 +92,10 @@ impl World {
 
     /// Starts a controller.
     pub(crate) async fn starting_controller(&self) -> Controller {
-        let registry = self.registry();
+        self.starting_controller_with(self.registry()).await
+    }
+
+    async fn starting_controller_with(&self, registry: Registry) -> Controller {
         let configuration = self.configuration(&registry);
         Controller::start(registry, &configuration, self.client.clone()).await.unwrap()
     }

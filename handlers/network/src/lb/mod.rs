@@ -77,7 +77,12 @@ pub struct LbHandler {
     records: Arc<LbRecords>,
     /// The state annotations that older controllers left on `Endpoints`, by service.
     legacy: DashMap<ServiceKey, String>,
+    /// Returns `true` if a service may be managed.
+    selects: SelectService,
 }
+
+/// The type of a function that selects services.
+type SelectService = Box<dyn Fn(&Arc<Service>) -> bool + Send + Sync>;
 
 impl LbHandler {
     /// Creates the handler. It writes annotations and the status through `client`, and records
@@ -93,7 +98,16 @@ impl LbHandler {
             endpoints: Arc::default(),
             records: Arc::default(),
             legacy: DashMap::new(),
+            selects: Box::new(|_| true),
         }
+    }
+
+    /// Makes the handler leave alone the services that `selects` rejects and that it does not manage yet, also when their endpoints
+    /// change. When such a service is selected later, it needs an event of its own.
+    #[must_use]
+    pub fn only(mut self, selects: impl Fn(&Arc<Service>) -> bool + Send + Sync + 'static) -> Self {
+        self.selects = Box::new(selects);
+        self
     }
 
     /// Registers the handler for services and their endpoints: for `EndpointSlice`s if the API

@@ -160,3 +160,29 @@ async fn the_last_replicas_serve_until_they_have_terminated_or_another_is_ready(
         world.event().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn the_endpoints_of_a_service_that_is_not_selected_change_nothing_unless_it_is_managed() {
+    let mut world = world();
+    let selecting = |world: &World| {
+        let (options, recorder) = (world.options.clone(), world.recorded.recorder());
+        let handler = LbHandler::new(world.api.client(), world.drivers(), options, recorder);
+        handler.only(|service| service.labels().contains_key("mine"))
+    };
+    world.replace_by(selecting(&world), true);
+    world.event().await.unwrap();
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])))).await.unwrap();
+    assert_eq!(world.calls(), [""; 0]);
+
+    // Its own event brings the endpoints that it had before.
+    world.slice("s1", &["10.1.0.2"]).await.unwrap();
+    world.api.change(|service| service["metadata"]["labels"] = json!({ "mine": "" }));
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+    // What is managed stays so without the label.
+    world.api.change(|service| service["metadata"]["labels"] = json!({}));
+    world.event().await.unwrap();
+    world.slice("s1", &["10.1.0.3"]).await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
+}

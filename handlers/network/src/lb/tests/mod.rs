@@ -168,7 +168,10 @@ impl World {
     /// Replaces the handler by a new one without records.
     fn replace(&mut self, drivers: LbDrivers, has_slices: bool) {
         let (options, recorder) = (self.options.clone(), self.recorded.recorder());
-        let handler = LbHandler::new(self.api.client(), drivers, options, recorder);
+        self.replace_by(LbHandler::new(self.api.client(), drivers, options, recorder), has_slices);
+    }
+
+    fn replace_by(&mut self, handler: LbHandler, has_slices: bool) {
         let mut registration = handler.registration(has_slices).erase();
         self.sources = registration.take_sources();
         let (handler, indexes, garbage_collector) = registration.into_parts();
