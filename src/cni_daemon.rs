@@ -19,7 +19,7 @@ use tokio::task::JoinError;
 use tracing::info;
 
 use crate::assembly::cni;
-use crate::config::{self, Configuration, FileSchema, SchemaError};
+use crate::config::{self, Configuration, ConfigurationError, FileSchema, SchemaError};
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
@@ -49,10 +49,21 @@ pub(crate) enum CniDaemonError {
     },
 }
 
-/// Returns the schema of the sections of the program and of the daemon, and of those that the file or one of `variables` sets. The
-/// schemas of the others would take memory on each node. Returns the schema of all sections if the configuration has mistakes, since
-/// only that knows what was meant.
-pub(crate) fn schema(
+/// Loads the configuration with the schema of the sections of the program and of the daemon, and of those that the file or one of
+/// `variables` sets. The schemas of the others would take memory on each node. Only a configuration with mistakes is loaded again with the
+/// schema of all sections, since only that knows what was meant.
+pub(crate) fn load(
+    registry: &Registry,
+    file: Option<&Path>,
+    variables: Vec<(OsString, OsString)>,
+) -> Result<Configuration, ConfigurationError> {
+    let schema = schema(registry, file, &variables)?;
+    Configuration::load(&schema, file, variables.iter().cloned())
+        .or_else(|_| Configuration::load(&FileSchema::assemble(registry)?, file, variables))
+}
+
+/// Returns the schema of the sections that the daemon needs, and of those that the file or one of `variables` may set.
+fn schema(
     registry: &Registry,
     file: Option<&Path>,
     variables: &[(OsString, OsString)],
@@ -66,13 +77,9 @@ pub(crate) fn schema(
     let set_in_environment = |name: &str| {
         variables.iter().any(|(variable, _)| variable.to_string_lossy().to_lowercase().contains(name))
     };
-    let schema = FileSchema::of_sections(registry, |name| {
+    FileSchema::of_sections(registry, |name| {
         needed.iter().any(|needed| needed == name) || text.contains(name) || set_in_environment(name)
-    })?;
-    match Configuration::load(&schema, file, variables.iter().cloned()) {
-        Ok(_) => Ok(schema),
-        Err(_) => FileSchema::assemble(registry),
-    }
+    })
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
@@ -100,6 +107,8 @@ fn adapt(configuration: &mut Configuration) {
     configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
 }
 
+/// Runs the server of the plugin and the controller until one of them ends. The CNI configuration is written only when the pods of the node
+/// are known, so that the container runtime calls the plugin no earlier.
 async fn serve(
     registry: Registry,
     configuration: &Configuration,
@@ -198,12 +207,13 @@ mod tests {
     #[test]
     fn the_schema_has_what_the_daemon_needs_and_what_is_set_and_after_a_mistake_all() {
         let registry = crate::assembly::registry();
-        let sections = |text: &str, variables: &[(&str, &str)]| -> BTreeSet<String> {
-            let file = tempfile::NamedTempFile::new().unwrap();
+        let variables = |all: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect()
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let sections = |text: &str, set: &[(&str, &str)]| -> BTreeSet<String> {
             fs::write(file.path(), text).unwrap();
-            let variables: Vec<_> =
-                variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
-            let schema = schema(&registry, Some(file.path()), &variables).unwrap().to_json();
+            let schema = schema(&registry, Some(file.path()), &variables(set)).unwrap().to_json();
             schema["properties"].as_object().unwrap().keys().cloned().collect()
         };
         let of_the_daemon = sections("", &[("STAFFETTA_CNI_DAEMON__NODE_NAME", "n")]);
@@ -214,9 +224,18 @@ mod tests {
         let with_vnode: BTreeSet<_> = of_the_daemon.iter().cloned().chain(["vnode".to_owned()]).collect();
         assert_eq!(sections("[vnode]\n", &[]), with_vnode);
         assert_eq!(sections("", &[("STAFFETTA_VNODE__ENVIRONMENT", "dev")]), with_vnode);
-        let all = registry.sections().count();
+
+        let all = FileSchema::assemble(&registry).unwrap();
+        let load = |text: &str| {
+            fs::write(file.path(), text).unwrap();
+            load(&registry, Some(file.path()), Vec::new())
+        };
         for mistake in ["[vnod]\n", "[relay]\nqueue_deep = 1\n", "[relay\n"] {
-            assert_eq!(sections(mistake, &[]).len(), all, "{mistake}");
+            let error = load(mistake).unwrap_err().to_string();
+            let of_all = Configuration::load(&all, Some(file.path()), []).unwrap_err().to_string();
+            assert_eq!(error, of_all);
         }
+        assert!(load("[vnod]\n").unwrap_err().to_string().contains("[vnode]"));
+        assert_eq!(load("[cni_daemon]\nnode_name = \"n\"\n").unwrap().value["cni_daemon"]["node_name"], "n");
     }
 }

@@ -124,13 +124,12 @@ pub(super) fn execute(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let variables: Vec<_> = variables.into_iter().collect();
-    let schema = match &command {
-        Command::CniDaemon { file, .. } => {
-            cni_daemon::schema(&registry, choose_file(file.config.clone()).as_deref(), &variables)
-        }
-        _ => FileSchema::assemble(&registry),
-    };
-    let schema = schema.map_err(ConfigurationError::from)?;
+    if let Command::CniDaemon { file, kubeconfig } = command {
+        let file = choose_file(file.config);
+        let configuration = cni_daemon::load(&registry, file.as_deref(), variables)?;
+        return Ok(cni_daemon::run(registry, configuration, kubeconfig.as_deref())?);
+    }
+    let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
     let load = |file: &ConfigFile| {
         Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables)
     };
@@ -139,9 +138,7 @@ pub(super) fn execute(
             dry_run(&arguments, registry, &load(&file)?, kubeconfig.as_deref(), output)?;
         }
         Command::Run { file, kubeconfig, .. } => run(registry, &load(&file)?, kubeconfig.as_deref())?,
-        Command::CniDaemon { file, kubeconfig } => {
-            cni_daemon::run(registry, load(&file)?, kubeconfig.as_deref())?;
-        }
+        Command::CniDaemon { .. } => unreachable!("it has returned"),
         Command::Config(command) => config(&command, registry, &schema, load, output)?,
         Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(&file)?))?,
         Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(&file)?))?,
