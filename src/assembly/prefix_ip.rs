@@ -17,6 +17,7 @@ use tracing::warn;
 use super::family::DriverFamily;
 use crate::config::TimeSpan;
 use crate::metrics::PrefixMetrics;
+use crate::state::BackgroundWork;
 
 /// The handler `prefix_ip`: addresses for pods from prefixes on the network interface of their node.
 ///
@@ -69,12 +70,18 @@ pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
     registry.default_driver::<dyn PrefixProvider>("memory");
 }
 
+/// Creates the handler `prefix_ip` with an empty table of nodes, which belongs to one term: the metrics and the failed requests of nodes are
+/// read from it as long as it exists.
 fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
     let options: PrefixIpOptions = setup.section(HANDLER)?;
     let label = node_label(&options.node_label).map_err(|error| SetupError::Invalid(error.to_string()))?;
     let table = Arc::new(NodeTable::new(options.cool_down.into()));
     let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
     setup.shared(|| Ok(PrefixMetrics::default()))?.read(&table, &cluster);
+    let nodes = Arc::downgrade(&table);
+    let failed_requests = move |node: &str| nodes.upgrade().map(|nodes| nodes.failed_requests(node));
+    let background = setup.shared(|| Ok(BackgroundWork::default()))?;
+    background.report(HANDLER, "Node", move |node| failed_requests(node).unwrap_or_default());
     let provider = setup.driver::<dyn PrefixProvider>()?;
     let handler = PrefixIpHandler::new(setup.client(), provider, cluster, table, setup.recorder());
     let handler = if setup.plan().is_some() { handler.dry_run() } else { handler };

@@ -118,6 +118,7 @@ impl CommandError {
         }
     }
 
+    /// Returns the exit code of the program: 2 if the user has to correct the command line or the configuration, otherwise 1.
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))

@@ -43,6 +43,7 @@ impl ControllerContext {
         setup.share(Arc::new(metrics.module_operations.clone()));
         setup.share(Arc::new(metrics.pools.clone()));
         setup.share(Arc::new(metrics.prefixes.clone()));
+        setup.share(Arc::new(self.state.background.clone()));
         let reports = Reports::new(recorder, self.configuration.events.success, metrics);
         let pipeline = self.pipeline(scope, &setup, &reports, term);
         let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
@@ -94,6 +95,7 @@ impl ControllerContext {
         Some(events::start(client.clone(), self.identity.clone(), metrics))
     }
 
+    /// Creates the enabled handlers of `scope` with their drivers, in the order of the configuration, and builds their chains.
     fn pipeline(
         &self,
         scope: HandlerScope,

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use staffetta_driver::LoggedRequest;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::nodes::{NodeTable, NodeTableMetrics};
 
@@ -18,12 +17,6 @@ impl PrefixMetrics {
     /// Reads the metrics from this table of nodes and this cluster from now on, as long as they exist.
     pub(crate) fn read(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
         *lock(&self.0) = (Arc::downgrade(table), Arc::downgrade(cluster));
-    }
-
-    /// Returns the last requests for the addresses of a node, if they fail.
-    pub(crate) fn failed_requests(&self, node: &str) -> Vec<LoggedRequest> {
-        let table = lock(&self.0).0.upgrade();
-        table.map(|table| table.failed_requests(node)).unwrap_or_default()
     }
 
     /// Adds the metrics of addresses to `page`.

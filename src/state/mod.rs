@@ -1,5 +1,6 @@
 //! The observable state of the controller, which `/debug/state`, `staffetta status` and `/metrics` expose.
 
+mod background;
 mod duration;
 mod metrics;
 mod query;
@@ -20,6 +21,7 @@ use crate::version::VERSION;
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
 
+pub(crate) use background::BackgroundWork;
 pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
@@ -39,6 +41,8 @@ pub(crate) struct ControllerState {
     pub(crate) health: Arc<Health>,
     /// All metrics that are updated where something happens.
     pub(crate) metrics: Arc<Metrics>,
+    /// The failing work in the background of all handlers.
+    pub(crate) background: BackgroundWork,
 }
 
 /// The pipeline, the watches and the checks of the handlers of one [`HandlerScope`].
@@ -79,6 +83,7 @@ impl ControllerState {
             running: Mutex::default(),
             health: Arc::clone(health),
             metrics: Arc::clone(metrics),
+            background: BackgroundWork::default(),
         }
     }
 
@@ -227,16 +232,15 @@ impl ControllerState {
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
-    /// Returns the work in the background that fails for the object whose kind and name `query` contains: the assignment of addresses to
-    /// a node.
+    /// Returns the work in the background that fails for the object whose kind and name `query` contains.
     fn background(&self, query: &Query, now: Now) -> Vec<BackgroundSummary> {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return Vec::new() };
-        if !kind.eq_ignore_ascii_case("Node") || !query.selects_handler(staffetta_prefix_ip::HANDLER) {
-            return Vec::new();
-        }
-        let requests = self.metrics.prefixes.failed_requests(name);
-        let summary = BackgroundSummary::new(staffetta_prefix_ip::HANDLER, requests, now);
-        Some(summary).filter(|summary| !summary.requests.is_empty()).into_iter().collect()
+        let mut failing = self.background.failing(kind, name);
+        failing.retain(|(handler, _)| query.selects_handler(handler));
+        failing
+            .into_iter()
+            .map(|(handler, requests)| BackgroundSummary::new(handler, requests, now))
+            .collect()
     }
 
     /// Returns the checks of the handlers that run.

@@ -66,6 +66,7 @@ impl StateSnapshot {
 
     /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
     pub(crate) fn merge(&mut self, other: Self) {
+        self.background.extend(other.background);
         let Self { identity, started, ready, waits, handlers, objects, omitted, undecodable, known, .. } =
             other;
         self.others.push((identity.clone(), started));
@@ -97,10 +98,10 @@ impl StateSnapshot {
         self.known = self.known.max(known);
     }
 
-    /// Adds the reason why the state of the replica in the pod `pod` is missing.
-    pub(crate) fn lacks_replica(&mut self, pod: &str, reason: String) {
+    /// Adds the reason why the state of `replicas` is missing.
+    pub(crate) fn lacks(&mut self, replicas: String, reason: String) {
         self.ready = false;
-        self.waits.push(Condition { name: format!("replica {pod}"), reason: Some(reason) });
+        self.waits.push(Condition { name: replicas, reason: Some(reason) });
     }
 
     /// Returns the reason why the list of objects may be incomplete; `None` if it is complete.
@@ -383,6 +384,7 @@ impl BackgroundSummary {
 }
 
 impl RequestSummary {
+    /// Converts a logged request, with its times relative to `now`.
     fn new(request: LoggedRequest, now: Now) -> Self {
         let LoggedRequest { method, path, status, answered, request_id, sent, duration } = request;
         Self {

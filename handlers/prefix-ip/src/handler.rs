@@ -9,13 +9,6 @@
 //!
 //! An invocation for a pod without a free address succeeds: the pool of its node wakes the pod later, by an
 //! [`AddressReady`].
-//!
-//! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a restart. Later, only the
-//! table of nodes counts, and an annotation that says something else is replaced.
-//!
-//! A pod that needs an address and does not request it, because the webhook did not change it, gets one all the same, and an Event.
-//!
-//! A pod without a free address has been handled for now: the pool of its node wakes it by an [`AddressReady`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -81,6 +81,8 @@ pub struct NodePool {
     cool_down: Duration,
     /// The time since which each pool has had more blocks than it needs.
     surplus_since: [Option<Duration>; 2],
+    /// `true` for each pool that needed more blocks when it was last planned.
+    lacks_blocks: [bool; 2],
 }
 
 /// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
@@ -106,6 +108,7 @@ impl NodePool {
             unplaced: Vec::new(),
             cool_down,
             surplus_since: [None; 2],
+            lacks_blocks: [false; 2],
         };
         node.configure(settings, now);
         let epoch = node.epoch();
@@ -235,6 +238,13 @@ impl NodePool {
         actions
     }
 
+    /// Returns `true` if the interface needed more blocks at the last [`plan`](Self::plan), or if a change is in progress or to be repeated.
+    pub fn needs_change(&self, now: Duration) -> bool {
+        let counts = KINDS.map(|kind| self.counts(kind, now));
+        self.lacks_blocks != [false; 2]
+            || counts.iter().any(|counts| counts.growing > 0 || counts.shrinking > 0)
+    }
+
     /// Records the result of [`NodeAction::Assign`]. A late or repeated one changes nothing and returns `false`: the next
     /// [`resync`](Self::resync) finds its blocks. Blocks of another kind are left to it too.
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
@@ -316,7 +326,10 @@ impl NodePool {
             let slots = self.slots.saturating_sub(counts[1 - index].groups + counts[1 - index].growing);
             let (targets, block_size) = (targets[index], kind.size());
             let policy = TargetPolicy { targets, block_size, slots, may_shrink: true };
-            let has_surplus = matches!(policy.plan(&counts[index]), SizeChange::Shrink(_));
+            let planned = policy.plan(&counts[index]);
+            self.lacks_blocks[index] =
+                matches!(planned, SizeChange::Grow(_)) && !self.pool_ref(kind).is_draining();
+            let has_surplus = matches!(planned, SizeChange::Shrink(_));
             let since = has_surplus.then(|| self.surplus_since[index].unwrap_or(now));
             self.surplus_since[index] = since;
             let may_shrink = since.is_some_and(|since| now >= since + self.cool_down * SURPLUS_COOL_DOWNS);

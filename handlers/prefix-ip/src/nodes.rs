@@ -67,6 +67,7 @@ pub struct NodeTable {
     woken: Notify,
 }
 
+/// The state of a [`NodeTable`], under one lock: a change of one node may concern all nodes of its subnet.
 #[derive(Default)]
 struct TableState {
     nodes: BTreeMap<String, KnownNode>,
@@ -79,6 +80,7 @@ struct TableState {
     woken: BTreeSet<Uid>,
 }
 
+/// A node whose interface was read. All times are since the creation of the table.
 struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
@@ -95,7 +97,7 @@ struct KnownNode {
     managed: bool,
     /// `false` until another read has confirmed the first one, which may be older than the last changes of an earlier process.
     is_confirmed: bool,
-    /// The requests of the changes of its interface that failed since the last one that succeeded.
+    /// The requests of the changes of its interface that failed since the last one that succeeded, until it needs none any more.
     failed_requests: RequestLog,
 }
 
@@ -274,6 +276,9 @@ impl NodeTable {
                 }
                 actions.push((name.clone(), node.pool.interface().clone(), action));
             }
+            if !node.pool.needs_change(now) {
+                node.failed_requests = RequestLog::default();
+            }
             woken.extend(node.pool.wake(now));
             node.due = node.pool.next(now);
         }
@@ -337,7 +342,8 @@ impl NodeTable {
         }
     }
 
-    /// Returns the last requests of the changes of a node's interface that failed; none if the last change succeeded.
+    /// Returns the last requests of the changes of a node's interface that failed; none if the last change succeeded, or if the interface
+    /// needs none.
     pub fn failed_requests(&self, name: &str) -> Vec<LoggedRequest> {
         self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
     }

@@ -107,6 +107,8 @@ struct Unfinished<'s> {
 }
 
 impl<'s> Explanation<'s> {
+    /// Collects from the state of the controller what concerns the object that `query` names. The kind is compared case-insensitively;
+    /// without a watch of it, the explanation lists the kinds that are watched.
     fn new(document: &'s StateSnapshot, query: &'s Query) -> Self {
         let kind = query.kind.as_deref().unwrap_or_default();
         let watch = document.watches.iter().find(|watch| watch.kind.eq_ignore_ascii_case(kind));
@@ -197,12 +199,13 @@ impl Explanation<'_> {
 }
 
 impl HandlerStep<'_> {
+    /// Returns the lines about one handler: its unmet conditions, failing work in the background, and the unfinished events of the object.
     fn lines(&self) -> Vec<StyledLine> {
         let Self { handler, waits, unfinished, background } = self;
         let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
         let mut lines: Vec<_> = waits.iter().map(wait).collect();
         if !background.is_empty() {
-            let text = "its last work in the background failed; see the Events of the object";
+            let text = "its work in the background fails; see the Events of the object";
             lines.push(row(handler, text, Some(Colour::Yellow)));
             lines.extend(background.iter().map(|request| row("  request", &described(request), None)));
         } else if unfinished.is_empty() && waits.is_empty() {
@@ -215,6 +218,8 @@ impl HandlerStep<'_> {
 }
 
 impl Unfinished<'_> {
+    /// Returns the lines about one unfinished event: its phase, the failed attempts with the last error and its remedy, and the last
+    /// requests.
     fn lines(&self, handler: &str) -> Vec<StyledLine> {
         let Self { event, meaning, remedy } = self;
         let next = event.next_seconds.map(|next| format!(", next attempt in {}", duration(next)));
@@ -318,7 +323,7 @@ mod tests {
         let last: Vec<_> = text.lines().rev().take(2).collect();
         let expected = [
             "  request    PUBLISH a/b: answered after 10 ms, 40s ago",
-            "vif          its last work in the background failed; see the Events of the object",
+            "vif          its work in the background fails; see the Events of the object",
         ];
         assert_eq!(last, expected);
     }

@@ -119,13 +119,8 @@ impl AdminClient {
         let body = self.send(Method::GET, &path, String::new()).await?;
         let mut state: StateSnapshot = decode(self.to_string(), &body)?;
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
-            for (pod, body) in self.ask_others(&state.identity, Method::GET, &path).await? {
-                match body.and_then(|body| decode(replica(&pod), &body)) {
-                    Ok(other) => state.merge(other),
-                    // It may be of another version while the release is upgraded.
-                    Err(error) => state.lacks_replica(&pod, causes(&error)),
-                }
-            }
+            let others = self.ask_others(&state.identity, Method::GET, &path).await;
+            add_others(&mut state, others);
         }
         Ok(state)
     }
@@ -153,7 +148,7 @@ impl AdminClient {
         leader: &str,
         method: Method,
         path: &str,
-    ) -> Result<Vec<(String, Result<Bytes, RequestError>)>, RequestError> {
+    ) -> Result<ReplicaBodies, RequestError> {
         let Self::Leader(client) = self else { return Ok(Vec::new()) };
         let ask = async |pod: String| {
             let request = request(method.clone(), path, "localhost", String::new());
@@ -177,6 +172,8 @@ impl AdminClient {
         self.send(Method::PUT, LOG_LEVEL, filter).await.map(drop)
     }
 
+    /// Sends one request to the server, and returns the body of a successful response. The path of an address that a proxy serves precedes
+    /// `path`.
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
         let (host, prefix) = match self {
             Self::Address(AdminAddress { authority, path }) => (authority.as_str(), path.as_str()),
@@ -188,6 +185,24 @@ impl AdminClient {
             Self::Leader(leader) => leader.send(request).await.map_err(Box::new)?,
         };
         success(code, body, &self.to_string())
+    }
+}
+
+/// The bodies of the responses of other replicas, each with the name of its pod.
+type ReplicaBodies = Vec<(String, Result<Bytes, RequestError>)>;
+
+/// Adds the state of the other replicas to that of the leader. One that refuses or fails is shown as missing: it may be of another version
+/// while the release is upgraded. So is the reason for which the replicas cannot be found.
+fn add_others(state: &mut StateSnapshot, others: Result<ReplicaBodies, RequestError>) {
+    let others = others.unwrap_or_else(|error| {
+        state.lacks("the other replicas".to_owned(), causes(&error));
+        Vec::new()
+    });
+    for (pod, body) in others {
+        match body.and_then(|body| decode(replica(&pod), &body)) {
+            Ok(other) => state.merge(other),
+            Err(error) => state.lacks(format!("replica {pod}"), causes(&error)),
+        }
     }
 }
 
@@ -302,7 +317,30 @@ fn url_query(query: &Query) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::status::testing::{document, object};
     use crate::state::PhaseName;
+
+    #[test]
+    fn replicas_that_refuse_or_cannot_be_found_are_shown_beside_the_others() {
+        let answer = |code, body: &str| success(code, Bytes::from(body.to_owned()), "the replica");
+        let other = serde_json::to_string(&document(vec![object("web", "failed", 1.0, None)])).unwrap();
+        let others = vec![
+            ("relay-1".to_owned(), answer(StatusCode::FORBIDDEN, "only from the loopback address")),
+            ("relay-2".to_owned(), answer(StatusCode::TOO_MANY_REQUESTS, "ask again later")),
+            ("relay-3".to_owned(), answer(StatusCode::OK, &other)),
+        ];
+        let mut state = document(Vec::new());
+        add_others(&mut state, Ok(others));
+        add_others(&mut state, Err(RequestError::Rejected("you may not list pods".to_owned())));
+        assert_eq!((state.objects.len(), state.ready), (1, false));
+        let told = state.waits.iter().map(|wait| (wait.name.as_str(), wait.reason.as_deref().unwrap()));
+        let expected = [
+            ("replica relay-1", "only from the loopback address"),
+            ("replica relay-2", "ask again later"),
+            ("the other replicas", "you may not list pods"),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn a_server_that_refuses_is_quoted() {

@@ -67,6 +67,7 @@ pub(in crate::cli) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
     [title].into_iter().chain(unmet).collect()
 }
 
+/// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet.
 fn watches(watches: &[WatchSummary]) -> TextTable<7> {
     let mut table = TextTable::new(["WATCH", "OBJECTS", "EVENTS", "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
     for watch in watches {

@@ -117,6 +117,7 @@ impl View {
         ))
     }
 
+    /// Returns the objects in the order that the user chose: the oldest first, those with the most failed attempts first, or by name.
     fn ordered(&self) -> Vec<&ObjectSummary> {
         let mut objects: Vec<_> = self.current.objects.iter().collect();
         let attempts = |object: &ObjectSummary| object.last_error.as_ref().map_or(0, |error| error.attempts);

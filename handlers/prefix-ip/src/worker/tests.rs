@@ -164,6 +164,20 @@ async fn an_exhausted_subnet_is_asked_every_thirty_seconds_for_all_of_its_nodes_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_assignment_is_forgotten_when_no_pod_needs_it_any_more() {
+    let world = World::new("10.0.0.0/27").await;
+    let prefixes = Targets::Addresses { warm: 0, minimum: 0 };
+    world.nodes.configure(Settings { prefixes, ..settings() });
+    pass(1).await;
+    world.take("pod-1").unwrap_err();
+    pass(31).await;
+    assert!(!world.statuses().is_empty());
+    world.nodes.give_back(NODE, &"pod-1".into());
+    pass(1).await;
+    assert_eq!(world.statuses(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_subnet_that_was_deleted_is_reported_and_pods_keep_what_they_have() {
     let world = World::new("10.0.0.0/24").await;
     pass(1).await;
