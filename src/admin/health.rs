@@ -43,6 +43,7 @@ fn all_conditions(conditions: &[Condition], ready: bool) -> String {
     body + if ready { "readyz check passed\n" } else { "readyz check failed\n" }
 }
 
+/// Returns the body of `/readyz` without `?verbose`: `ok`, or each condition that is not met with its reason, one a line.
 fn unmet_conditions(conditions: &[Condition], ready: bool) -> String {
     if ready {
         return "ok\n".into();

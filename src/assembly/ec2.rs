@@ -25,6 +25,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     );
 }
 
+/// Creates the driver `ec2`, and registers its readiness check and the checks of its rights for `kubectl staffetta check`. Fails with
+/// [`SetupError::Missing`] if neither the configuration nor the environment names a region.
 fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
     DriverFamily::Real.select(setup)?;
     let options: Ec2Options = setup.section("ec2")?;

@@ -69,6 +69,7 @@ macro_rules! memory_drivers {
     })+};
 }
 
+/// Registers the driver `memory` for each trait that the simulated cloud implements. All of them share one network and one set of services.
 fn register(registry: &mut Registry, cloud: &MemoryCloud) {
     memory_drivers! { registry, cloud, setup:
         dyn AdoptionDriver =>

@@ -67,6 +67,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     services::drivers(registry);
 }
 
+/// Creates the driver of networks for namespaces, which needs the option `namespace_subnet.pod_subnet_pool` and Neutron's extension
+/// `subnet_allocation`. With a VIF pool, the ports that the pool keeps in a network are deleted before the network.
 fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     let options: NamespaceSubnetOptions = setup.section("namespace_subnet")?;
     let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;

@@ -50,6 +50,8 @@ pub(super) fn register(registry: &mut Registry) {
     registry.handler(POLICY, "Implements network policies by security groups of pods.", policy);
 }
 
+/// Creates the handler `policy`. Fails if pods would run unprotected: without the driver `policy` for the security groups of pods, or without
+/// the handler `vif`.
 fn policy(setup: &Setup) -> Result<Registration, SetupError> {
     if setup.driver_name::<dyn PodSecurityGroupsDriver>()? != POLICY {
         let wrong = "the handler `policy` needs `kubernetes.pod_security_groups_driver = \"policy\"`: pods must be \

@@ -102,6 +102,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     }
 }
 
+/// Creates the driver of additional networks. Fails if the API server does not serve `NetworkAttachmentDefinitions`, because pods that
+/// request networks would start without them.
 fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> {
     if !setup.serves::<NetworkAttachmentDefinition>() {
         return Err(SetupError::Invalid(
@@ -154,6 +156,8 @@ fn driver_of_class(class: &VifClass) -> Option<&'static str> {
     }
 }
 
+/// Creates the pool that chooses a VIF driver for each node, from `vif_pool.vif_pool_mapping`. The mapping must contain the default driver,
+/// which nodes without a label use.
 fn multi_pool(setup: &Setup) -> Result<MultiVifPool, SetupError> {
     let mapping = setup.section::<VifPool>("vif_pool")?.vif_pool_mapping;
     let mut pools = BTreeMap::new();

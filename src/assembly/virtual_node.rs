@@ -66,6 +66,8 @@ fn judged(machines: &str, states: Vec<(String, MachineState)>) -> Vec<Finding> {
     findings
 }
 
+/// Creates the handler `app_hosting` for the devices of the configuration, of files and, if the API server serves them, of `CiscoDevice`s.
+/// `config check`, which is offline, also checks each device with its driver.
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     let mut options: AppHostingOptions = setup.section(HANDLER)?;
     if setup.plan().is_some() {

@@ -41,6 +41,7 @@ fn options(setup: &Setup) -> Result<VnodeOptions, SetupError> {
     }
 }
 
+/// Creates the handler `vnode`, and a readiness check for each of its tunnels. In a dry run, it has no kinds and starts no tunnel.
 fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let options = options(setup)?;
     let mut tunnels = Vec::new();

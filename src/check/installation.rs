@@ -134,6 +134,8 @@ fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Fi
     }
 }
 
+/// Checks that the API server serves each API version that the manifests and the controller use. `ValidatingAdmissionPolicies` are looked
+/// up by themselves, because a server may serve their group without them (Kubernetes before 1.30).
 async fn served(client: &Client) -> Result<Finding, Error> {
     const CHECK: &str = "the API versions in use are served";
     let groups = NAMESPACED.iter().chain(&CLUSTER_SCOPED).map(|(group, ..)| *group).chain(GROUPS);
@@ -235,6 +237,8 @@ async fn definition(client: &Client) -> Result<Finding, Error> {
     Ok(definition_finding(CHECK, &found, &ours))
 }
 
+/// Compares the custom resource definition `found` in the cluster with `ours`. Another scope or no common version fails; a definition of
+/// another release, or one that Helm did not install, is a warning, because the installation can replace it.
 fn definition_finding(
     check: &str,
     found: &CustomResourceDefinition,
@@ -264,6 +268,7 @@ fn definition_finding(
     }
 }
 
+/// Checks that no Deployment `kuryr-controller` with replicas exists in any namespace: two controllers would both write the annotations.
 async fn kuryr(client: &Client) -> Result<Finding, Error> {
     const CHECK: &str = "Kuryr's controller does not run";
     let params = ListParams::default().fields("metadata.name=kuryr-controller").limit(10);

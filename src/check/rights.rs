@@ -12,10 +12,13 @@ use super::access::{Right, granted};
 /// The file of the chart with the rights of each handler.
 const RIGHTS: &str = include_str!("../../etc/deploy/chart/files/rights.yaml");
 
+/// The remedy for a right that is missing: the chart grants all that the enabled handlers need.
 const REMEDY: &str = "install the version of the chart that belongs to this version of the program, with these handlers in its values";
 
+/// The API group of Leases.
 const LEASES: &str = "coordination.k8s.io";
 
+/// The rights in the file of the chart, from which its templates make the roles: those of handlers by name, and those of drivers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RightsFile {
@@ -26,6 +29,7 @@ struct RightsFile {
     drivers: DriverRights,
 }
 
+/// The rights that only some drivers and options need, each list under the condition that the chart has for it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DriverRights {

@@ -75,6 +75,8 @@ fn index_table(path: &OptionPath, table: &DeTable<'_>, offsets: &mut HashMap<Opt
     }
 }
 
+/// Adds the positions of an option, and of all options within it, to `offsets`: those of the key and of the value, in bytes from the start of
+/// the file. The key of an array item is the item itself.
 fn index_value(
     path: OptionPath,
     key: usize,

@@ -19,6 +19,8 @@ pub(crate) fn parse(text: &str) -> Option<Selector> {
     requirements.map(|requirement| parse_requirement(requirement.trim())).collect()
 }
 
+/// Parses one requirement of a label selector; `None` if it is malformed. The forms are those of `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in
+/// (b,c)`, `a notin (b,c)`, `a` and `!a`.
 fn parse_requirement(text: &str) -> Option<Expression> {
     if let Some((words, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         let values = values.split(',').map(value).collect::<Option<_>>()?;

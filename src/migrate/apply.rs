@@ -31,6 +31,8 @@ pub(super) async fn apply(
     stream::iter(objects).buffered(CONCURRENCY).collect().await
 }
 
+/// Executes the steps that are planned for one object, in order, up to the first one that fails. Each step can be repeated: the next run of
+/// the command plans the rest.
 async fn apply_object(
     client: &Client,
     cloud: &dyn AdoptionDriver,

@@ -38,6 +38,8 @@ impl MetadataWrite {
         Self::new(kind.resource(), object.meta(), removes)
     }
 
+    /// Creates a write that removes the finalizers `removes` from the object whose planned state is `planned`. It fails if the object has
+    /// changed since.
     fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
         let patch = removes.first().map_or_else(MetadataPatch::default, |finalizer| {
             MetadataPatch::default().remove_finalizer(finalizer)

@@ -72,6 +72,8 @@ pub fn build(
 }
 
 impl Pipeline {
+    /// Adds a handler with its chain, its indexes and the kinds that it needs. Each kind is watched once: if handlers need it with different
+    /// selectors, all its objects are watched.
     fn add(
         &mut self,
         name: String,

@@ -37,6 +37,7 @@ impl HttpClient for CollectorClient {
     }
 }
 
+/// Sends a request to the collector and reads the whole response. Fails if the body has more than [`MAX_RESPONSE`] bytes.
 async fn send(http: &Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     let mut response = http.execute(request.try_into()?).await?;
     let (status, headers) = (response.status(), response.headers().clone());

@@ -107,6 +107,7 @@ async fn list(
     }
 }
 
+/// Returns the row of the table for one object: `what` was removed, would be removed without `apply`, or could not be removed.
 fn outcome(
     kind: &str,
     object: &PartialObjectMeta<DynamicObject>,

@@ -10,7 +10,9 @@ use crate::error::failed;
 
 /// The family that names the other families, and its command that does so.
 const CONTROLLER: (u16, u8) = (16, 3);
+/// The attribute with the number of a family (`CTRL_ATTR_FAMILY_ID` in linux/genetlink.h).
 const CONTROLLER_FAMILY_ID: u16 = 1;
+/// The attribute with the name of a family (`CTRL_ATTR_FAMILY_NAME`).
 const CONTROLLER_FAMILY_NAME: u16 = 2;
 /// The command `ETHTOOL_MSG_FEATURES_SET`, and its attributes.
 const FEATURES_SET: u8 = 12;

@@ -45,6 +45,8 @@ pub(crate) fn within<T: Send>(
     thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// Moves the calling thread into the network namespace at `path`, and returns sockets in both namespaces. The thread must end afterwards.
+/// Refuses the namespace of the node itself, in which the interface of a pod would replace one of the node.
 fn enter(path: &Path) -> Result<NetworkNamespaces, DriverError> {
     const STEP: &str = "enter the network namespace of the pod";
     let netns = File::open(path).map_err(|error| missing_or_failed(STEP, path, error))?;

@@ -28,6 +28,8 @@ impl NestedBinding {
         Self { parent }
     }
 
+    /// Returns the interface of the node that carries nested VIFs: that of `binding.link_iface`, or else the one of the default route. It is
+    /// looked up for each VIF, because it may appear or change while the daemon runs.
     fn parent(&self, host: &RouteSocket) -> Result<LinkMessage, DriverError> {
         let step = "find the interface of the node that carries the VIF";
         let missing = |detail: &str| DriverError::new(Reason::Unavailable, step).detail(detail.to_owned());
@@ -87,6 +89,8 @@ impl VifBindingDriver for NestedBinding {
     }
 }
 
+/// Returns the netlink request that creates the interface of the pod on the interface with the index `parent`. VLAN ids are 1 to 4094 (IEEE
+/// 802.1Q); another id, and a VIF of a class that is not nested, are refused.
 fn request(
     attachment: &VifAttachment,
     parent: u32,

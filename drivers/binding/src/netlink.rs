@@ -79,6 +79,8 @@ impl RouteSocket {
         Ok(found)
     }
 
+    /// Sends a request and passes each message of the response to `take`, until the kernel acknowledges the request or ends the list. An
+    /// error code of the kernel becomes the error. Messages in one datagram are aligned to 4 bytes (`NLMSG_ALIGN`, netlink(7)).
     fn exchange(
         &self,
         request: RouteNetlinkMessage,

@@ -44,6 +44,7 @@ pub struct LoggedRequest {
 #[derive(Debug, Default)]
 pub struct RequestLog(Mutex<Content>);
 
+/// The content of a [`RequestLog`]: the last requests, the oldest first, and `true` if one of all requests has changed something.
 #[derive(Debug, Default)]
 struct Content {
     requests: VecDeque<LoggedRequest>,
@@ -106,6 +107,7 @@ impl RequestLog {
 #[derive(Debug)]
 pub struct RequestRecord(Option<Box<Pending>>);
 
+/// A request without its end, and the log to which it belongs. `changes` is `true` if it changes something when it succeeds.
 #[derive(Debug)]
 struct Pending {
     log: Arc<RequestLog>,

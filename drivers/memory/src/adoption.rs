@@ -25,6 +25,7 @@ impl MemoryAdoption {
         Self { network, services, cluster }
     }
 
+    /// Returns the port as a driver of a real cloud lists it. Simulated ports are always bound on a host.
     fn existing_port(&self, port: &MemoryPort) -> ExistingPort {
         let vif = port.vif_at(Instant::now());
         ExistingPort {

@@ -120,6 +120,8 @@ impl LoadBalancers {
         Ok(balancer.at(now))
     }
 
+    /// Creates a load balancer with its listeners and pools. Fails with [`Reason::Quota`], [`Reason::Refused`] or [`Reason::Conflict`] if the
+    /// quota is used up, or if the address is outside of the subnet or in use. It is PENDING until the delay of the simulation has passed.
     fn make(
         &mut self,
         cluster: &ClusterId,

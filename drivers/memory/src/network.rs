@@ -29,6 +29,7 @@ pub struct MemoryNetwork {
     returned: Mutex<BTreeSet<VifId>>,
 }
 
+/// The subnets and ports of a [`MemoryNetwork`].
 #[derive(Debug)]
 struct NetworkState {
     subnets: HashMap<SubnetId, AddressPool>,

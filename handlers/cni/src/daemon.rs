@@ -113,6 +113,8 @@ impl CniDaemon {
         result
     }
 
+    /// Binds the VIFs of a pod, and returns the response to ADD when their ports are active. Waits for the annotation and for the ports. If
+    /// the controller replaces a VIF meanwhile, the new one is bound, at most [`REPLACEMENTS`] times in all.
     async fn bind_pod(self: &Arc<Self>, target: &PodTarget) -> Result<Value, CniError> {
         let mut pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
         for _ in 0..REPLACEMENTS {

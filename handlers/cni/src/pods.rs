@@ -49,6 +49,7 @@ pub(crate) struct PodTable {
     changes: watch::Sender<u64>,
 }
 
+/// The pods of the node by UID, and the UIDs of the last pods that were deleted, the oldest first.
 #[derive(Default)]
 struct Table {
     pods: HashMap<String, PodEntry>,

@@ -36,6 +36,7 @@ pub struct CniServer {
     address: String,
 }
 
+/// The socket of a [`CniServer`]. Both kinds are unreachable from other machines.
 enum SocketListener {
     /// A Unix socket, which only root may use.
     Unix(UnixListener),

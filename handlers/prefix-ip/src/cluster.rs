@@ -33,6 +33,7 @@ pub struct WatchedCluster {
     state: Mutex<WatchedState>,
 }
 
+/// The content of the indexes. The settings are `None` until the `ConfigMap` is known.
 #[derive(Default)]
 struct WatchedState {
     /// The labelled nodes with a machine, by name.

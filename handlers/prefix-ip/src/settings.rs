@@ -9,8 +9,11 @@ use crate::targets::Targets;
 const IPAM: &str = "enable-windows-ipam";
 /// The option that chooses prefixes instead of single addresses.
 const PREFIX_DELEGATION: &str = "enable-windows-prefix-delegation";
+/// The option with the minimum number of free addresses of a node.
 const WARM_IP: &str = "warm-ip-target";
+/// The option with the minimum number of addresses of a node, free or not.
 const MINIMUM_IP: &str = "minimum-ip-target";
+/// The option with the minimum number of wholly free prefixes of a node. It applies only to prefixes.
 const WARM_PREFIX: &str = "warm-prefix-target";
 
 /// The defaults without an option: the minimum number of free addresses, and the minimum number of all

@@ -161,6 +161,8 @@ impl Worker {
 }
 
 impl ProviderCalls {
+    /// Starts a call of the provider in a task of its own, which collects its requests. The caller must not start a second call for the same
+    /// action.
     fn begin(
         &mut self,
         provider: &Arc<dyn PrefixProvider>,

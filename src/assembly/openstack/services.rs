@@ -34,6 +34,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     }
 }
 
+/// Creates the driver `lbaasv2`, registers its readiness check of Octavia, and declares the resources that it creates, whose quotas are
+/// checked.
 fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
     let KubernetesOptions { endpoints_driver_octavia_provider: provider, .. } =
         setup.section("kubernetes")?;

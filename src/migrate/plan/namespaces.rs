@@ -23,6 +23,8 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned.collect()
 }
 
+/// Plans the takeover of a namespace from its `KuryrNetwork`, which is `object`: its network and subnet are adopted, and Kuryr's
+/// finalizer is removed from the object.
 fn plan_namespace(
     state: &ClusterState,
     key: &ObjectKey,
@@ -41,6 +43,8 @@ fn plan_namespace(
     Ok(steps)
 }
 
+/// Plans that the network and the subnet of a namespace get our ownership mark, and the namespace our annotation and finalizer. The network
+/// must have a name of Kuryr's for this namespace, because users may write that object.
 fn adopt(
     state: &ClusterState,
     namespace: &Namespace,

@@ -63,6 +63,8 @@ fn vifs_of(port: &DynamicObject) -> BTreeMap<String, Value> {
     vifs.into_iter().flatten().map(|(interface, vif)| (interface.clone(), vif.clone())).collect()
 }
 
+/// Returns the VIFs that Kuryr recorded for a pod: those of its `KuryrPort`, or else those of the annotation of older releases. `None` if it
+/// has neither, an [`Obstacle`] if they are malformed.
 fn recorded(pod: &Pod, port: Option<&DynamicObject>) -> Result<Option<RecordedVifs>, Obstacle> {
     let vifs = port.map(vifs_of).filter(|vifs| !vifs.is_empty());
     if let Some(vifs) = vifs {
@@ -76,6 +78,9 @@ fn recorded(pod: &Pod, port: Option<&DynamicObject>) -> Result<Option<RecordedVi
     Ok(Some(RecordedVifs { vifs, text: text.clone(), is_by_kuryr: false }))
 }
 
+/// Plans the takeover of a pod: each of its ports gets our ownership mark, then the pod gets the annotation and our finalizer instead of
+/// Kuryr's, and its `KuryrPort` is released at last. `claims` holds the ports of the pods that were planned before: no two pods may name the
+/// same one.
 fn plan_pod(
     state: &ClusterState,
     pod: &Pod,

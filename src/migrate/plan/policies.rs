@@ -25,6 +25,8 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned.collect()
 }
 
+/// Plans the takeover of a network policy. Its security group is not adopted but deleted, and only when no port uses it any more: our
+/// controller gives the ports groups of its own first.
 fn plan_policy(
     state: &ClusterState,
     key: &ObjectKey,

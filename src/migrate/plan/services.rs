@@ -37,6 +37,9 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned
 }
 
+/// Plans the takeover of a service: its load balancer and its public address get our ownership mark, the service gets our annotation and
+/// finalizer instead of Kuryr's, and its `KuryrLoadBalancer` is released at last. The load balancer must have the address, the project
+/// and the subnet that our drivers would choose, so that nothing is created a second time.
 fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obstacle> {
     let (key, owner) = (key_of(service), Owner::of(&service.metadata));
     let (object, theirs) = (state.kuryr.load_balancers.get(&key), finalizers_of(service));
@@ -155,6 +158,8 @@ fn check(found: &ExistingLoadBalancer, spec: &LbaasServiceSpec) -> Result<(), Ob
     differs("project", found.project.to_string(), &spec.project_id)
 }
 
+/// Plans that a floating IP gets our ownership mark. It must have the recorded address and belong to the port of the load balancer, because
+/// users may write the record.
 fn adopt_public_ip(
     state: &ClusterState,
     load_balancer: &ExistingLoadBalancer,

@@ -92,6 +92,8 @@ impl VifOwner<'_> {
         self.check_node(port, &vif.class).map_err(|what| differs(&what))
     }
 
+    /// Checks that the port is attached to the node of the pod in the way that the class of its VIF requires. Returns the difference as the
+    /// rest of a sentence whose subject is the port.
     fn check_node(&self, port: &ExistingPort, class: &VifClass) -> Result<(), String> {
         let is_node = |ips: &[IpAddr]| self.host_ip().is_some_and(|ip| ips.contains(&ip));
         match (&port.attachment, class) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
+/// The type of the source of a `DriverError`. It is shared, because errors are cloned for all who wait for the same call.
 type Source = Arc<dyn Error + Send + Sync>;
 
 /// A cause that was read from JSON, of which only the message is known.

@@ -38,7 +38,9 @@ pub(crate) struct AttemptBackoff {
     until: Duration,
 }
 
+/// The delay after the first failure. It doubles with each further one.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// The maximum delay, unless the external system requests a longer one.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl AttemptBackoff {

@@ -91,6 +91,8 @@ impl Translator {
         })
     }
 
+    /// Returns the application of the container at `position` in the pod: its package, resources, network and run options, with the ownership
+    /// mark among them. A [`Refusal`] names the field of the pod that a device cannot provide.
     fn app(
         &self,
         request: &PodRequest,

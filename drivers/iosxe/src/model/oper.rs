@@ -87,6 +87,8 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Reads one entry of `app-hosting-oper-data/app`; `None` without a name. A text that is missing counts as empty, and a number as
+    /// unknown, because each release of IOS-XE fills in other leaves.
     fn read(app: &Value) -> Option<Self> {
         let (details, used) = (&app["details"], &app["utilization"]);
         let reserved = &details["resource-reservation"];

@@ -208,6 +208,8 @@ impl ServedCloud {
         answer
     }
 
+    /// Appends an effect on a resource to the log, with the call that caused it. The oldest entries are dropped when the log has reached its
+    /// capacity.
     fn record(&self, log: &mut EffectLog, origin: &CallOrigin, effect: EffectKind, found: Owned<Resource>) {
         let (kind, id, addresses) = found.thing.properties();
         let entry = LoggedEffect {

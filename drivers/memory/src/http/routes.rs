@@ -50,6 +50,8 @@ fn router() -> Router<Arc<ServedCloud>> {
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
+/// Handles `POST /DRIVER/METHOD`: executes one method of a driver on the cloud, unless an injected fault takes its place. An unknown method,
+/// a malformed body and a failed call are different failures for the client.
 async fn call(
     State(cloud): Cloud,
     Path((driver, method)): Path<(String, String)>,

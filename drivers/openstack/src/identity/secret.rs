@@ -27,6 +27,8 @@ impl SecretReader {
         self.read(move || secret.reveal().map(Cow::into_owned)).await
     }
 
+    /// Runs `read` in a thread for blocking work, for at most [`FILE_TIMEOUT`]. A read that hangs, as on a network file system, is waited for
+    /// again by the next call, so that at most one thread hangs.
     async fn read(
         &mut self,
         read: impl FnOnce() -> io::Result<String> + Send + 'static,

@@ -16,6 +16,8 @@ pub(crate) fn result(version: Version, vif: &Value, interface: &str, netns: &str
         .ok_or_else(|| CniError::new(Code::Failed, "the daemon answered with a VIF in an unknown form"))
 }
 
+/// Converts a VIF in `os_vif`'s form to the result of ADD in the CNI `version` (CNI specification, "ADD Success"); `None` if a required field
+/// is missing. `mtu` exists since version 1.1.0, and the `version` of an address until 0.4.0.
 fn read(version: Version, vif: &Value, interface: &str, netns: &str) -> Option<Value> {
     let class = vif["versioned_object.name"].as_str()?;
     let vif = &vif[DATA];

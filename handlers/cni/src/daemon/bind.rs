@@ -193,6 +193,8 @@ fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
             .all(|(one, other)| place(one) == place(other) && one.vif.binding() == other.vif.binding())
 }
 
+/// Returns the error of the plugin for a VIF that cannot be bound. Errors that may pass by themselves get the code 11 (try again later) of
+/// the CNI specification; the kubelet repeats the command in both cases.
 fn refused(attachment: &VifAttachment, error: &DriverError) -> CniError {
     let code = if matches!(error.reason(), Reason::Conflict | Reason::Unavailable | Reason::Awaited) {
         Code::TryAgainLater

@@ -197,6 +197,9 @@ where
         Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
     }
 
+    /// Sends a patch, and reads only the metadata of the response. On success, remembers the new resourceVersion, so that older events of the
+    /// object are skipped until its echo arrives. A 404, and a 422 that shows that the object is being deleted, are [`Written::Gone`]; any
+    /// other error names the object and `what` was to be written.
     async fn send(
         &self,
         object: &K,

@@ -69,6 +69,7 @@ pub struct WarmVifPool {
     inner: Arc<Inner>,
 }
 
+/// The state of the pool, which calls and the background task share. The task holds it weakly, so that dropping the pool ends the task.
 struct Inner {
     bulk: Arc<dyn BulkVifDriver>,
     vifs: Arc<dyn PodVifDriver>,
