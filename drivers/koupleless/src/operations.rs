@@ -186,6 +186,8 @@ impl Operations {
 }
 
 impl BaseOperations {
+    /// Reserves the base for a query, or `module` for a change. Fails with [`Reason::Conflict`] if the same query or any change of the module
+    /// is in progress, and with [`Reason::Queued`] if [`CHANGES_PER_BASE`] modules of the base are being changed.
     fn begin(
         &mut self,
         command: ArkletCommand,

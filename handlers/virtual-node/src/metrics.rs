@@ -86,6 +86,7 @@ impl VirtualNodeMetricsRegistry {
 }
 
 impl Shown {
+    /// Returns the current numbers of one handler; 0 for nodes and pods when its term has ended.
     fn values(&self) -> VirtualNodeMetrics {
         let nodes = self.nodes.upgrade();
         let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();

@@ -55,6 +55,8 @@ impl BaselineQueries {
     }
 }
 
+/// Queries the baseline of `base`, and publishes the response to `topic`. The broker drops the message if the base does not fetch it before
+/// `expiry`.
 async fn answer(
     client: &LinkClient,
     sender: &TunnelSender,

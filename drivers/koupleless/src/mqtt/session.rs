@@ -106,6 +106,8 @@ async fn receive(
     }
 }
 
+/// Reads a message of a base. Dropped are a topic outside of the schema, retained messages, which may be of any age, and reports older than
+/// `max_report_age_ms`.
 fn read(
     options: &MqttTunnelOptions,
     topics: &Topics,

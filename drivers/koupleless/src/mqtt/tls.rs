@@ -32,6 +32,8 @@ pub(crate) fn config(options: &MqttTunnelOptions) -> Result<ClientConfig, Driver
     }
 }
 
+/// Returns the certificate authorities that may sign the certificate of the broker: those in `ca_file`, or else those of the operating
+/// system. Fails if there are none.
 fn authorities(options: &MqttTunnelOptions) -> Result<RootCertStore, DriverError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = &options.ca_file {

@@ -66,6 +66,8 @@ pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerSt
     modules.into_iter().filter_map(|module| status(module, now)).collect()
 }
 
+/// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. Without a record of the
+/// state, the change happened `now`. An unknown state is kept as [`ContainerState::Unresolved`], with its first 64 characters.
 fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     let base = info.main_class.as_deref() == Some(BASE_MAIN_CLASS);
     if base || !module::is_name(&info.biz_name) || !module::is_name(&info.biz_version) {

@@ -63,6 +63,8 @@ impl Controller {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
 
+    /// Adds the finalizer to a `CiscoDevice`, or writes its status once it has the finalizer. Fails if the device is invalid, or if another
+    /// object or the configuration describes a device of its name.
     async fn reconcile(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         let verdict = self.devices.verdict(object);
         if !has_finalizer(object) {
@@ -173,6 +175,8 @@ impl Controller {
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
     }
 
+    /// Patches a `CiscoDevice`, or its `subresource`, if it has not changed: the patch carries the UID and the resourceVersion. An object
+    /// that does not exist any more is no error.
     async fn patch(
         &self,
         object: &CiscoDevice,

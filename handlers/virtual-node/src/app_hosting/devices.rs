@@ -167,6 +167,8 @@ impl Devices {
         self.changed.notify_one();
     }
 
+    /// Records the description in a `CiscoDevice`. If it is invalid, the previous description of the same object stays in effect, so that a
+    /// mistake does not stop the applications of the device.
     fn claim(&self, object: &Arc<CiscoDevice>) {
         let meta = &object.metadata;
         let name = meta.name.clone().unwrap_or_default();

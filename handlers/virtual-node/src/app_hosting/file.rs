@@ -153,6 +153,8 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     Ok(text)
 }
 
+/// Parses a file of devices: one below `device:`, or a list below `devices:`. An error holds no excerpt of the file, which may contain a
+/// password.
 fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
     let malformed = |reason: &str| FileError::Malformed { file: file.to_owned(), reason: reason.to_owned() };
     let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| {

@@ -186,6 +186,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Returns the environment of the container at `place`, in the order of the kubelet: first `envFrom`, then `env`, each of which may refer
+    /// to earlier variables as `$(NAME)`. The error names the field of the pod.
     async fn container(
         &mut self,
         place: usize,
@@ -284,6 +286,8 @@ impl Reading<'_> {
         }
     }
 
+    /// Reads a ConfigMap or a Secret of the pod's namespace, once for all containers; `None` if it does not exist. Secrets are read only in
+    /// the namespaces of the option `secret_namespaces`, and all objects of a pod together may have 16 MiB.
     async fn object(&mut self, holder: Holder, name: &str) -> Result<Data, EnvironmentProblem> {
         if let Some(data) = self.objects.get(&(holder, name.to_owned())) {
             return Ok(data.clone());

@@ -58,6 +58,8 @@ impl KubeletData {
         self.cluster.pods_on(&self.machine.name)
     }
 
+    /// Returns the usage of the machine and its pods. A report is kept for [`KEPT`], so that frequent requests do not load the machine. Fails
+    /// if the machine is down or does not answer within [`PATIENCE`].
     async fn usage(&self) -> Result<UsageReport, UsageUnavailable> {
         let mut last = self.usage.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < KEPT) {

@@ -93,6 +93,7 @@ fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Op
     }
 }
 
+/// Returns the condition `Ready`: false while the machine cannot be reached, was not read yet or has a problem.
 fn ready(machine: &MachineView) -> Untimed {
     let (status, reason, message) = match (machine.outage(), machine.problem()) {
         (Some(outage), _) => {

@@ -155,6 +155,7 @@ fn system(info: &MachineInfo) -> String {
     if info.operating_system.is_empty() { "linux".to_owned() } else { info.operating_system.clone() }
 }
 
+/// Returns `status.nodeInfo` as the machine reports it. The kubelet version is that of this program, because it takes the place of a kubelet.
 fn info(machine: &MachineView) -> NodeSystemInfo {
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
     NodeSystemInfo {

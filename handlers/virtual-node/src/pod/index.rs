@@ -152,6 +152,7 @@ impl Cluster {
         self.pods.insert(uid, Arc::new(pod.clone()));
     }
 
+    /// Removes a pod that was deleted, and records its UID for each node whose missing pods are being collected.
     fn drop_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         for gone in self.gone.values_mut() {
             gone.insert(uid.to_owned());
@@ -167,6 +168,7 @@ impl Cluster {
         Some(pod)
     }
 
+    /// Records a node as virtual or real. The pods of a real node are forgotten: they belong to its kubelet.
     fn keep_node(&mut self, node: &Arc<Node>) {
         let name = node.metadata.name.clone().unwrap_or_default();
         if is_real(node, self.predecessor) {

@@ -52,6 +52,7 @@ fn containers(
     containers.map(status).collect()
 }
 
+/// Returns the whole status of a pod. Addresses and the start time stay as they were if the machine does not report them any more.
 fn assembled(
     pod: &Pod,
     phase: &str,

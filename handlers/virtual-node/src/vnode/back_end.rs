@@ -168,6 +168,7 @@ impl BaseBackEnd {
         }
     }
 
+    /// Sends the command for one container to the base. Success means that the base has taken the command; its report follows.
     async fn send(
         &self,
         pod: &Pod,

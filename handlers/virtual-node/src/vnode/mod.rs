@@ -159,6 +159,7 @@ impl Vnode {
     }
 }
 
+/// Returns the intervals of virtual nodes from the options of the handler, which are in milliseconds.
 fn policy(options: &VnodeOptions) -> Policy {
     let poll_interval = Duration::from_millis(options.poll_interval_ms.get());
     let unreachable_after = Duration::from_millis(options.unreachable_after_ms.get());

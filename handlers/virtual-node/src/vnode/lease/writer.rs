@@ -148,6 +148,8 @@ impl LeaseWriter {
         let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }
 
+    /// Returns the Lease of a node for `holder`, renewed now. Its owner is the node, so that both are deleted together. With a `version`, the
+    /// write fails if the Lease has changed since; without one, it must not exist.
     fn lease(&self, name: &str, node: Option<&Node>, version: Option<u64>, holder: &str) -> Lease {
         let owner = node.and_then(|node| node.metadata.uid.clone()).map(|uid| OwnerReference {
             api_version: "v1".to_owned(),
