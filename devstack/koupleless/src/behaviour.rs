@@ -6,12 +6,15 @@ use std::time::Duration;
 use crate::command::BaseCommand;
 
 /// The behaviour of a base. By default, it has no fault.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// `true` if the base can be reached. Otherwise, it closes its connections, opens none, and reports nothing.
     pub reachable: bool,
     /// `true` if the base sends heartbeats.
     pub reports: bool,
+    /// `true` if the base sends its heartbeats without a pause between them.
+    pub flood: bool,
     /// The state in its heartbeats: ACTIVATED, or DEACTIVATED when the base ends.
     pub state: String,
     /// `true` if the state in its heartbeats alternates between ACTIVATED and DEACTIVATED.
@@ -29,6 +32,7 @@ impl Default for Behaviour {
         Self {
             reachable: true,
             reports: true,
+            flood: false,
             state: "ACTIVATED".to_owned(),
             flaps: false,
             claims: None,

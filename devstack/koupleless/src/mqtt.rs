@@ -120,7 +120,7 @@ impl BrokerConnection {
                     Ok(_) => {}
                     Err(_) => return,
                 },
-                _ = heartbeats.tick(), if subscribed => self.beat(life),
+                () = self.process.next_beat(&mut heartbeats), if subscribed => self.beat(life),
                 Some(_) = commands.join_next() => {}
             }
         }

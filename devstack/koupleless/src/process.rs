@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Interval;
 
 use crate::arklet::Arklet;
 use crate::behaviour::{AnswerFault, Behaviour};
@@ -76,6 +77,20 @@ impl BaseProcess {
         tokio::select! {
             _ = restarts.changed() => {}
             _ = behaviour.wait_for(|behaviour| !behaviour.reachable) => {}
+        }
+    }
+
+    /// Waits until it is time for the next heartbeat: for `ticks`, or not at all in a [flood](Behaviour::flood).
+    pub(crate) async fn next_beat(&self, ticks: &mut Interval) {
+        let mut behaviour = self.behaviour.subscribe();
+        let flooding = async {
+            // The sender lives as long as `self`.
+            drop(behaviour.wait_for(|behaviour| behaviour.flood).await);
+            tokio::task::yield_now().await;
+        };
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = flooding => {}
         }
     }
 

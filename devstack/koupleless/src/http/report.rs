@@ -49,7 +49,7 @@ async fn life(process: &BaseProcess, port: u16, controllers: &[SocketAddr], turn
     let mut ticks = tokio::time::interval(options.heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for beat in 0.. {
-        ticks.tick().await;
+        process.next_beat(&mut ticks).await;
         let reported = {
             let behaviour = process.behaviour.borrow();
             behaviour.reports.then(|| behaviour.state_at(beat).to_owned())

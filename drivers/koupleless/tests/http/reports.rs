@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeActivation, Tunnel, TunnelEvent};
 
+use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
+
 use crate::world::{World, base, cart, options};
 
 #[tokio::test]
@@ -72,6 +74,36 @@ async fn a_base_behind_another_address_reports_within_the_networks_of_the_option
     for (ip, status) in [("192.0.2.9", 200), ("198.51.100.9", 403)] {
         heartbeat["localIP"] = ip.into();
         assert_eq!(world.post("heartbeat", &heartbeat).await.0, status, "{ip}");
+    }
+}
+
+#[tokio::test]
+async fn a_base_that_floods_the_listener_delays_no_other() {
+    let mut world = World::start(options()).await;
+    let tunnel = world.tunnel.address().unwrap();
+    let mut floods = Vec::new();
+    for _ in 0..4 {
+        // Processes with one id at one address, which open connections at the same time.
+        let flooding = SimulatedBase::http(SimulatedBaseOptions::default(), &[tunnel]).await.unwrap();
+        flooding.behave(|behaviour| behaviour.flood = true);
+        floods.push(flooding);
+    }
+    let quiet = SimulatedBaseOptions { ip: "127.0.0.2".parse().unwrap(), ..SimulatedBaseOptions::default() };
+    let quiet = SimulatedBaseOptions { identity: "base-2".to_owned(), ..quiet };
+    let quiet = SimulatedBase::http(quiet, &[]).await.unwrap();
+    let heartbeat = quiet.heartbeat().to_string();
+    for _ in 0..50 {
+        for _ in 0..2 {
+            assert_eq!(world.receiver.recv().await.unwrap().0.as_str(), "base-1");
+        }
+        assert_eq!(world.post_from("127.0.0.2", "heartbeat", heartbeat.clone()).await.0, 200);
+        let (one, other) = (world.receiver.recv().await.unwrap(), world.receiver.recv().await.unwrap());
+        let quiet = [&one.0, &other.0].map(|id| id.as_str() == "base-2");
+        assert_eq!(
+            quiet.iter().filter(|quiet| **quiet).count(),
+            1,
+            "it waits for one report of another base at most"
+        );
     }
 }
 

@@ -21,7 +21,7 @@ impl Base {
     pub(crate) async fn connect(broker: &Broker, environment: &str, id: &str) -> Self {
         let address = mqtt3::Broker::tcp("127.0.0.1", broker.port(false));
         let mut options = MqttOptions::new(format!("{environment}@@@{id}"), address);
-        options.set_credentials(id, id.to_owned()).set_max_packet_size(8 << 20, 8 << 20);
+        options.set_credentials(id, id.to_owned()).set_max_packet_size(32 << 20, 32 << 20);
         let (client, mut events) = AsyncClient::builder(options).capacity(100).build();
         let prefix = format!("koupleless_{environment}/{id}/");
         for filter in ["+", "base/baseline"] {

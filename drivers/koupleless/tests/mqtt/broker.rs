@@ -14,6 +14,8 @@ pub(crate) struct Broker {
     folder: PathBuf,
     /// The folder of a broker that belongs to one test.
     private: Option<tempfile::TempDir>,
+    /// Further lines of its configuration.
+    lines: &'static [&'static str],
 }
 
 impl Broker {
@@ -21,21 +23,26 @@ impl Broker {
     pub(crate) fn shared() -> Self {
         let folder = std::env::var_os("STAFFETTA_REAL_MOSQUITTO");
         let folder = folder.expect("STAFFETTA_REAL_MOSQUITTO: run this test by devstack/real/test");
-        Self { folder: folder.into(), private: None }
+        Self { folder: folder.into(), private: None, lines: &[] }
     }
 
     /// Starts a broker that this test may stop. It ends when it is dropped.
     pub(crate) fn private() -> Self {
+        Self::configured(&[])
+    }
+
+    /// Starts a broker of this test with these lines in its configuration.
+    pub(crate) fn configured(lines: &'static [&'static str]) -> Self {
         let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
         let state = tempfile::Builder::new().prefix("private.").tempdir_in(parent).unwrap();
         let folder = state.path().join("mosquitto");
-        let broker = Self { folder, private: Some(state) };
+        let broker = Self { folder, private: Some(state), lines };
         broker.start();
         broker
     }
 
     pub(crate) fn start(&self) {
-        self.run(&["up"]);
+        self.run(&[&["up"], self.lines].concat());
     }
 
     pub(crate) fn stop(&self) {

@@ -56,12 +56,24 @@ async fn bad_reports_are_dropped_and_keep_the_connection_over_mqtt_5_on_a_real_b
 
 #[tokio::test]
 #[ignore = "needs mosquitto"]
+async fn a_message_above_the_limit_of_the_broker_ends_no_connection_on_a_real_broker() {
+    let broker = Broker::configured(&["message_size_limit 1048576"]);
+    let (mut world, mut base, id) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    base.publish("simpleBiz", "x".repeat(17 << 20)).await;
+    world.report_modules(&base).await;
+    world.tunnel.fetch_health_data(&id).await.unwrap();
+    assert_eq!(base.command().await.0, "health", "a new connection asks for the modules first");
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
 async fn a_base_with_a_wrong_clock_is_alive_and_says_so_on_a_real_broker() {
     let broker = Broker::shared();
     let (mut world, base, _) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
     let health = json!({ "code": "SUCCESS", "data": { "healthData": {} } });
     for (ahead, reason) in [(-15, "ClockBehind"), (3600, "ClockAhead"), (0, "ClockSynchronized")] {
-        world.report_modules(&base).await; // all heartbeats of the past have arrived
+        base.report("simpleBiz", &json!([])).await; // all heartbeats of the past arrive before
+        assert!(matches!(world.event().await, TunnelEvent::AllContainerStatuses(_)));
         base.report_from_clock(ahead, "heart", &base.heartbeat()).await;
         let (_, event) = world.receiver.recv().await.unwrap();
         assert!(matches!(event, TunnelEvent::NodeDiscovered(_)), "{ahead}: {event:?}");
