@@ -4,10 +4,6 @@
 //! then. So the certificate that a replica serves is trusted at all times, although replicas and API servers
 //! notice a change with a delay. Every step follows from what the Secret and the configuration of the webhook
 //! contain, so that another leader continues where one has ended.
-//!
-//! A certificate is first kept for later, then trusted by the API servers, and served only then. So the certificate that a replica serves
-//! is trusted at all times, although replicas and API servers notice a change with a delay. Every step follows from what the Secret and the
-//! configuration of the webhook contain, so that another leader continues where one has ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

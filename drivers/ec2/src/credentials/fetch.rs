@@ -25,7 +25,7 @@ const STS_TIMEOUT: Duration = Duration::from_secs(20);
 const STS_VERSION: &str = "2011-06-15";
 /// The lifetime of a session of the metadata service, in seconds; one session reads the keys once.
 const METADATA_SESSION: HeaderValue = HeaderValue::from_static("300");
-/// The header with the lifetime that a session of the metadata service shall have (EC2 User Guide, "Use IMDSv2").
+/// The header with the lifetime that a session of the metadata service shall have (EC2 User Guide, "Use `IMDSv2`").
 const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 /// The header with the token of a session of the metadata service.
 const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
