@@ -1,4 +1,4 @@
-//! The commands of the pages: the program can parse its calls, and all others of the README and of the quick starts are run by a test.
+//! The commands of the pages: the program can parse its calls, and all others of the README and of the book are run by a test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,12 +12,16 @@ use crate::page::Page;
 use crate::{PROGRAM, ROOT, files, sources, text};
 
 /// The beginnings of commands that no test runs as they are, each with the test or the line of a script that runs the same otherwise.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("\"$EDITOR\" ", "nothing_is_missing_in_the_configuration_of_a_preset"),
     ("cargo build --manifest-path examples/outside/", OUTSIDE),
     ("cargo devstack", "cargo devstack -- --once"),
+    ("STAFFETTA_YANG_DIR=... cargo test ", "step yang prepare_yang"),
+    ("cargo test --features simulated --test openstack ", "run_tests \"${flags[@]}\""),
     ("cargo test --workspace", "cargo test --workspace --no-fail-fast"),
+    ("devstack/real/openstack down ", "bring_up openstack"),
     ("export KUBECONFIG=", "bring_up kubernetes"),
+    ("export STAFFETTA_REAL_OPENSTACK=", "bring_up openstack"),
     // They compile the program, and need a registry.
     ("image=$(etc/deploy/image)", "the_program_runs_from_it_alone_as_nobody_and_writes_nothing"),
     ("install -D \"${image%/*}/rootfs/usr/bin/staffetta\" ", "every_transcript_is_what_the_program_answers"),
@@ -32,15 +36,35 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("kubectl get pod hello -o jsonpath=", OUTSIDE),
     ("kubectl get pod web -o jsonpath=", OUTSIDE),
     ("kubectl run ", OUTSIDE),
+    // Its Job needs a node.
+    (
+        "helm -n staffetta uninstall staffetta",
+        "helm_installs_over_an_older_definition_refuses_a_second_release_and_frees_all_objects_on_a_real_server",
+    ),
+    ("ln -s \"$(command -v staffetta)\" ", "every_transcript_is_what_the_program_answers"),
+    ("rm ", "the_page_removes_all_that_the_release_leaves_on_a_node"),
+    ("staffetta-cni install ", "[\"install\", \"--bin\"]"),
 ];
 
 const OUTSIDE: &str = "an_outside_handler_and_an_outside_driver_work_beside_ours";
 
-/// The commands of other systems, which only people have.
-const FOREIGN: [&str; 1] = ["openstack port list --long"];
+/// The beginnings of commands that no test runs: those of OpenStack, and those that need nodes.
+const FOREIGN: [&str; 6] = [
+    "for port in $(openstack port list ",
+    "kubectl -n NAMESPACE describe pod POD",
+    "kubectl -n staffetta logs ",
+    "kubectl drain NODE ",
+    "kubectl uncordon NODE",
+    "openstack ",
+];
 
-/// The quick starts of operators.
-pub(crate) const OPERATORS: [&str; 4] = ["ec2", "iosxe", "koupleless", "openstack"];
+/// The pages whose commands the test on a real server runs, in this order. The last ones are for what the one before has installed.
+pub(crate) const FOLLOWED: [&[&str]; 4] = [
+    &["start/ec2"],
+    &["start/iosxe"],
+    &["start/koupleless"],
+    &["start/openstack", "operations", "troubleshooting", "cni"],
+];
 
 /// The beginnings of calls of the program.
 const CALLS: [&str; 4] =
@@ -62,21 +86,37 @@ pub(crate) fn is_call(command: &str) -> bool {
     CALLS.iter().any(|call| without_variables(command).starts_with(call))
 }
 
-/// The commands of the quick start of an operator that the test on a real server runs.
+fn is_foreign(command: &str) -> bool {
+    FOREIGN.iter().any(|start| command.starts_with(start))
+}
+
+/// The commands of a page, without comments.
+fn commands(page: &Page) -> Vec<String> {
+    let of_console = page.commands().into_iter().map(|(command, _)| command);
+    let of_script =
+        page.blocks("sh").flat_map(str::lines).filter(|line| !line.starts_with(' ') && *line != "done");
+    let without_comment = |line: &str| line.split(" # ").next().unwrap().trim_end().to_owned();
+    of_console.chain(of_script).map(without_comment).collect()
+}
+
+/// The commands of a page that the test on a real server runs.
 pub(crate) fn run_on_a_real_server(page: &Page) -> Vec<String> {
     let elsewhere = |command: &str| ELSEWHERE.iter().any(|(start, _)| command.starts_with(start));
     let of_kubernetes = |command: &str| command.starts_with("kubectl ") || command.starts_with("helm ");
     // Before the installation, no controller has to answer.
     let without_controller = |command: &str| !is_call(command) || command.contains(" check --pre ");
-    let commands = page.commands().into_iter().map(|(command, _)| command);
+    let mut commands = commands(page);
+    commands.retain(|command| {
+        of_kubernetes(command) && !elsewhere(command) && !is_foreign(command) && without_controller(command)
+    });
     commands
-        .filter(|command| of_kubernetes(command) && !elsewhere(command) && without_controller(command))
-        .map(str::to_owned)
-        .collect()
 }
 
-fn operators() -> Vec<Page> {
-    OPERATORS.map(|name| Page::read(&format!("docs/start/{name}.md"))).into()
+/// The README and the pages of the book, except for the one whose commands the test `cli` runs.
+fn pages() -> Vec<String> {
+    let docs = files(&Path::new(ROOT).join("docs"), "md");
+    let docs = docs.iter().map(|page| page.strip_prefix(ROOT).unwrap().to_str().unwrap().to_owned());
+    docs.filter(|page| page != "docs/commands.md").chain(["README.md".to_owned()]).collect()
 }
 
 /// A folder with the program under the names that the pages have for it. Whoever calls it there reaches neither a cluster nor a controller.
@@ -125,15 +165,12 @@ impl Desk {
 /// The calls of the program on a page: in its blocks, and in spans of its text, where arguments may be missing.
 fn calls(path: &str) -> BTreeSet<String> {
     let page = text(path);
-    let blocks = Page::read(path);
-    let lines = blocks.blocks("sh").flat_map(str::lines);
-    let commands = lines.chain(blocks.commands().into_iter().map(|(command, _)| command));
     let prose = page.split("\n```").step_by(2);
     let spans = prose.flat_map(|text| text.split('`').skip(1).step_by(2));
     // Patterns, and a message of Helm.
     let is_part = |span: &&str| ["[", "|", "...", "\n", " is "].iter().all(|word| !span.contains(word));
     let parts = spans.filter(|span| is_call(span)).filter(is_part).map(|span| format!("{span} --help"));
-    commands.filter(|command| is_call(command)).map(str::to_owned).chain(parts).collect()
+    commands(&Page::read(path)).into_iter().filter(|command| is_call(command)).chain(parts).collect()
 }
 
 #[test]
@@ -144,15 +181,11 @@ fn every_call_of_the_program_on_a_page_has_arguments_that_it_knows() {
     {
         assert!(desk.misuse(wrong).is_some(), "{wrong}");
     }
-    let root = Path::new(ROOT);
-    let docs = files(&root.join("docs"), "md");
-    let docs = docs.iter().map(|page| page.strip_prefix(root).unwrap().to_str().unwrap());
-    let others = ["README.md", "CONTRIBUTING.md", "etc/deploy/README.md"];
-    // The test `cli` runs those of commands.md.
-    let pages = docs.chain(others).filter(|page| *page != "docs/commands.md" && !page.contains("/adr/"));
+    let others = ["CONTRIBUTING.md", "etc/deploy/README.md"].map(str::to_owned);
+    let pages = pages().into_iter().filter(|page| !page.contains("/adr/")).chain(others);
     let (mut count, mut errors) = (0, Vec::new());
     for page in pages {
-        for call in calls(page) {
+        for call in calls(&page) {
             count += 1;
             errors.extend(desk.misuse(&call).map(|said| format!("{page}: {call}: {said}")));
         }
@@ -162,22 +195,15 @@ fn every_call_of_the_program_on_a_page_has_arguments_that_it_knows() {
 }
 
 #[test]
-fn every_command_of_the_readme_and_of_the_quick_starts_is_run_by_a_test() {
-    let run: BTreeSet<_> = operators().iter().flat_map(run_on_a_real_server).collect();
+fn every_command_of_the_readme_and_of_the_book_is_run_by_a_test() {
+    let followed = FOLLOWED.iter().copied().flatten().map(|page| Page::read(&format!("docs/{page}.md")));
+    let run: BTreeSet<_> = followed.flat_map(|page| run_on_a_real_server(&page)).collect();
     let (mut left, mut used) = (Vec::new(), BTreeSet::<&str>::new());
-    let starts = files(&Path::new(ROOT).join("docs/start"), "md");
-    let starts = starts.iter().map(|page| page.strip_prefix(ROOT).unwrap().to_str().unwrap().to_owned());
-    for path in starts.chain(["README.md".to_owned()]) {
-        let page = Page::read(&path);
-        assert_eq!(page.blocks("sh").count(), 0, "{path}: commands are in blocks `console` here");
-        for (command, _) in page.commands() {
+    for path in pages() {
+        for command in commands(&Page::read(&path)) {
             let elsewhere = ELSEWHERE.iter().find(|(start, _)| command.starts_with(start));
             used.extend(elsewhere.map(|(start, _)| *start));
-            if elsewhere.is_none()
-                && !is_call(command)
-                && !FOREIGN.contains(&command)
-                && !run.contains(command)
-            {
+            if elsewhere.is_none() && !is_call(&command) && !is_foreign(&command) && !run.contains(&command) {
                 left.push(format!("{path}: {command}"));
             }
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use staffetta_apiserver::testing::{program, real_kubeconfig};
 use tempfile::TempDir;
 
-use crate::calls::{OPERATORS, run_on_a_real_server};
+use crate::calls::{FOLLOWED, run_on_a_real_server};
 use crate::page::Page;
 use crate::{PROGRAM, ROOT, files};
 
@@ -99,11 +99,11 @@ const CLEAN_UP: &str = "
 
 #[test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
-fn the_quick_starts_of_operators_can_be_followed_on_a_real_server() {
+fn the_pages_for_operators_can_be_followed_on_a_real_server() {
     let folders = ["kubectl", "helm"].map(|name| program(name).parent().unwrap().to_owned());
-    for name in OPERATORS {
-        let page = Page::read(&format!("docs/start/{name}.md"));
-        let site = site(&page);
+    for names in FOLLOWED {
+        let pages: Vec<_> = names.iter().map(|name| Page::read(&format!("docs/{name}.md"))).collect();
+        let site = site(&pages[0]);
         symlink(PROGRAM, site.path().join("kubectl-staffetta")).unwrap();
         let path = format!("{}:{}:{}", site.path().display(), folders[0].display(), folders[1].display());
         let run = |command: &str| {
@@ -111,9 +111,9 @@ fn the_quick_starts_of_operators_can_be_followed_on_a_real_server() {
             let mut bash = Command::new("bash");
             bash.args(["-c", &script]).current_dir(site.path()).env("KUBECONFIG", real_kubeconfig());
             let output = bash.env("HOME", site.path()).output().unwrap();
-            assert!(output.status.success(), "{}: {command}: {output:?}", page.path);
+            assert!(output.status.success(), "{names:?}: {command}: {output:?}");
         };
-        for command in run_on_a_real_server(&page) {
+        for command in pages.iter().flat_map(run_on_a_real_server) {
             // The person ends it when the object is as it should be.
             run(command.trim_end_matches(" --watch"));
             if command.starts_with("helm ") {
@@ -124,7 +124,8 @@ fn the_quick_starts_of_operators_can_be_followed_on_a_real_server() {
         }
         run(CLEAN_UP);
     }
-    let namespaces = ["delete", "namespace", "staffetta", "staffetta-cni", "--wait=false", "--kubeconfig"];
+    let namespaces =
+        ["delete", "namespace", "staffetta", "--ignore-not-found", "--wait=false", "--kubeconfig"];
     assert!(
         Command::new(program("kubectl")).args(namespaces).arg(real_kubeconfig()).status().unwrap().success()
     );
