@@ -1,11 +1,15 @@
 //! The admin server: an HTTP server with a status page at `/`, `/livez`, `/readyz`, `/metrics`, `/debug/state`, `/debug/log-level` and
 //! `/debug/check`; and the probes server, which has only what the kubelet and Prometheus need.
 
+#[cfg(test)]
+mod browser;
 mod check;
 mod health;
 mod log_level;
 mod page;
+mod picture;
 mod serve;
+mod text;
 
 use std::io;
 use std::net::SocketAddr;

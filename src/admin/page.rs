@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use super::picture::Picture;
+use super::text::{ErrorText, Escaped};
 use crate::health::Condition;
-use crate::state::{
-    HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary, duration, full_name,
-};
+use crate::state::{HandlerSummary, ObjectSummary, StateSnapshot, WatchSummary, duration, full_name};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -15,11 +15,12 @@ const REFRESH: u32 = 5;
 /// The maximum number of objects on the page, which keeps it under 100 KB.
 pub(super) const MAX_OBJECTS: usize = 40;
 
-/// The maximum length of an error on the page, in characters.
-const MAX_ERROR: usize = 300;
-
 /// The `Content-Security-Policy` of the page: it contains names and errors from elsewhere, and nothing in it may run or be loaded.
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+pub(super) const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
+
+/// An empty icon. Without it, browsers request `/favicon.ico`.
+const ICON: &str = "<link rel=\"icon\" href=\"data:,\">";
 
 /// Returns the page. `document` contains at most [`MAX_OBJECTS`] objects: those that fail or are stuck.
 pub(super) fn page(document: &StateSnapshot) -> String {
@@ -31,51 +32,30 @@ pub(super) fn page(document: &StateSnapshot) -> String {
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"refresh\" content=\"{REFRESH}\"><title>staffetta{title}</title>\
-         <style>{STYLE}</style></head><body>{}{}{}</body></html>",
+         {ICON}<style>{STYLE}</style></head><body>{}{}{}</body></html>",
         Head(document),
-        ChainPicture(document),
+        Picture(document),
         Stuck(document)
     );
     html
 }
 
-/// Text from elsewhere, in which HTML has no meaning.
-struct Escaped<'t>(&'t str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            match character {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                other => f.write_char(other)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An error, cut off at [`MAX_ERROR`].
-struct ErrorText<'t>(&'t str);
-
-impl Display for ErrorText<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(MAX_ERROR) {
-            None => Escaped(self.0).fmt(f),
-            Some((end, _)) => write!(f, "{}…", Escaped(&self.0[..end])),
-        }
-    }
-}
-
-/// The program, its role and its readiness.
+/// The program, its role and its readiness, with the reasons for what does not work.
 struct Head<'s>(&'s StateSnapshot);
 
 impl Display for Head<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let StateSnapshot { version, identity, leadership, uptime_seconds, ready, waits, .. } = self.0;
+        let StateSnapshot {
+            version,
+            identity,
+            leadership,
+            uptime_seconds,
+            ready,
+            waits,
+            watches,
+            handlers,
+            ..
+        } = self.0;
         let (class, ready) = if *ready { ("good", "ready") } else { ("bad", "not ready") };
         write!(
             f,
@@ -90,52 +70,17 @@ impl Display for Head<'_> {
             let reason = reason.as_deref().unwrap_or_default();
             write!(f, "<li><b class=\"bad\">{}</b>: {}</li>", Escaped(name), ErrorText(reason))?;
         }
-        f.write_str("</ul></header>")
-    }
-}
-
-/// The way of an event: the watches, and the queues of the handlers.
-struct ChainPicture<'s>(&'s StateSnapshot);
-
-impl Display for ChainPicture<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("<main class=\"chain\"><section><h2>Watches of the API server</h2>")?;
-        for WatchSummary { kind, listed, objects, added, modified, deleted, silent_seconds, error, .. } in
-            &self.0.watches
-        {
-            let (events, more) = (added + modified + deleted, if *listed { "" } else { "+" });
-            write!(f, "<div class=\"box\"><b>{}</b>{objects}{more} objects, {events} events", Escaped(kind))?;
-            if let Some(seconds) = silent_seconds {
-                write!(f, "<span class=\"quiet\">, last heard {} ago</span>", duration(*seconds))?;
-            }
+        // The conditions above contain the error of a watch that has not listed all objects.
+        for WatchSummary { kind, error, .. } in watches.iter().filter(|watch| watch.listed) {
             if let Some(error) = error {
-                write!(f, "<br><span class=\"bad\">{}</span>", ErrorText(error))?;
+                write!(f, "<li><b class=\"bad\">watch {}</b>: {}</li>", Escaped(kind), ErrorText(error))?;
             }
-            f.write_str("</div>")?;
         }
-        f.write_str(
-            "</section><div class=\"arrow\" aria-hidden=\"true\">→</div><section><h2>Queues of the handlers</h2>",
-        )?;
-        for HandlerSummary { name, open, waits, counts, .. } in &self.0.handlers {
-            write!(f, "<div class=\"box\"><b>{}</b>", Escaped(name))?;
-            let mut idle = true;
-            for phase in PhaseName::ALL {
-                let count = counts.get(&phase).copied().unwrap_or_default();
-                if count > 0 {
-                    let class =
-                        if matches!(phase, PhaseName::Failed | PhaseName::Retrying) { "bad" } else { "good" };
-                    write!(f, "<span class=\"{class}\">{count} {}</span> ", phase.as_str())?;
-                    idle = false;
-                }
-            }
-            if !open {
-                write!(f, "<span class=\"quiet\">waits for {}</span>", Escaped(&waits.join("; ")))?;
-            } else if idle {
-                f.write_str("<span class=\"quiet\">idle</span>")?;
-            }
-            f.write_str("</div>")?;
+        for HandlerSummary { name, waits, .. } in handlers.iter().filter(|handler| !handler.open) {
+            let waits = waits.join("; ");
+            write!(f, "<li><b>handler {}</b> waits for {}</li>", Escaped(name), ErrorText(&waits))?;
         }
-        f.write_str("</section></main>")
+        f.write_str("</ul></header>")
     }
 }
 
@@ -214,26 +159,13 @@ impl Display for StuckRow<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::admin::picture::tests::snapshot;
 
-    fn snapshot(objects: &Value) -> StateSnapshot {
-        serde_json::from_value(json!({
-            "version": "0.1.0", "identity": "web-1_<i>", "started": "2026-01-01T00:00:00Z",
-            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
-            "uptimeSeconds": 7260.0, "ready": true, "waits": [],
-            "watches": [{ "kind": "Pod", "listed": true, "objects": 3, "undecodable": 0, "added": 3, "modified": 2,
-                "deleted": 0, "lists": 1, "errors": 0, "said": null, "silentSeconds": 1.0, "error": null }],
-            "handlers": [{ "name": "vif", "open": true, "waits": [], "held": 0, "queued": 0, "running": 0,
-                "retrying": 0, "failed": 0 }],
-            "objects": objects, "omitted": 0, "undecodable": [],
-        }))
-        .unwrap()
-    }
-
-    fn failing(error: &str) -> Value {
+    pub(in crate::admin) fn failing(error: &str) -> Value {
         json!({ "handler": "vif", "kind": "Pod", "namespace": "shop", "name": "web-1", "uid": "u", "change": "added",
             "phase": "failed", "since": "2026-01-01T00:00:00Z", "sinceSeconds": 2.0, "next": null, "nextSeconds": 30.0,
             "lastError": { "error": error, "reason": "QuotaExceeded", "attempts": 4, "since": "2026-01-01T00:00:00Z",
@@ -244,7 +176,7 @@ mod tests {
     fn the_page_shows_the_chain_and_says_when_nothing_is_stuck() {
         let page = page(&snapshot(&json!([])));
         for part in
-            ["<b>Pod</b>3 objects, 5 events", "<b>vif</b>", "idle", "up for 2h01m", "every object is handled"]
+            ["<b>Pod</b><span>3 objects", "5 events", "<b>vif</b>", "up for 2h01m", "every object is handled"]
         {
             assert!(page.contains(part), "{part}: {page}");
         }
@@ -280,8 +212,24 @@ mod tests {
         let objects = vec![failing(&"\"".repeat(10_000)); MAX_OBJECTS];
         let page = page(&snapshot(&Value::Array(objects)));
         assert!(page.len() < 100_000, "{}", page.len());
+        let (before, after) = page.split_once(ICON).expect("the icon is part of the page");
+        let page = format!("{before}{after}");
         for reference in ["src=", "href=", "url(", "@import", "<script", "<link"] {
             assert!(!page.contains(reference), "{reference}");
+        }
+    }
+
+    #[test]
+    fn the_reasons_of_what_does_not_work_are_above_the_picture() {
+        let mut failing = snapshot(&json!([]));
+        failing.watches[0].error = Some("410 Gone".to_owned());
+        (failing.handlers[0].open, failing.handlers[0].waits) = (false, vec!["driver <neutron>".to_owned()]);
+        let page = page(&failing);
+        let (above, _) = page.split_once("<main").unwrap();
+        for part in
+            ["<b class=\"bad\">watch Pod</b>: 410 Gone", "handler vif</b> waits for driver &lt;neutron&gt;"]
+        {
+            assert!(above.contains(part), "{part}: {above}");
         }
     }
 

@@ -12,9 +12,12 @@ use tracing::debug;
 
 use crate::connections::{self, ConnectionBound};
 
-/// The maximum number of concurrent connections. A further connection closes the oldest one, so that a probe is served at once,
-/// however many connections other clients hold.
+/// The maximum number of concurrent connections. A further connection waits until one ends or the oldest one is older than [`GRACE`].
 const MAX_CONNECTIONS: usize = 64;
+
+/// The age at which the oldest connection is closed to make room for another one: long enough to serve the page, and shorter than the
+/// time limit of a probe, which is served however many connections other clients hold.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The time limit for receiving the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +30,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let bound = ConnectionBound { connections: MAX_CONNECTIONS, grace: Duration::ZERO };
+    let bound = ConnectionBound { connections: MAX_CONNECTIONS, grace: GRACE };
     connections::serve(listener, bound, "admin", |stream| connection(stream, router.clone())).await
 }
 
@@ -60,7 +63,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         // Larger than the buffers of a connection.
         let large = || async { vec![0_u8; 32 * 1024 * 1024] };
-        let router = Router::new().route("/", get(async || "here")).route("/large", get(large));
+        let page = || async { "p".repeat(PAGE_BYTES) };
+        let router = Router::new()
+            .route("/", get(async || "here"))
+            .route("/page", get(page))
+            .route("/large", get(large));
         (address, tokio::spawn(serve(listener, router)))
     }
 
@@ -128,6 +135,28 @@ mod tests {
             not_reading.push(stream);
         }
         is_served_within(CONNECTION_TIMEOUT / 2, address).await;
+    }
+
+    /// The size of a status page with many objects that fail.
+    const PAGE_BYTES: usize = 90_000;
+
+    #[tokio::test]
+    async fn a_hundred_browsers_and_probes_at_the_same_time_are_all_served() {
+        const PAGE_REQUEST: &[u8] = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n";
+        let (address, _task) = served().await;
+        let (mut browsers, mut probes) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        for browser in 0..100 {
+            browsers.spawn(answer(address, PAGE_REQUEST));
+            if browser % 10 == 0 {
+                probes.spawn(answer(address, REQUEST));
+            }
+        }
+        for probe in probes.join_all().await {
+            assert!(probe.ends_with("\r\n\r\nhere"), "{probe}");
+        }
+        for page in browsers.join_all().await {
+            assert!(page.ends_with(&"p".repeat(PAGE_BYTES)), "{} bytes", page.len());
+        }
     }
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n";

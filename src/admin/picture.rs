@@ -1,0 +1,200 @@
+//! The picture of the chain on the status page: the watch of each kind, the dispatcher, and the queues of each handler, with a line from
+//! each kind to the handlers of that kind. Lines are an SVG that is stretched to the height of the boxes.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::text::Escaped;
+use crate::state::{HandlerSummary, PhaseName, StateSnapshot, WatchSummary, duration};
+
+/// The distance of the colours of two successive kinds, in degrees of hue. The first colours are far apart from each other.
+const HUE_STEP: usize = 137;
+
+/// The way of an event: from the watch of its kind through the dispatcher to the queues of the handlers of that kind.
+pub(super) struct Picture<'s>(pub(super) &'s StateSnapshot);
+
+impl Display for Picture<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let StateSnapshot { watches, handlers, uptime_seconds, .. } = self.0;
+        f.write_str(
+            "<main class=\"chain\"><h2>Watches</h2><h2></h2><h2>Handlers</h2><div class=\"column\">",
+        )?;
+        for (index, watch) in watches.iter().enumerate() {
+            let rate = PerMinute(watch.events(), *uptime_seconds);
+            write!(f, "{}", WatchBox { watch, rate, hue: index * HUE_STEP % 360 })?;
+        }
+        write!(f, "</div><div class=\"lines\">{}<b>dispatcher</b></div>", Lines(self.0))?;
+        f.write_str("<div class=\"column\">")?;
+        for handler in handlers {
+            let rate = PerMinute(handler.attempts, *uptime_seconds);
+            write!(f, "{}", HandlerBox { handler, rate })?;
+        }
+        f.write_str("</div></main>")
+    }
+}
+
+/// A counter as its average increment per minute since the process started.
+struct PerMinute(u64, f64);
+
+impl Display for PerMinute {
+    #[expect(clippy::cast_precision_loss, reason = "no process delivers 2^52 events")]
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(count, seconds) = *self;
+        let rate = count as f64 * 60.0 / seconds.max(60.0);
+        write!(f, "{rate:.*}/min", usize::from(rate > 0.0 && rate < 10.0))
+    }
+}
+
+/// The watch of one kind.
+struct WatchBox<'s> {
+    watch: &'s WatchSummary,
+    rate: PerMinute,
+    hue: usize,
+}
+
+impl Display for WatchBox<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let WatchSummary { kind, listed, objects, undecodable, silent_seconds, error, .. } = self.watch;
+        let (more, events) = (if *listed { "" } else { "+" }, self.watch.events());
+        write!(
+            f,
+            "<div class=\"box kind\" style=\"--hue:{}\"><b>{}</b><span>{objects}{more} objects</span>\
+             <small>{events} events, {}</small>",
+            self.hue,
+            Escaped(kind),
+            self.rate
+        )?;
+        if let Some(seconds) = silent_seconds {
+            write!(f, "<small>heard {} ago</small>", duration(*seconds))?;
+        }
+        if *undecodable > 0 {
+            write!(f, "<span class=\"bad\">{undecodable} cannot be decoded</span>")?;
+        }
+        f.write_str(if error.is_some() { "<span class=\"bad\">fails</span></div>" } else { "</div>" })
+    }
+}
+
+/// The queues of one handler.
+struct HandlerBox<'s> {
+    handler: &'s HandlerSummary,
+    rate: PerMinute,
+}
+
+impl Display for HandlerBox<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let HandlerSummary { name, open, attempts, counts, .. } = self.handler;
+        let count = |phase| counts.get(&phase).copied().unwrap_or_default();
+        let waiting = count(PhaseName::Held) + count(PhaseName::Queued);
+        let (retrying, failed) = (count(PhaseName::Retrying), count(PhaseName::Failed));
+        let class = if retrying + failed > 0 { " failing" } else { "" };
+        write!(f, "<div class=\"box{class}\"><b>{}</b><div class=\"counts\">", Escaped(name))?;
+        for (name, count, class) in [
+            ("waiting", waiting, "good"),
+            ("running", count(PhaseName::Running), "good"),
+            ("retrying", retrying, "bad"),
+            ("failed", failed, "bad"),
+        ] {
+            let class = if count == 0 { "quiet" } else { class };
+            write!(f, "<span class=\"{class}\">{count} <small>{name}</small></span>")?;
+        }
+        write!(f, "</div><small>{attempts} attempts, {}</small>", self.rate)?;
+        f.write_str(if *open { "</div>" } else { "<small>gets no events yet</small></div>" })
+    }
+}
+
+/// A line from each kind through the dispatcher to each handler of the kind. In the dispatcher, each kind has a height of its own. A line is
+/// dashed if the handler does not receive events yet.
+struct Lines<'s>(&'s StateSnapshot);
+
+impl Display for Lines<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let StateSnapshot { watches, handlers, .. } = self.0;
+        f.write_str(
+            "<svg viewBox=\"0 0 100 1000\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"the handlers of each kind\">",
+        )?;
+        for (from, watch) in watches.iter().enumerate() {
+            let (y, middle) = (centre(from, watches.len()), 350 + centre(from, watches.len()) * 3 / 10);
+            for (to, handler) in
+                handlers.iter().enumerate().filter(|(_, handler)| handler.kinds.contains(&watch.kind))
+            {
+                let (hue, end) = (from * HUE_STEP % 360, centre(to, handlers.len()));
+                let class = if handler.open { "" } else { " class=\"closed\"" };
+                write!(
+                    f,
+                    "<path{class} style=\"--hue:{hue}\" \
+                     d=\"M0 {y}C30 {y} 20 {middle} 50 {middle}S70 {end} 100 {end}\"/>"
+                )?;
+            }
+        }
+        f.write_str("</svg>")
+    }
+}
+
+/// Returns the middle of the box `index` of `count` boxes of equal height, in thousandths of the height of all.
+fn centre(index: usize, count: usize) -> usize {
+    1000 * (2 * index + 1) / (2 * count)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(in crate::admin) fn snapshot(objects: &Value) -> StateSnapshot {
+        serde_json::from_value(json!({
+            "version": "0.1.0", "identity": "web-1_<i>", "started": "2026-01-01T00:00:00Z",
+            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
+            "uptimeSeconds": 7260.0, "ready": true, "waits": [],
+            "watches": [{ "kind": "Pod", "listed": true, "objects": 3, "undecodable": 0, "added": 3, "modified": 2,
+                "deleted": 0, "lists": 1, "errors": 0, "said": null, "silentSeconds": 1.0, "error": null }],
+            "handlers": [{ "name": "vif", "kinds": ["Pod"], "open": true, "waits": [], "held": 0, "queued": 0, "running": 0,
+                "retrying": 0, "failed": 0 }],
+            "objects": objects, "omitted": 0, "undecodable": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_line_leads_from_each_kind_to_each_handler_of_that_kind() {
+        let mut state = snapshot(&json!([]));
+        let handler = |name: &str, kinds: &[&str], open: bool| {
+            serde_json::from_value(
+                json!({ "name": name, "kinds": kinds, "open": open, "waits": ["the lease"] }),
+            )
+            .unwrap()
+        };
+        state.handlers =
+            vec![handler("vif", &["Pod"], true), handler("policy", &["Pod", "Namespace"], false)];
+        let picture = Picture(&state).to_string();
+        for line in ["M0 500C30 500 20 500 50 500S70 250 100 250\"/>", "50 500S70 750 100 750\"/>"] {
+            assert!(picture.contains(line), "{line}: {picture}");
+        }
+        assert_eq!(picture.matches("<path").count(), 2, "no Namespace is watched");
+        assert_eq!(picture.matches("<path class=\"closed\"").count(), 1);
+        assert!(picture.contains("gets no events yet"));
+    }
+
+    #[test]
+    fn the_queue_of_a_handler_shows_its_phases_and_its_rate() {
+        let mut state = snapshot(&json!([]));
+        state.handlers = vec![
+            serde_json::from_value(
+                json!({ "name": "vif", "kinds": ["Pod"], "open": true, "waits": [], "attempts": 363,
+                "held": 1, "queued": 2, "running": 4, "retrying": 0, "failed": 5 }),
+            )
+            .unwrap(),
+        ];
+        let picture = Picture(&state).to_string();
+        for part in [
+            "<div class=\"box failing\"><b>vif</b>",
+            "<span class=\"good\">3 <small>waiting",
+            "<span class=\"good\">4 <small>running",
+            "<span class=\"quiet\">0 <small>retrying",
+            "<span class=\"bad\">5 <small>failed",
+            "363 attempts, 3.0/min",
+        ] {
+            assert!(picture.contains(part), "{part}: {picture}");
+        }
+    }
+}
