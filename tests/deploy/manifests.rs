@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use staffetta_apiserver::testing::real_kubeconfig;
 use staffetta_apiserver::{ApiServer, Options};
 
-use crate::PROGRAM;
+use crate::kubectl::Kubectl;
 use crate::process::Process;
 use crate::rendered::{CONTROLLERS, configuration, container, objects, of_kind, only, pod, rendered};
 use crate::rights::of_rules;
+use crate::{PROGRAM, folder};
 
 pub(crate) fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
@@ -236,4 +238,18 @@ fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_ar
     assert!(of_kind(&objects, "NetworkPolicy").is_empty(), "it does not apply there");
     let standard = &only(&objects, "Namespace")["metadata"]["labels"];
     assert_eq!(standard["pod-security.kubernetes.io/enforce"], "privileged");
+}
+
+/// A dry run stores nothing, the namespace neither: an existing one takes its place.
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn the_objects_of_each_preset_are_admitted_on_a_real_server() {
+    let kubectl = Kubectl::find(&real_kubeconfig(), "default");
+    for preset in CONTROLLERS.into_iter().chain(["cni"]) {
+        let manifest = std::fs::read_to_string(folder().join(format!("manifests/{preset}.yaml"))).unwrap();
+        let manifest = manifest.replace("namespace: staffetta\n", "namespace: default\n");
+        let admitted = kubectl.feed(&["apply", "--dry-run=server", "-f", "-"], &manifest).await;
+        let objects = admitted.lines().filter(|line| line.ends_with(" (server dry run)")).count();
+        assert_eq!(objects, manifest.matches("\nkind: ").count(), "{preset}: {admitted}");
+    }
 }

@@ -9,18 +9,18 @@ use tempfile::TempDir;
 
 use crate::text;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Runs a shell command in a folder.
-fn shell(folder: &Path, script: &str) -> Output {
+pub(crate) fn shell(folder: &Path, script: &str) -> Output {
     Command::new("bash").args(["-ec", script]).current_dir(folder).output().unwrap()
 }
 
 /// Static programs for two architectures, and a key.
-struct Workshop(TempDir);
+pub(crate) struct Workshop(TempDir);
 
 impl Workshop {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = r"
             mkdir -p programs/x86_64
@@ -35,7 +35,7 @@ impl Workshop {
         Self(folder)
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -50,7 +50,7 @@ impl Workshop {
     }
 
     /// Makes a signed release in the folder `name`.
-    fn release(&self, name: &str) -> PathBuf {
+    pub(crate) fn release(&self, name: &str) -> PathBuf {
         let output = self.run(name, true);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.path().join(name)
@@ -76,6 +76,7 @@ fn two_releases_are_the_same_bytes_and_their_digests_are_signed() {
     let of_version = [
         "aarch64-linux.tar.gz",
         "aarch64.cdx.json",
+        "chart.tar",
         "chart.tgz",
         "image.tar",
         "x86_64-linux.tar.gz",

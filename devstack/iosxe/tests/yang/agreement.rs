@@ -38,7 +38,7 @@ fn body(path: &str, value: &Value) -> Value {
 
 #[tokio::test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-async fn the_device_takes_what_is_valid_and_nothing_else() {
+async fn the_device_takes_what_yanglint_finds_valid_and_nothing_else() {
     let yanglint = Yanglint::find();
     let (_site, device) = device(|_| ());
     let (mut taken, mut refused) = (0, 0);
@@ -60,7 +60,7 @@ async fn the_device_takes_what_is_valid_and_nothing_else() {
 
 #[tokio::test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-async fn the_device_takes_the_input_of_operations_that_is_valid_and_no_other() {
+async fn the_device_takes_the_input_of_operations_that_yanglint_finds_valid_and_no_other() {
     let yanglint = Yanglint::find();
     let (_site, device) = device(|_| ());
     let operations = ["install", "uninstall", "activate", "deactivate", "start", "stop"];

@@ -26,7 +26,7 @@ async fn assert_valid(yanglint: &Yanglint, device: &Device, when: &str) {
 
 #[tokio::test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-async fn in_every_state_of_an_app_the_answers_of_the_device_are_valid() {
+async fn in_every_state_of_an_app_yanglint_finds_the_answers_of_the_device_valid() {
     let yanglint = Yanglint::find();
     for (stops_to, arp_lists, reports_addresses) in
         [(StopsTo::Stopped, ArpLists::Both, true), (StopsTo::Activated, ArpLists::Entry, false)]
@@ -66,7 +66,7 @@ async fn in_every_state_of_an_app_the_answers_of_the_device_are_valid() {
 
 #[tokio::test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-async fn the_output_of_an_operation_is_valid() {
+async fn yanglint_finds_the_output_of_an_operation_valid() {
     let yanglint = Yanglint::find();
     let (_site, device) =
         device(|options| options.style = Style { accepted: Accepted::Result, ..Style::default() });

@@ -22,7 +22,7 @@ fn bodies() -> Vec<(PathBuf, Kind)> {
 
 #[test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-fn every_body_that_the_driver_sends_is_valid() {
+fn yanglint_finds_every_body_that_the_driver_sends_valid() {
     let bodies = bodies();
     for kind in [Kind::Config, Kind::Rpc] {
         let count = bodies.iter().filter(|(_, one)| *one == kind).count();

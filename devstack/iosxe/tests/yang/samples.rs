@@ -29,7 +29,7 @@ fn shape(value: &Value) -> BTreeSet<String> {
 
 #[tokio::test]
 #[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
-async fn a_device_without_apps_answers_in_the_shape_of_a_real_one() {
+async fn a_device_without_apps_answers_in_the_shape_of_a_real_one_that_yanglint_reads() {
     let yanglint = Yanglint::find();
     let samples = yanglint.modules.join("../operational");
     let (_site, device) = device(|_| ());
