@@ -240,14 +240,16 @@ fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_ar
     assert_eq!(standard["pod-security.kubernetes.io/enforce"], "privileged");
 }
 
-/// A dry run stores nothing, the namespace neither: an existing one takes its place.
+/// A dry run stores nothing. An existing namespace takes the place of those that a cluster of an operator has.
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn the_objects_of_each_preset_are_admitted_on_a_real_server() {
-    let kubectl = Kubectl::find(&real_kubeconfig(), "default");
+    let kubectl = Kubectl::find(&real_kubeconfig(), "");
     for preset in CONTROLLERS.into_iter().chain(["cni"]) {
         let manifest = std::fs::read_to_string(folder().join(format!("manifests/{preset}.yaml"))).unwrap();
-        let manifest = manifest.replace("namespace: staffetta\n", "namespace: default\n");
+        let manifest = ["staffetta", "shop"].iter().fold(manifest, |text, name| {
+            text.replace(&format!("namespace: {name}\n"), "namespace: default\n")
+        });
         let admitted = kubectl.feed(&["apply", "--dry-run=server", "-f", "-"], &manifest).await;
         let objects = admitted.lines().filter(|line| line.ends_with(" (server dry run)")).count();
         assert_eq!(objects, manifest.matches("\nkind: ").count(), "{preset}: {admitted}");
