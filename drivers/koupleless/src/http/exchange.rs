@@ -204,7 +204,9 @@ mod tests {
     async fn a_change_that_is_due_too_late_is_not_sent_although_the_base_can_be_reached() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let client = BaseClient::new(&HttpTunnelOptions::default()).unwrap();
+        let operation_timeout_ms = std::num::NonZeroU64::new(10_000).unwrap();
+        let options = HttpTunnelOptions { operation_timeout_ms, ..HttpTunnelOptions::default() };
+        let client = BaseClient::new(&options).unwrap();
         let (base, module) = ("b-1".parse().unwrap(), json!({}));
         let late = Some(boot_time().saturating_sub(Duration::from_millis(1)));
         let call = client.call::<Value>(&base, address, ArkletCommand::InstallBiz, &module, late);

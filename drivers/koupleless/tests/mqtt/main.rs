@@ -8,4 +8,5 @@ mod connections;
 mod messages;
 mod modules;
 mod simulated;
+mod slow;
 mod world;
