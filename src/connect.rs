@@ -184,6 +184,8 @@ fn host(url: &http::Uri) -> String {
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
+/// Returns the configuration of a client from a kubeconfig, and the kubeconfig itself with its current context: `context`, or else the one in
+/// the file.
 async fn from_kubeconfig(
     read: Result<Kubeconfig, KubeconfigError>,
     context: Option<&str>,

@@ -32,6 +32,7 @@ pub(super) async fn readyz(
     (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
 }
 
+/// Returns the body of `/readyz?verbose` in the form of the API server: each condition with `[+]` or `[-]`, and the result.
 fn all_conditions(conditions: &[Condition], ready: bool) -> String {
     let mut body = String::new();
     for Condition { name, reason } in conditions {

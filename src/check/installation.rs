@@ -123,6 +123,8 @@ fn read(finding: Result<Finding, Error>, check: &str) -> Finding {
     })
 }
 
+/// Checks that the cluster is not older than Kubernetes 1.30. A version that cannot be read passes, because vendors add suffixes such as
+/// `30+`.
 fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Finding {
     let digits =
         |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>();

@@ -37,6 +37,7 @@ impl ObjectSelection {
         setup.shared(|| Ok(Self::new(&options)))
     }
 
+    /// Creates the selection of a configuration. No namespace matches `kubernetes.namespace_labels` before the index of namespaces has it.
     pub(crate) fn new(options: &KubernetesOptions) -> Self {
         let selector = options.namespace_labels.as_ref().map(|text| {
             label_selector::parse(text).expect("the schema of the configuration requires a label selector")

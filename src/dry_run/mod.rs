@@ -151,6 +151,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// Creates the enabled handlers with drivers that record. Transient errors are repeated within the time limit of the dry run.
     fn handlers(
         &self,
         registry: &Arc<Registry>,

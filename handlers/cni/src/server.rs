@@ -76,6 +76,8 @@ impl CniServer {
     }
 }
 
+/// Binds a Unix socket that only the user of the daemon may use. It is bound under a temporary name first: nobody can connect before its mode
+/// is 0600, and a socket of an earlier process is replaced in one step.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -88,6 +90,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Returns the routes of the commands of the CNI plugin. The first two have the paths of Kuryr's daemon.
 fn router(daemon: Arc<CniDaemon>) -> Router {
     Router::new()
         .route("/addNetwork", post(add))

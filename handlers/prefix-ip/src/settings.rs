@@ -98,6 +98,8 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
+    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. A missing one is false, and so is another value,
+    /// which is recorded as a mistake.
     fn switch(&mut self, key: &str) -> bool {
         match self.data.get(key).map(String::as_str) {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,

@@ -38,6 +38,8 @@ pub(super) async fn serve(listener: std::net::TcpListener, cloud: Arc<ServedClou
 
 type Cloud = State<Arc<ServedCloud>>;
 
+/// Returns the routes of the served cloud: the calls of drivers below `/v1`, and beside them what tests and people read, inject and clear. A
+/// body may have [`MAX_BODY`] bytes.
 fn router() -> Router<Arc<ServedCloud>> {
     Router::new()
         .route("/livez", get(Json("ok")))

@@ -31,6 +31,7 @@ pub(crate) fn post(address: &str, path: &str, body: &[u8], limit: Duration) -> i
     }
 }
 
+/// Sends one request in HTTP/1.1 and reads the answer until the daemon closes the connection, at most [`MAX_MESSAGE`] bytes.
 fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Result<DaemonAnswer> {
     let length = body.len();
     let head = format!(
