@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tokio::runtime::Runtime;
-use tracing::{Metadata, warn};
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing::{Dispatch, Metadata, warn};
+use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,8 +14,11 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::{LogFormat, LogOptions, TraceOptions, check_log_filter};
 use crate::traces;
 
+/// A filter of the log that can be replaced.
+type LogFilter = Handle<EnvFilter, tracing_subscriber::Registry>;
+
 /// The filter of the log of this process.
-static FILTER: OnceLock<Handle<EnvFilter, tracing_subscriber::Registry>> = OnceLock::new();
+static FILTER: OnceLock<LogFilter> = OnceLock::new();
 
 /// The reason why the filter of the log cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,18 @@ pub(crate) fn init(
     log: &LogOptions,
     traces: Option<(&TraceOptions, &Runtime)>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (dispatch, handle) = dispatch(log, traces)?;
+    dispatch.try_init()?;
+    // The log of a process can be started only once.
+    let _ = FILTER.set(handle);
+    Ok(())
+}
+
+/// Returns the receiver of log entries and spans, and the filter of the log.
+fn dispatch(
+    log: &LogOptions,
+    traces: Option<(&TraceOptions, &Runtime)>,
+) -> Result<(Dispatch, LogFilter), Box<dyn std::error::Error + Send + Sync>> {
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&log.level)?);
     let layer = fmt::layer()
         .with_writer(std::io::stderr)
@@ -51,15 +66,19 @@ pub(crate) fn init(
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     // Spans are for traces; each log entry has all its fields itself.
-    let layer = layer.with_filter(filter.and(filter_fn(is_entry)));
+    let entries = FilterFn::new(is_entry).with_max_level_hint(LevelFilter::TRACE);
+    let layer = layer.with_filter(entries.and(filter));
     let traces = match traces {
         Some((options, runtime)) => traces::start(options, runtime.handle())?,
         None => None,
     };
-    tracing_subscriber::registry().with(layer).with(traces).try_init()?;
-    // The log of a process can be started only once.
-    let _ = FILTER.set(handle);
-    Ok(())
+    let registry = tracing_subscriber::registry().with(layer);
+    // An absent layer as an `Option` would enable all spans, although the filter of the log rejects them.
+    let dispatch = match traces {
+        Some(traces) => Dispatch::new(registry.with(traces)),
+        None => Dispatch::new(registry),
+    };
+    Ok((dispatch, handle))
 }
 
 /// Returns `true` for entries of the log, and `false` for spans.
@@ -81,4 +100,21 @@ pub(crate) fn set_log_filter(text: &str) -> Result<(), FilterError> {
     // Before the change, because the new filter may hide it.
     warn!(filter = text, "the log level changes");
     Ok(filter.reload(parsed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::info_span;
+
+    use super::*;
+
+    #[test]
+    fn without_a_collector_no_span_is_created() {
+        let runtime = Runtime::new().unwrap();
+        let options = TraceOptions::default();
+        let (dispatch, _) = dispatch(&LogOptions::default(), Some((&options, &runtime))).unwrap();
+        let span = info_span!("attempt");
+        assert!(dispatch.register_callsite(span.metadata().unwrap()).is_never());
+        assert!(traces::tracer().is_none());
+    }
 }

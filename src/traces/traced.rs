@@ -72,3 +72,39 @@ impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Traced<H> {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use staffetta_handler::Event;
+    use staffetta_handler::testing::{Fault, pod};
+    use tracing::Span;
+    use tracing::instrument::WithSubscriber;
+
+    use super::*;
+
+    /// A handler that fails when it runs in a span.
+    struct Outside;
+
+    impl EventHandler<AnyEvent> for Outside {
+        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+            if Span::current().is_none() { Ok(()) } else { Err(Fault::permanent("in a span").into()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_tracer_creates_spans() {
+        let event = Event::Added(Arc::new(pod("default", "web"))).erase();
+        let tracer = SdkTracerProvider::default().tracer("test");
+        for (tracer, outside) in [(None, true), (Some(tracer), false)] {
+            let traced = Traced::new(Outside, "vif", tracer);
+            // It records all spans.
+            let subscriber = tracing_subscriber::registry();
+            let handled = traced.handle(&event, &Context::detached()).with_subscriber(subscriber).await;
+            assert_eq!(handled.is_ok(), outside);
+        }
+    }
+}
