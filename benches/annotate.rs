@@ -53,7 +53,18 @@ struct Run {
     cpu_ms_a_pod: f64,
 }
 
-/// Ours and theirs in turns, over the same pods.
+/// The turns of a round.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// The controller without traces.
+    Ours,
+    /// The controller with traces.
+    Traced,
+    /// The bare patches.
+    Bare,
+}
+
+/// Ours and theirs in turns, over the same pods. Every second round is in reverse order, so that none profits from its place.
 async fn throughput() -> Vec<Row> {
     let names = names("pod", number("STAFFETTA_BENCH_PODS", 10_000));
     let server = RealServer::start(&[]).await;
@@ -62,26 +73,37 @@ async fn throughput() -> Vec<Row> {
     let collector = Collector::start().await;
     let (mut ours, mut traced, mut bare, mut all) = (Vec::new(), Vec::new(), Vec::new(), Requests::default());
     let mut annotations = BTreeMap::new();
-    for _ in 0..number("STAFFETTA_BENCH_PAIRS", 5) {
-        let (run, requests) = annotate(server.kubeconfig(), &client, names.len(), "").await;
-        ours.push(run);
-        all = all + requests;
-        if annotations.is_empty() {
-            let state = cluster::versions(&client).await.into_iter();
-            annotations = state.filter_map(|(name, (_, _, annotation))| Some((name, annotation?))).collect();
-            assert_eq!(annotations.len(), names.len(), "each pod has its VIF");
+    let mut turns = [Turn::Ours, Turn::Traced, Turn::Bare];
+    for _ in 0..number("STAFFETTA_BENCH_PAIRS", 6) {
+        for turn in turns {
+            match turn {
+                Turn::Ours => {
+                    let (run, requests) = annotate(server.kubeconfig(), &client, names.len(), "").await;
+                    ours.push(run);
+                    all = all + requests;
+                }
+                Turn::Traced => {
+                    let section = collector.section();
+                    traced.push(annotate(server.kubeconfig(), &client, names.len(), &section).await.0);
+                }
+                Turn::Bare => bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await),
+            }
+            if annotations.is_empty() {
+                let state = cluster::versions(&client).await.into_iter();
+                annotations =
+                    state.filter_map(|(name, (_, _, annotation))| Some((name, annotation?))).collect();
+                assert_eq!(annotations.len(), names.len(), "each pod has its VIF");
+            }
+            cluster::reset(&client, &names).await;
         }
-        cluster::reset(&client, &names).await;
-        traced.push(annotate(server.kubeconfig(), &client, names.len(), &collector.section()).await.0);
-        cluster::reset(&client, &names).await;
-        bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await);
-        cluster::reset(&client, &names).await;
+        turns.reverse();
     }
     let pairs = |runs: &[Run], baseline: &[Run], figure: fn(&Run) -> f64| {
         median(runs.iter().zip(baseline).map(|(run, other)| figure(run) / figure(other)).collect())
     };
     let ratio = pairs(&ours, &bare, |run| run.writes_a_second);
     let traced_ratio = pairs(&traced, &ours, |run| run.writes_a_second);
+    let traced_cpu_ratio = pairs(&traced, &ours, |run| run.cpu_ms_a_pod);
     let writes = |runs: &[Run]| median(runs.iter().map(|run| run.writes_a_second).collect());
     let cpu = |runs: &[Run]| median(runs.iter().map(|run| run.cpu_ms_a_pod).collect());
     let runs = ours.len() as f64;
@@ -100,7 +122,8 @@ async fn throughput() -> Vec<Row> {
         Row::new("the same, median of the pairs", "ratio", traced_ratio),
         Row::new("own CPU per pod written, with traces", "ms", cpu(&traced))
             .against(cpu(&ours))
-            .goal("at most 1.05 of without", cpu(&traced) <= cpu(&ours) * 1.05),
+            .goal("at most 1.05 of without", traced_cpu_ratio <= 1.05),
+        Row::new("the same, median of the pairs", "ratio", traced_cpu_ratio),
         Row::new("spans a pod, with traces", "1", collector.spans() as f64 / (runs * names.len() as f64)),
         Row::new("writes a pod, all runs", "1", writes_a_pod).goal("at most 1", writes_a_pod <= 1.0),
         Row::new("pages of the list of pods, a run", "1", all.lists / runs),
