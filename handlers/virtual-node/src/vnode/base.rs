@@ -55,6 +55,16 @@ pub(super) struct Base {
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 
+/// A container on a base that no pod on its node has.
+pub(super) struct UnownedContainer {
+    /// The key under which the base reports it.
+    pub(super) key: ContainerKey,
+    /// The pod for which it was started.
+    pub(super) pod: PodKey,
+    /// The container, as it was started.
+    pub(super) container: Container,
+}
+
 /// The reports of a base about itself, except its health.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BaseProfile {
@@ -168,6 +178,32 @@ impl Base {
             (!containers.is_empty()).then_some(HostedPod { owner, marked: true, containers, ip })
         });
         hosted.collect()
+    }
+
+    /// Returns the containers that the base has shown for `grace` although no pod on the node has them, and that this process has
+    /// run for a pod, or that `named` finds by its key among the containers of baselines.
+    pub(super) fn unowned(
+        &self,
+        grace: Duration,
+        named: impl Fn(&dyn Fn(&Container) -> bool) -> Option<Container>,
+    ) -> Vec<UnownedContainer> {
+        let pods = self.pods.pods_on(&self.node);
+        let keys =
+            pods.iter().flat_map(|pod| containers(pod).iter().map(|container| self.key(pod, container)));
+        let unclaimed = lock(&self.containers).unclaimed(&keys.collect(), grace, Instant::now());
+        let ours = unclaimed.into_iter().filter_map(|(key, pod)| {
+            let (pod, container) = if let Some(pod) = pod {
+                let container = containers(&pod).iter().find(|container| self.key(&pod, container) == key);
+                (pod_key(&pod), container?.clone())
+            } else {
+                let key_of = |container: &Container| {
+                    self.tunnel.tunnel.get_container_unique_key(&PodKey::All, container)
+                };
+                (PodKey::All, named(&|container| key_of(container) == key)?)
+            };
+            Some(UnownedContainer { key, pod, container })
+        });
+        ours.collect()
     }
 
     /// Records that this process does not look after the base any more.

@@ -15,4 +15,8 @@ pub trait BaselineSource: Send + Sync + 'static {
         environment: &str,
         request: &QueryBaselineRequest,
     ) -> Option<Vec<Container>>;
+
+    /// Returns a container that `is_it` accepts and that was in a baseline since the start of this process; `None` if there was
+    /// none, or a baseline still has it.
+    fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container>;
 }

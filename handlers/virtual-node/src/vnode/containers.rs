@@ -1,9 +1,10 @@
 //! The containers on one base: what it reports, and the operations under way. Without I/O.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
 };
@@ -46,6 +47,10 @@ struct BaseContainer {
     failure: Option<OperationFailure>,
     /// The time until which the last answer counts more than a report.
     settled: Option<Instant>,
+    /// The last pod for which this process has run it.
+    pod: Option<Arc<Pod>>,
+    /// The time since which reports show it although no pod on the node has it.
+    unclaimed_since: Option<Instant>,
 }
 
 /// The state of a container, as its base shows it.
@@ -281,6 +286,34 @@ impl BaseContainers {
             container.shown.is_some() || container.operation.is_some() || container.failure.is_some()
         });
         effects
+    }
+
+    /// Records the pod for which a container runs or is started.
+    pub(super) fn runs_for(&mut self, key: &ContainerKey, pod: &Arc<Pod>) {
+        if let Some(container) = self.by_key.get_mut(key) {
+            container.pod = Some(Arc::clone(pod));
+        }
+    }
+
+    /// Returns the containers that reports have shown for `grace` although no pod on the node has them, each with the last pod
+    /// for which this process has run it. `claimed` has the keys of the containers of the pods on the node.
+    pub(super) fn unclaimed(
+        &mut self,
+        claimed: &HashSet<ContainerKey>,
+        grace: Duration,
+        now: Instant,
+    ) -> Vec<(ContainerKey, Option<Arc<Pod>>)> {
+        let mut unclaimed = Vec::new();
+        for (key, container) in &mut self.by_key {
+            let is_there =
+                container.shown.as_ref().is_some_and(|shown| shown.state != ContainerState::Stopped);
+            if !is_there || claimed.contains(key) {
+                container.unclaimed_since = None;
+            } else if now >= *container.unclaimed_since.get_or_insert(now) + grace {
+                unclaimed.push((key.clone(), container.pod.clone()));
+            }
+        }
+        unclaimed
     }
 
     /// Returns the operations under way, each with its key.

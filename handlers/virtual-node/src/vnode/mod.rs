@@ -14,6 +14,7 @@
 //! | module | content |
 //! |---|---|
 //! | `source`, `tunnels` | the node source: runs the elections and the tunnels |
+//! | `unowned` | stops containers that no pod has |
 //! | `known` | the bases that this replica knows, without I/O |
 //! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
 //! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
@@ -41,6 +42,7 @@ mod share;
 mod source;
 pub mod tracker;
 mod tunnels;
+mod unowned;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -125,6 +127,7 @@ impl Vnode {
                 max_pods: options.max_pods.get(),
             },
             operation_limit: Duration::from_millis(options.operation_timeout_ms.get()),
+            unowned_grace: options.uninstall_unowned_after_ms.map(|after| Duration::from_millis(after.get())),
             tunnels: tunnels
                 .into_iter()
                 .map(|(name, tunnel)| NamedTunnel { name: name.into(), tunnel })

@@ -39,6 +39,10 @@ pub struct VnodeOptions {
     /// The time limit of starting or stopping a module, in milliseconds, after which the request is repeated. It must be
     /// longer than that of each tunnel.
     pub operation_timeout_ms: NonZeroU64,
+    /// The time after which a module is unloaded that no pod on its node has, in milliseconds; at least `dead_after_ms`. Only
+    /// modules are unloaded that this process has run for a pod, or that a peer Deployment has named since the process
+    /// started and none names any more. Default: such modules stay.
+    pub uninstall_unowned_after_ms: Option<NonZeroU64>,
     /// The maximum number of pods on a node.
     pub max_pods: NonZeroU32,
 }
@@ -57,6 +61,7 @@ impl Default for VnodeOptions {
             lease_duration_s: few(40),
             lease_renew_s: few(10),
             operation_timeout_ms: count(330_000),
+            uninstall_unowned_after_ms: None,
             max_pods: few(65_535),
         }
     }
@@ -91,8 +96,12 @@ impl VnodeOptions {
                 "`vnode.unreachable_after_ms` must be longer than `vnode.poll_interval_ms`".to_owned(),
             );
         }
-        (self.dead_after_ms < self.unreachable_after_ms)
-            .then(|| "`vnode.dead_after_ms` must be at least `vnode.unreachable_after_ms`".to_owned())
+        if self.dead_after_ms < self.unreachable_after_ms {
+            return Some("`vnode.dead_after_ms` must be at least `vnode.unreachable_after_ms`".to_owned());
+        }
+        self.uninstall_unowned_after_ms
+            .is_some_and(|after| after < self.dead_after_ms)
+            .then(|| "`vnode.uninstall_unowned_after_ms` must be at least `vnode.dead_after_ms`".to_owned())
     }
 }
 
@@ -116,6 +125,7 @@ mod tests {
             (json!({ "lease_renew_s": 14 }), "vnode.lease_renew_s"),
             (json!({ "unreachable_after_ms": 10_000 }), "vnode.unreachable_after_ms"),
             (json!({ "dead_after_ms": 24_999 }), "vnode.dead_after_ms"),
+            (json!({ "uninstall_unowned_after_ms": 59_999 }), "vnode.uninstall_unowned_after_ms"),
         ] {
             assert!(contradiction(options.clone()).contains(name), "{options}");
         }

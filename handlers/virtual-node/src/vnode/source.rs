@@ -36,7 +36,7 @@ const WRITES: usize = 64;
 const SWEEP: Duration = Duration::from_secs(2);
 
 /// The time limit of what a tunnel does when a node starts or stops. The elections wait for it.
-const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
 
 /// The writes to Leases under way. Those of nodes that exist no more have no result.
 type LeaseWrites = JoinSet<Option<(Arc<str>, WriteResult)>>;
@@ -49,6 +49,8 @@ pub(super) struct VnodeSource {
     pub(super) template: NodeTemplate,
     /// The time limit of an operation.
     pub(super) operation_limit: Duration,
+    /// The time after which a container that no pod has is stopped; `None` to leave it.
+    pub(super) unowned_grace: Option<Duration>,
     pub(super) tunnels: Vec<NamedTunnel>,
     pub(super) leases: Arc<LeaseIndex>,
     pub(super) writer: LeaseWriter,
@@ -315,4 +317,4 @@ async fn within_limit(base: &Base, call: impl Future<Output = ()>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -83,7 +83,13 @@ impl VnodeSource {
     }
 
     /// Takes one event of a base. Returns `true` if a node of the base exists or is to exist.
-    async fn take(&self, tunnel: usize, id: &NodeId, event: TunnelEvent, nodes: &Arc<NodeStore>) -> bool {
+    pub(super) async fn take(
+        &self,
+        tunnel: usize,
+        id: &NodeId,
+        event: TunnelEvent,
+        nodes: &Arc<NodeStore>,
+    ) -> bool {
         let names = self.names(id);
         let node = Arc::clone(&names.1);
         let event = match event {
@@ -107,7 +113,10 @@ impl VnodeSource {
         };
         match event {
             TunnelEvent::NodeStatus(status) => self.status(&base, &status, nodes),
-            TunnelEvent::AllContainerStatuses(statuses) => nodes.inventory(&node, &base.report(statuses)),
+            TunnelEvent::AllContainerStatuses(statuses) => {
+                nodes.inventory(&node, &base.report(statuses));
+                self.stop_unowned(&base).await;
+            }
             TunnelEvent::StartContainerResponse(answer) => {
                 pods_due(&base.answered(ContainerAction::Start, &answer), &node, nodes);
             }

@@ -66,8 +66,10 @@ mod tests {
         peers.apply(&Event::Deleted(Tombstone::Last(cart)));
         (source.baselines, source.unowned_grace) = (peers, grace);
         for _ in 0..3 {
-            let status = |key| json!({ "key": key, "name": key, "podKey": "all", "state": "ACTIVATED",
-                "changeTime": "2026-11-24T08:00:00Z" });
+            let status = |key| {
+                json!({ "key": key, "name": key, "podKey": "all", "state": "ACTIVATED",
+                "changeTime": "2026-11-24T08:00:00Z" })
+            };
             let statuses = serde_json::from_value(json!(["cart", "own", "stock"].map(status))).unwrap();
             let id = "one".parse().unwrap();
             source.take(0, &id, TunnelEvent::AllContainerStatuses(statuses), &nodes).await;

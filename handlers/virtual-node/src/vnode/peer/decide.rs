@@ -55,6 +55,11 @@ pub(super) fn baseline<'a>(
     matching.into_iter().flat_map(|(_, pod)| pod.containers.iter().cloned()).collect()
 }
 
+/// Returns the containers of the pods of a Deployment.
+pub(super) fn containers(deployment: &Deployment) -> &[Container] {
+    template(deployment).map(|pod| pod.containers.as_slice()).unwrap_or_default()
+}
+
 fn template(deployment: &Deployment) -> Option<&PodSpec> {
     deployment.spec.as_ref()?.template.spec.as_ref()
 }

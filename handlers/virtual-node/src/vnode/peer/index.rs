@@ -1,6 +1,6 @@
 //! The peer Deployments and the bases of one environment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +10,13 @@ use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest};
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
 
-use super::decide::{baseline, change, is_peer};
+use super::decide::{baseline, change, containers, is_peer};
 use super::node::BaseNode;
 use crate::lock::lock;
 use crate::vnode::BaselineSource;
+
+/// The maximum number of containers of peer Deployments that are remembered.
+const REMEMBERED: usize = 4096;
 
 /// The peer Deployments and the bases of one environment, kept up to date by the watches.
 #[derive(Debug)]
@@ -32,6 +35,19 @@ struct Peers {
     deployments: HashMap<String, Arc<Deployment>>,
     /// The bases, by the name of their node.
     bases: BTreeMap<String, BaseNode>,
+    /// The containers of all peer Deployments since the start, changed and deleted ones included, the newest first.
+    remembered: VecDeque<Container>,
+}
+
+impl Peers {
+    fn remember(&mut self, deployment: &Deployment) {
+        for container in containers(deployment) {
+            if !self.remembered.contains(container) {
+                self.remembered.truncate(REMEMBERED - 1);
+                self.remembered.push_front(container.clone());
+            }
+        }
+    }
 }
 
 impl PeerIndex {
@@ -74,6 +90,7 @@ impl Index<Deployment> for PeerIndex {
             Event::Added(deployment) | Event::Modified(deployment)
                 if is_peer(deployment, &self.environment) =>
             {
+                peers.remember(deployment);
                 peers.deployments.insert(event.uid().to_owned(), Arc::clone(deployment));
             }
             _ => drop(peers.deployments.remove(event.uid())),
@@ -112,5 +129,11 @@ impl BaselineSource for PeerIndex {
         let node = BaseNode::asking(base, environment, request);
         let peers = lock(&self.state);
         Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
+    }
+
+    fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container> {
+        let peers = lock(&self.state);
+        let current = peers.deployments.values().flat_map(|deployment| containers(deployment)).any(is_it);
+        peers.remembered.iter().find(|container| !current && is_it(container)).cloned()
     }
 }

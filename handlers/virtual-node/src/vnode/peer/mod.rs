@@ -21,6 +21,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use staffetta_handler::Registration;
 
 pub use self::baselines::PeerBaselines;
+#[cfg(test)]
+pub(super) use self::decide::tests::deployment;
 pub use self::handler::{PEER_HANDLER, PeerDeployments, PeerError};
 pub use self::index::PeerIndex;
 use super::marks::{COMPONENT, COMPONENT_DEPLOYMENT, ENVIRONMENT};

@@ -30,7 +30,7 @@ impl Drop for GivenUp {
 }
 
 /// Returns a client of an API server that answers writes to the Lease of `answered`, and no others, and the requests.
-fn client(answered: &'static str) -> (Client, mpsc::UnboundedReceiver<String>) {
+pub(in crate::vnode) fn client(answered: &'static str) -> (Client, mpsc::UnboundedReceiver<String>) {
     let (log, requests) = mpsc::unbounded_channel();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (name, log) = (request.uri().path().rsplit('/').next().unwrap().to_owned(), log.clone());
@@ -53,7 +53,7 @@ fn client(answered: &'static str) -> (Client, mpsc::UnboundedReceiver<String>) {
 }
 
 /// Returns a source that holds the Leases of these bases, and the store with their nodes.
-async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
+pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
     let template = NodeTemplate { environment: "dev".to_owned(), max_pods: 9 };
     let tracker =
         OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
@@ -62,6 +62,7 @@ async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
         replica: "ours".to_owned(),
         template,
         operation_limit: Duration::from_secs(330),
+        unowned_grace: None,
         tunnels: vec![NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) }],
         leases: Arc::default(),
         writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()),
