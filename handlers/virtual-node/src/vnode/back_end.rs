@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{ContainerKey, DriverError, Owner, Reason, RequestLog};
 use tokio::time::Instant;
 
+use super::answered::AnsweredBaselines;
 use super::base::{Base, containers, pod_key};
 use super::containers::ContainerStep;
 use super::operation::{ContainerAction, OperationStage};
@@ -24,20 +25,24 @@ const POLL: Duration = Duration::from_secs(5);
 
 /// The back end of a node that is a base: starts and stops containers through its tunnel. All answers come as events of the
 /// tunnel.
-pub(super) struct BaseBackEnd(pub(super) Arc<Base>);
+pub(super) struct BaseBackEnd {
+    pub(super) base: Arc<Base>,
+    /// The baselines that this process has answered.
+    pub(super) answered: Arc<AnsweredBaselines>,
+}
 
 #[async_trait]
 impl NodeBackEnd for BaseBackEnd {
     /// Asks the base for its health. The answer arrives later, as a report of the tunnel.
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
-        let Base { id, tunnel, .. } = &*self.0;
+        let Base { id, tunnel, .. } = &*self.base;
         tunnel.tunnel.fetch_health_data(id).await?;
         Ok(Reply::Later)
     }
 
     /// Asks the base for all its modules. The answer arrives later, as a report of the tunnel.
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
-        let Base { id, tunnel, .. } = &*self.0;
+        let Base { id, tunnel, .. } = &*self.base;
         tunnel.tunnel.query_all_container_status_data(id).await?;
         Ok(Reply::Later)
     }
@@ -62,7 +67,7 @@ impl NodeBackEnd for BaseBackEnd {
     }
 
     fn hears(&self) -> bool {
-        self.0.tunnel.tunnel.connected()
+        self.base.tunnel.tunnel.connected()
     }
 }
 
@@ -70,8 +75,8 @@ impl BaseBackEnd {
     /// Starts a container of a pod, or replaces it if its image has changed. An older pod that has the same module with
     /// another image precedes it. Returns how far it is.
     async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
-        let key = self.0.key(pod, container);
-        if let Some((first, theirs)) = self.0.claimants(&key).first()
+        let key = self.base.key(pod, container);
+        if let Some((first, theirs)) = self.base.claimants(&key).first()
             && first.metadata.uid != pod.metadata.uid
             && theirs.image != container.image
         {
@@ -86,10 +91,17 @@ impl BaseBackEnd {
             });
         }
         let image = container.image.as_deref().unwrap_or_default();
-        let changed = shows_other_image(pod, container);
+        let told = || self.answered.image(&self.base.node, &key).is_some_and(|told| told != image);
+        // A container that has not run for the pod may run since the base has loaded its baseline.
+        let changed = match status_of(pod, container) {
+            Some(status) => {
+                (!status.image.is_empty() && status.image != image) || (!has_run(status) && told())
+            }
+            None => told(),
+        };
         let now = Instant::now();
         let step = {
-            let mut known = lock(&self.0.containers);
+            let mut known = lock(&self.base.containers);
             let step = known.start(&key, image, changed, now);
             if let ContainerStep::Send(action) = &step {
                 // Recorded before it is sent, so that it is sent once.
@@ -103,14 +115,14 @@ impl BaseBackEnd {
 
     /// Stops a container of a pod, unless another pod on the node has the same module. Returns how far it is.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
-        let key = self.0.key(pod, container);
-        let kept = self.0.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
+        let key = self.base.key(pod, container);
+        let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
         if kept {
             return Ok(PodProgress::Done);
         }
         let now = Instant::now();
         let step = {
-            let mut known = lock(&self.0.containers);
+            let mut known = lock(&self.base.containers);
             let step = known.stop(&key, now);
             if let ContainerStep::Send(action) = &step {
                 known.sending(&key, *action, "", now);
@@ -131,7 +143,7 @@ impl BaseBackEnd {
         let name = &container.name;
         let working =
             |state: &str| PodProgress::Working { state: format!("{name}: {state}"), poll_after: POLL };
-        let requests = lock(&self.0.containers).requests(key);
+        let requests = lock(&self.base.containers).requests(key);
         match step {
             ContainerStep::Done => Ok(PodProgress::Done),
             ContainerStep::Wait(state) => Ok(working(&state)),
@@ -144,15 +156,15 @@ impl BaseBackEnd {
                 })
             }
             ContainerStep::Send(action) => {
-                let operation = self.0.asked(&Owner::of(&pod.metadata), key, action);
+                let operation = self.base.asked(&Owner::of(&pod.metadata), key, action);
                 match requests.collect(self.send(pod, container, action)).await {
                     Ok(()) => {
-                        self.0.operations.record(&operation, OperationStage::Sent);
+                        self.base.operations.record(&operation, OperationStage::Sent);
                         Ok(working(action.progress()))
                     }
                     Err(error) => {
-                        lock(&self.0.containers).unsent(key);
-                        self.0.operations.record(&operation, OperationStage::Refused);
+                        lock(&self.base.containers).unsent(key);
+                        self.base.operations.record(&operation, OperationStage::Refused);
                         match error.reason() {
                             // The base is busy with an earlier one.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
@@ -176,7 +188,7 @@ impl BaseBackEnd {
         container: &Container,
         action: ContainerAction,
     ) -> Result<(), DriverError> {
-        let (Base { id, tunnel, .. }, pod) = (&*self.0, &pod_key(pod));
+        let (Base { id, tunnel, .. }, pod) = (&*self.base, &pod_key(pod));
         match action {
             ContainerAction::Start => tunnel.tunnel.start_container(id, pod, container).await,
             ContainerAction::Stop => tunnel.tunnel.shutdown_container(id, pod, container).await,
@@ -184,11 +196,13 @@ impl BaseBackEnd {
     }
 }
 
-/// Returns `true` if the status of the pod shows another image of the container than its specification.
-fn shows_other_image(pod: &Pod, container: &Container) -> bool {
+fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
     let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    let status = statuses.find(|status| status.name == container.name);
-    status.is_some_and(|status| {
-        !status.image.is_empty() && container.image.as_ref().is_some_and(|image| *image != status.image)
-    })
+    statuses.find(|status| status.name == container.name)
+}
+
+/// Returns `true` if the container has run for its pod.
+fn has_run(status: &ContainerStatus) -> bool {
+    let mut states = [&status.state, &status.last_state].into_iter().flatten();
+    states.any(|state| state.running.is_some() || state.terminated.is_some())
 }

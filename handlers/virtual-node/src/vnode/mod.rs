@@ -18,6 +18,7 @@
 //! | `known` | the bases that this replica knows, without I/O |
 //! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
 //! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
+//! | `answered` | the baselines that this process has answered |
 //! | `base`, `containers` | a base that this replica looks after: its containers and operations |
 //! | `back_end` | starts and stops containers for pods |
 //! | `describe`, `marks` | the Node object of a base, its labels and taints |
@@ -26,6 +27,7 @@
 //! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
 //! | [`tracker`] | the operations under way, their times, and Events about stuck ones |
 
+mod answered;
 mod back_end;
 mod base;
 mod baseline;
@@ -135,6 +137,7 @@ impl Vnode {
             leases: Arc::clone(&leases),
             writer: LeaseWriter::new(client.clone(), replica.clone(), seconds, labels),
             baselines: Arc::clone(&peers) as Arc<dyn BaselineSource>,
+            answered: Arc::default(),
             operations: tracker.log(),
             tracker,
             counts: figures.counts(HANDLER),

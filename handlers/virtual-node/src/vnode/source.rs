@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
 
+use super::answered::AnsweredBaselines;
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
 use super::baseline::BaselineSource;
@@ -55,6 +56,7 @@ pub(super) struct VnodeSource {
     pub(super) leases: Arc<LeaseIndex>,
     pub(super) writer: LeaseWriter,
     pub(super) baselines: Arc<dyn BaselineSource>,
+    pub(super) answered: Arc<AnsweredBaselines>,
     pub(super) operations: OperationLog,
     pub(super) tracker: OperationTracker,
     /// The counters of changes of Leases.
@@ -80,7 +82,7 @@ impl NodeSource for VnodeSource {
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let base = lock(&self.bases).held(&node.name).map(Arc::clone);
         let base = base.ok_or_else(|| DriverError::new(Reason::Awaited, "look after a base"))?;
-        Ok(Arc::new(BaseBackEnd(base)))
+        Ok(Arc::new(BaseBackEnd { base, answered: Arc::clone(&self.answered) }))
     }
 
     fn holds_leases(&self) -> bool {
@@ -288,6 +290,7 @@ impl VnodeSource {
             let mut bases = lock(&self.bases);
             bases.expire(|name| nodes.pods.node(name).is_some(), Instant::now());
             self.leases.expire(|node| bases.get(node).is_some());
+            self.answered.expire(Instant::now());
         }
         join_all(ended.iter().map(|base| self.ends(base))).await;
     }

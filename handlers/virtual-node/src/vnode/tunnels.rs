@@ -5,8 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::tunnel::{
-    self, NodeActivation, NodeDescription, NodeId, NodeStatusData, TunnelEvent, TunnelLimits, TunnelReceiver,
+    self, NodeActivation, NodeDescription, NodeId, NodeStatusData, PodKey, TunnelEvent, TunnelLimits,
+    TunnelReceiver,
 };
 use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::{BackoffPolicy, causes};
@@ -100,6 +102,12 @@ impl VnodeSource {
             TunnelEvent::BaselineQuery(query) => {
                 let containers = self.baselines.baseline(id, &self.template.environment, &query.request);
                 if let Some(containers) = containers {
+                    let tunnel = &self.tunnels[tunnel].tunnel;
+                    let image = |container: &Container| {
+                        let key = tunnel.get_container_unique_key(&PodKey::All, container);
+                        (key, container.image.clone().unwrap_or_default())
+                    };
+                    self.answered.record(&node, containers.iter().map(image).collect(), Instant::now());
                     query.answer(containers);
                 }
                 return lock(&self.bases).get(&node).is_some();

@@ -67,6 +67,7 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         leases: Arc::default(),
         writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()),
         baselines: Arc::new(PeerIndex::new("dev")),
+        answered: Arc::default(),
         operations: tracker.log(),
         tracker,
         counts: dependencies().metrics.counts("vnode"),
