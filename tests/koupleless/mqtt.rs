@@ -147,6 +147,20 @@ async fn a_command_that_fails_is_shown_with_its_pod_and_so_is_one_without_an_ans
 }
 
 #[tokio::test]
+async fn the_node_of_a_base_whose_tunnel_is_not_configured_any_more_is_removed() {
+    let broker = AnyBroker::Simulated(SimulatedBroker::start().await.unwrap());
+    let world = World::new(2).await;
+    let mut over_http = world.replica(0).await;
+    let _base = world.base(1).await;
+    world.node(&node(1), "True").await;
+    assert!(over_http.process.terminate().await.success());
+    let _over_mqtt = world.replica_with(1, &broker.options("5")).await;
+    world.node_gone(&node(1)).await;
+    let events = world.events("MachineUnreachable").await;
+    assert!(events.iter().any(|text| text.contains("vnode.tunnels")), "{events:?}");
+}
+
+#[tokio::test]
 async fn an_outage_of_the_broker_removes_no_node_and_loses_or_repeats_no_operation() {
     outage(AnyBroker::Simulated(SimulatedBroker::start().await.unwrap()), "3.1.1").await;
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
@@ -62,4 +62,36 @@ async fn a_deployment_has_a_replica_for_each_base_and_a_base_starts_with_its_mod
     has_replicas(&api, "cart", 1).await;
     has_replicas(&api, "other", 0).await;
     has_replicas(&api, "free", 5).await;
+}
+
+#[tokio::test]
+async fn a_module_of_a_baseline_is_replaced_if_its_pod_has_another_image() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    deployment(&world, "cart", "shop", "false").await;
+    let base = base(&world, 1).await;
+    eventually("the base has its baseline", async || active(&base) == ["cart:1"]).await;
+    world.node("vnode.base-1.dev", "True").await;
+    let changed = json!([module("cart", "1", "https://example.com/other.jar")]);
+    world.pod_with("web", "vnode.base-1.dev", &changed).await;
+    world.running("web").await;
+    eventually("the module is replaced", async || asked(&base) == ["-cart:1", "+cart:1"]).await;
+    assert_eq!(base.operations()[1].request["bizUrl"], "https://example.com/other.jar");
+}
+
+#[tokio::test]
+async fn a_module_of_a_deployment_that_was_deleted_before_its_pod_came_is_unloaded_if_that_is_enabled() {
+    let world = World::new(1).await;
+    let _replica = world.replica_with(0, "uninstall_unowned_after_ms = 6000\n").await;
+    let api = deployment(&world, "cart", "shop", "false").await;
+    let options = SimulatedBaseOptions {
+        asks_baseline: true,
+        built_in: vec![("own".to_owned(), "2".to_owned())],
+        ..SimulatedBaseOptions::numbered(1, 1)
+    };
+    let base = world.base_with(options).await;
+    eventually("the base has its baseline", async || active(&base) == ["cart:1", "own:2"]).await;
+    api.delete("cart", &DeleteParams::default()).await.unwrap();
+    eventually("the module is unloaded", async || active(&base) == ["own:2"]).await;
+    assert_eq!(asked(&base), ["-cart:1"]);
 }

@@ -1,9 +1,10 @@
 //! How several replicas share bases.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use staffetta_koupleless_base::SimulatedBase;
+use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
 use crate::process::eventually;
 use crate::world::{Replica, World, active, asked};
@@ -173,4 +174,56 @@ async fn replicas_that_join_get_their_share_and_that_of_one_that_dies_with_it_is
         world.running(&format!("more-{number}")).await;
         assert_eq!(asked(&bases[usize::from(number) - 1]), ["+cart:1", "+cart:2"], "base {number}");
     }
+}
+
+/// Starts two replicas, and a base that loads modules slowly. Returns, while the base loads a module for the pod `web`, the replica
+/// that asked for it and the other one.
+async fn loading(world: &World) -> (Replica, Replica, SimulatedBase) {
+    let (first, second) = tokio::join!(world.replica(0), world.replica(1));
+    let install_time = Duration::from_secs(15);
+    let base =
+        world.base_with(SimulatedBaseOptions { install_time, ..SimulatedBaseOptions::numbered(1, 1) }).await;
+    world.node(&node(1), "True").await;
+    world.pod("web", &node(1), "1").await;
+    eventually("the base loads the module", async || !base.modules().is_empty()).await;
+    let asked_by = world.holder(&node(1)).await;
+    if first.identity().await == asked_by { (first, second, base) } else { (second, first, base) }
+}
+
+/// Waits until this replica has the base and the pod runs, and asserts that the base was asked once.
+async fn assert_taken_over(world: &World, base: &SimulatedBase, by: &Replica) {
+    let identity = by.identity().await;
+    eventually("the base is taken over", async || world.holder(&node(1)).await == identity).await;
+    world.running("web").await;
+    assert_loaded_once(std::slice::from_ref(base));
+}
+
+#[tokio::test]
+async fn what_a_replica_asked_for_before_it_was_killed_is_not_asked_for_again() {
+    let world = World::new(2).await;
+    let (killed, other, base) = loading(&world).await;
+    killed.process.signal("KILL").await;
+    assert_taken_over(&world, &base, &other).await;
+}
+
+#[tokio::test]
+async fn what_a_replica_asked_for_before_it_was_paused_is_not_asked_for_again() {
+    let world = World::new(2).await;
+    let (paused, other, base) = loading(&world).await;
+    paused.process.signal("STOP").await;
+    assert_taken_over(&world, &base, &other).await;
+    paused.process.signal("CONT").await;
+    paused.process.ready().await;
+    // Both must have looked at everything again.
+    world.pod("late", &node(1), "2").await;
+    world.running("late").await;
+    assert_eq!(asked(&base), ["+cart:1", "+cart:2"]);
+}
+
+#[tokio::test]
+async fn what_a_replica_asked_for_before_it_stopped_is_not_asked_for_again() {
+    let world = World::new(2).await;
+    let (mut stopped, other, base) = loading(&world).await;
+    assert!(stopped.process.terminate().await.success());
+    assert_taken_over(&world, &base, &other).await;
 }

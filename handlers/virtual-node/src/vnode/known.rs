@@ -19,8 +19,8 @@ use crate::node::NodeMarks;
 /// A base that this process knows, from its own reports or from its Node object.
 pub(super) struct KnownBase {
     pub(super) id: NodeId,
-    /// The index of its tunnel.
-    pub(super) tunnel: usize,
+    /// The index of its tunnel; `None` if that is not configured.
+    pub(super) tunnel: Option<usize>,
     /// The name of its node.
     pub(super) node: Arc<str>,
     pub(super) election: LeaseElection,
@@ -45,7 +45,8 @@ impl KnownBase {
 pub(super) struct KnownBases {
     replica: String,
     timing: LeaseTiming,
-    /// The time after its introduction during which a base without a Node object is to get one.
+    /// The time after its introduction during which a base without a Node object is to get one, and by which the Lease of a base
+    /// without a tunnel is taken later than others: another replica may have the tunnel.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
     /// The replicas without nodes.
@@ -94,7 +95,7 @@ impl KnownBases {
     }
 
     /// Adds a base, unless it is known.
-    pub(super) fn add(&mut self, (id, node): (NodeId, Arc<str>), tunnel: usize, said: BaseProfile) {
+    pub(super) fn add(&mut self, (id, node): (NodeId, Arc<str>), tunnel: Option<usize>, said: BaseProfile) {
         let timing = LeaseTiming { renewal: spread(self.timing.renewal, &node), ..self.timing };
         let election = LeaseElection::new(&self.replica, timing);
         self.by_node.entry(Arc::clone(&node)).or_insert_with(|| KnownBase {
@@ -124,11 +125,16 @@ impl KnownBases {
                 return true;
             }
             let said = BaseProfile { description: description.clone(), marks: NodeMarks::default() };
-            self.add((id, Arc::clone(&node)), tunnel, said);
+            self.add((id, Arc::clone(&node)), Some(tunnel), said);
         }
-        let Some(known) = self.by_node.get_mut(&node).filter(|known| known.tunnel == tunnel) else {
+        let Some(known) = self.by_node.get_mut(&node) else { return false };
+        if known.tunnel.is_none() && known.base.is_none() {
+            // Its former tunnel is not configured any more.
+            known.tunnel = Some(tunnel);
+        }
+        if known.tunnel != Some(tunnel) {
             return false;
-        };
+        }
         known.introduced = (!ends).then_some(now);
         if !ends {
             known.said.description = description;
@@ -162,7 +168,8 @@ impl KnownBases {
         let taking = self.by_node.values().filter(|known| known.is_being_taken()).count();
         let mut coming = held + taking;
         for (node, known) in &mut self.by_node {
-            let delay = share.delay(coming) + tie_break(&self.replica, node);
+            let later = if known.tunnel.is_none() { self.alive } else { Duration::ZERO };
+            let delay = share.delay(coming) + tie_break(&self.replica, node) + later;
             if let Some(write) = known.election.next(known.wanted, delay, boot) {
                 known.election.begin(boot);
                 coming += usize::from(known.is_being_taken());

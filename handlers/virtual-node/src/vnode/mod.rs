@@ -14,6 +14,7 @@
 //! | module | content |
 //! |---|---|
 //! | `source`, `tunnels` | the node source: runs the elections and the tunnels |
+//! | `unconfigured` | the bases of tunnels that are not configured any more |
 //! | `unowned` | stops containers that no pod has |
 //! | `known` | the bases that this replica knows, without I/O |
 //! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
@@ -44,6 +45,7 @@ mod share;
 mod source;
 pub mod tracker;
 mod tunnels;
+mod unconfigured;
 mod unowned;
 
 use std::collections::BTreeMap;

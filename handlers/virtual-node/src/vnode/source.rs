@@ -23,6 +23,7 @@ use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::operation::OperationLog;
 use super::share::TICK;
 use super::tracker::OperationTracker;
+use super::unconfigured::UnconfiguredTunnel;
 use crate::back_end::NodeBackEnd;
 use crate::counters::{Counts, LeaseChange};
 use crate::lock::lock;
@@ -199,9 +200,14 @@ impl VnodeSource {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
             let (key, said) = said_of(&node);
             let tunnel = self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key);
-            if let Some(tunnel) = tunnel {
-                lock(&self.bases).add((id, name.into()), tunnel, said);
+            if tunnel.is_none() {
+                warn!(
+                    node = name,
+                    tunnel = key,
+                    "the tunnel of the node is not in vnode.tunnels; the node will be removed"
+                );
             }
+            lock(&self.bases).add((id, name.into()), tunnel, said);
         }
     }
 
@@ -227,15 +233,22 @@ impl VnodeSource {
             let mut bases = lock(&self.bases);
             let Some(known) = bases.get_mut(node) else { return };
             let names = (known.id.clone(), Arc::clone(&known.node));
+            let mut tunnel_key = String::new();
             if let Some(object) = nodes.pods.node(node) {
                 // What the base reported last, to whatever process.
-                let (_, said) = said_of(&object);
+                let (key, said) = said_of(&object);
+                tunnel_key = key;
                 known.said.marks = said.marks;
                 if known.introduced.is_none() {
                     known.said.description = said.description;
                 }
             }
-            let (tunnel, said) = (self.tunnels[known.tunnel].clone(), known.said.clone());
+            let unconfigured = || NamedTunnel {
+                name: "unconfigured".into(),
+                tunnel: Arc::new(UnconfiguredTunnel(tunnel_key)),
+            };
+            let tunnel = known.tunnel.map_or_else(unconfigured, |tunnel| self.tunnels[tunnel].clone());
+            let said = known.said.clone();
             let (pods, log) = (Arc::clone(&nodes.pods), self.operations.clone());
             let base = Arc::new(Base::new(names, tunnel, said, pods, log, self.operation_limit));
             known.base = Some(Arc::clone(&base));

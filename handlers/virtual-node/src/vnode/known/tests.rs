@@ -80,6 +80,24 @@ fn a_base_of_one_tunnel_cannot_be_changed_through_another_one() {
 }
 
 #[test]
+fn a_base_without_a_tunnel_is_taken_later_than_others_and_gets_the_tunnel_by_which_it_introduces_itself() {
+    let (mut bases, now) = (known(), Instant::now());
+    let profile = || BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
+    bases.add(names("old"), None, profile());
+    bases.add(names("new"), Some(0), profile());
+    let mut taken = |seconds| {
+        let due = bases.due(|_| None, |_| true, false, (at(seconds), now));
+        due.into_iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>()
+    };
+    assert!(taken(100).is_empty());
+    assert_eq!(taken(110), ["vnode.new.dev"]);
+    assert_eq!(taken(170), ["vnode.old.dev"]);
+    bases.add(names("other"), None, profile());
+    assert!(bases.introduced(names("other"), 0, described("ACTIVATED"), now));
+    assert!(!bases.introduced(names("other"), 1, described("ACTIVATED"), now));
+}
+
+#[test]
 fn a_replica_begins_with_a_lease_and_ends_without_it() {
     let (mut bases, now) = (known(), Instant::now());
     bases.introduced(names("a"), 0, described("ACTIVATED"), now);
@@ -154,7 +172,7 @@ impl Cluster {
         let mut bases = known_to(replica);
         for number in 0..NODES {
             let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
-            bases.add(names(&format!("b{number}")), 0, profile);
+            bases.add(names(&format!("b{number}")), Some(0), profile);
         }
         self.replicas.insert(replica, bases);
     }
