@@ -1,6 +1,6 @@
 //! How bases become nodes, and how their nodes go.
 
-use staffetta_koupleless_base::{BaseCommand, SimulatedBase, SimulatedBaseOptions};
+use staffetta_koupleless_base::{BaseCommand, Behaviour, SimulatedBase, SimulatedBaseOptions};
 
 use crate::process::eventually;
 use crate::world::{World, active, asked};
@@ -76,6 +76,22 @@ async fn a_base_whose_heartbeats_arrive_is_asked_less_often_than_one_without() {
     for number in 1..=2 {
         world.node(&format!("vnode.base-{number}.dev"), "True").await;
     }
+}
+
+#[tokio::test]
+async fn a_base_that_reports_and_does_not_answer_gets_its_node_back_when_it_answers() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node("vnode.base-1.dev", "True").await;
+    base.behave(Behaviour::hold_all);
+    let gone = async || world.nodes().get_opt("vnode.base-1.dev").await.unwrap().is_none();
+    eventually("the node is removed", gone).await;
+    let asked = base.received(BaseCommand::Health);
+    eventually("it is asked again", async || base.received(BaseCommand::Health) > asked + 1).await;
+    assert!(gone().await);
+    base.behave(Behaviour::answer_all);
+    world.node("vnode.base-1.dev", "True").await;
 }
 
 #[tokio::test]

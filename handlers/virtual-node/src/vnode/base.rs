@@ -17,6 +17,7 @@ use staffetta_driver::{ContainerKey, Owner};
 use tokio::time::Instant;
 
 use super::containers::{BaseContainers, ShownContainer};
+use super::first_answer::FirstAnswer;
 use super::operation::{ContainerAction, Operation, OperationLog, OperationStage};
 use crate::lock::lock;
 use crate::node::NodeMarks;
@@ -51,6 +52,8 @@ pub(super) struct Base {
     pub(super) containers: Mutex<BaseContainers>,
     /// The description and the marks that the base reported last.
     pub(super) said: Mutex<BaseProfile>,
+    /// The wait for its first answer, before which it gets no node; `None` if it has answered, or had a node before.
+    first_answer: Mutex<Option<FirstAnswer>>,
     /// The pods for which the operations under way are done, for the record.
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
@@ -92,8 +95,29 @@ impl Base {
             operations,
             containers: Mutex::new(BaseContainers::new(limit)),
             said: Mutex::new(said),
+            first_answer: Mutex::default(),
             asked_by: Mutex::default(),
         }
+    }
+
+    /// Begins to wait for the first answer of the base.
+    pub(super) fn await_answer(&self) {
+        lock(&self.first_answer).get_or_insert_with(|| FirstAnswer::new(Instant::now()));
+    }
+
+    /// Returns `true` if the base has not answered yet, and has no node for that reason.
+    pub(super) fn is_awaited(&self) -> bool {
+        lock(&self.first_answer).is_some()
+    }
+
+    /// Ends the wait for the first answer. Returns `true` if there was one.
+    pub(super) fn has_answered(&self) -> bool {
+        lock(&self.first_answer).take().is_some()
+    }
+
+    /// Returns the number of the question that is due to a base that has not answered yet; `None` if there is none.
+    pub(super) fn question(&self) -> Option<u32> {
+        lock(&self.first_answer).as_mut()?.question(Instant::now())
     }
 
     /// Returns the key of a container.

@@ -35,6 +35,11 @@ pub(super) struct KnownBase {
 }
 
 impl KnownBase {
+    /// Returns `true` if the base introduced itself less than `alive` ago.
+    fn is_alive(&self, alive: Duration, now: Instant) -> bool {
+        self.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive)
+    }
+
     /// Returns `true` while a write is under way that takes the Lease.
     fn is_being_taken(&self) -> bool {
         self.election.is_writing() && self.election.until().is_none()
@@ -87,6 +92,15 @@ impl KnownBases {
     /// Returns all bases that this process looks after.
     pub(super) fn all_held(&self) -> impl Iterator<Item = &Arc<Base>> {
         self.by_node.values().filter_map(|known| known.base.as_ref())
+    }
+
+    /// Returns the nodes to give up: this process looks after their bases, and they do not exist and are not about to.
+    pub(super) fn ended(&self, exists: impl Fn(&str) -> bool, now: Instant) -> Vec<Arc<str>> {
+        let is_coming = |known: &KnownBase, base: &Base| base.is_awaited() && known.is_alive(self.alive, now);
+        let ended = |known: &&KnownBase| {
+            known.base.as_ref().is_some_and(|base| !exists(&known.node) && !is_coming(known, base))
+        };
+        self.by_node.values().filter(ended).map(|known| Arc::clone(&known.node)).collect()
     }
 
     /// Returns `true` while this process may act for the node.
@@ -156,8 +170,7 @@ impl KnownBases {
             if let Some(seen) = lease(node) {
                 known.election.observe(&seen, boot);
             }
-            let alive = known.introduced.is_some_and(|at| now.saturating_duration_since(at) < self.alive);
-            known.wanted = alive || exists(node);
+            known.wanted = known.is_alive(self.alive, now) || exists(node);
         }
         let share = self.share(boot);
         let held = self.count();
@@ -259,9 +272,8 @@ impl KnownBases {
     pub(super) fn expire(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         let alive = self.alive;
         self.by_node.retain(|node, known| {
-            let recent = known.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive);
             let held = known.base.is_some() || known.election.until().is_some();
-            recent || held || exists(node)
+            known.is_alive(alive, now) || held || exists(node)
         });
     }
 

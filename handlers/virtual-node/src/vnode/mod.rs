@@ -22,6 +22,7 @@
 //! | `answered` | the baselines that this process has answered |
 //! | `base`, `containers` | a base that this replica looks after: its containers and operations |
 //! | `back_end` | starts and stops containers for pods |
+//! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
 //! | `describe`, `marks` | the Node object of a base, its labels and taints |
 //! | [`BaselineSource`] | the contract of whoever knows the containers with which a base is to start |
 //! | [`OperationLog`] | the receiver of each step of each operation on a container |
@@ -34,6 +35,7 @@ mod base;
 mod baseline;
 mod containers;
 mod describe;
+mod first_answer;
 mod known;
 mod lease;
 pub(crate) mod marks;

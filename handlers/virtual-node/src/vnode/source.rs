@@ -40,8 +40,14 @@ const SWEEP: Duration = Duration::from_secs(2);
 /// The time limit of what a tunnel does when a node starts or stops. The elections wait for it.
 pub(super) const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
 
-/// The writes to Leases under way. Those of nodes that exist no more have no result.
-type LeaseWrites = JoinSet<Option<(Arc<str>, WriteResult)>>;
+/// The number of questions without an answer after which a base is reported.
+const SILENT: u32 = 4;
+
+/// The time limit of a question to a base that has not answered yet.
+const QUESTION_LIMIT: Duration = Duration::from_secs(10);
+
+/// The requests under way. Only renewals and hand-overs of Leases have a result.
+type Requests = JoinSet<Option<(Arc<str>, WriteResult)>>;
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
 pub(super) struct VnodeSource {
@@ -133,28 +139,29 @@ impl VnodeSource {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let permits = Arc::new(Semaphore::new(WRITES));
-        let mut writes = LeaseWrites::new();
+        let mut requests = Requests::new();
         loop {
             tokio::select! {
                 _ = sweeps.tick() => {
                     self.learn(nodes);
-                    self.retire(nodes, &mut writes, &permits).await;
+                    self.retire(nodes, &mut requests, &permits).await;
                 }
                 _ = ticks.tick() => {
                     self.follow(nodes).await;
+                    self.ask(&mut requests);
                     let mut due = self.due(nodes);
                     due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
                         let (writer, permits) = (self.writer.clone(), Arc::clone(&permits));
                         let node = nodes.pods.node(&name);
-                        writes.spawn(async move {
+                        requests.spawn(async move {
                             let _permit = permits.acquire().await;
                             let result = writer.write(&name, node.as_deref(), write).await;
                             Some((name, result))
                         });
                     }
                 }
-                Some(written) = writes.join_next() => {
+                Some(written) = requests.join_next() => {
                     if let Ok(Some((name, result))) = written {
                         lock(&self.bases).written(&name, &result, BootTime::now());
                     }
@@ -258,7 +265,31 @@ impl VnodeSource {
         info!(node, tunnel = &*base.tunnel.name, "this replica holds the lease of the node");
         let description = lock(&base.said).description.clone();
         starts(&base, &description).await;
-        nodes.exists(spec);
+        if nodes.pods.node(node).is_some() {
+            nodes.exists(spec);
+        } else {
+            base.await_answer();
+        }
+    }
+
+    /// Asks the bases that have not answered yet for their health.
+    fn ask(&self, requests: &mut Requests) {
+        let awaited: Vec<_> =
+            lock(&self.bases).all_held().filter(|base| base.is_awaited()).cloned().collect();
+        for base in awaited {
+            let Some(question) = base.question() else { continue };
+            if question == SILENT {
+                warn!(
+                    node = &*base.node,
+                    "the base introduces itself and does not answer; it gets a node when requests reach it"
+                );
+            }
+            requests.spawn(async move {
+                let asked = base.tunnel.tunnel.fetch_health_data(&base.id);
+                let _ = tokio::time::timeout(QUESTION_LIMIT, asked).await;
+                None
+            });
+        }
     }
 
     /// Stops looking after a base.
@@ -268,13 +299,10 @@ impl VnodeSource {
     }
 
     /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the
-    /// expired Leases of other replicas. Their Leases are written in `writes`.
-    async fn retire(&self, nodes: &NodeStore, writes: &mut LeaseWrites, permits: &Arc<Semaphore>) {
-        let gone: Vec<_> = {
-            let bases = lock(&self.bases);
-            let all = bases.all_held().map(|base| Arc::clone(&base.node));
-            all.filter(|node| !nodes.contains(node) && !nodes.has_departed(node)).collect()
-        };
+    /// expired Leases of other replicas. The writes are added to `requests`.
+    async fn retire(&self, nodes: &NodeStore, requests: &mut Requests, permits: &Arc<Semaphore>) {
+        let exists = |node: &str| nodes.contains(node) || nodes.has_departed(node);
+        let gone = lock(&self.bases).ended(exists, Instant::now());
         let mut ended = Vec::new();
         for node in gone {
             let (base, version) = lock(&self.bases).give_up(&node);
@@ -283,7 +311,7 @@ impl VnodeSource {
             if let Some(version) = version {
                 self.counts.lease(LeaseChange::GivenUp);
                 let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
-                writes.spawn(async move {
+                requests.spawn(async move {
                     let _permit = permits.acquire().await;
                     writer.retire(&node, version).await;
                     None
@@ -293,7 +321,7 @@ impl VnodeSource {
         let expired = lock(&self.bases).replicas.expired(BootTime::now());
         for (name, version) in expired {
             let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
-            writes.spawn(async move {
+            requests.spawn(async move {
                 let _permit = permits.acquire().await;
                 writer.delete(&name, version.to_string()).await;
                 None

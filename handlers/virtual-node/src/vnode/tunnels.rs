@@ -119,6 +119,10 @@ impl VnodeSource {
         let Some(base) = base.filter(|base| base.tunnel.name == self.tunnels[tunnel].name) else {
             return false;
         };
+        let answers = matches!(event, TunnelEvent::NodeStatus(_) | TunnelEvent::AllContainerStatuses(_));
+        if answers && base.has_answered() {
+            nodes.exists(self.spec(&base));
+        }
         match event {
             TunnelEvent::NodeStatus(status) => self.status(&base, &status, nodes),
             TunnelEvent::AllContainerStatuses(statuses) => {
@@ -168,7 +172,9 @@ impl VnodeSource {
         if changed {
             starts(&base, &description).await;
         }
-        if changed || !nodes.contains(&node) {
+        if !nodes.contains(&node) {
+            base.await_answer();
+        } else if changed {
             nodes.exists(self.spec(&base));
         }
         nodes.heartbeat(&node);
