@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use staffetta_handler::Check;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{ControllerContext, Health, ObjectSelection};
@@ -116,11 +117,18 @@ impl<'r> HandlerTasks<'r> {
         name
     }
 
-    /// Ends the watches, and handles the queued events within `grace`. Returns `true` if all events were handled.
+    /// Ends the watches, and handles the queued events within `grace`, half of which may pass before for what the sources wait for.
+    /// Returns `true` if all events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
+        let until = Instant::now() + grace;
+        if tokio::time::timeout(grace / 2, sources::settle(&self.pipeline)).await.is_err() {
+            info!(
+                "something that was begun outside has not ended in time; whoever takes over looks at it again"
+            );
+        }
         self.close().await;
         info!("all watches are stopped");
-        let drained = self.pipeline.drain(grace).await;
+        let drained = self.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
         if tokio::time::timeout(RELEASE, sources::release(&self.pipeline)).await.is_err() {
             warn!("the sources did not give up what they hold in time; other replicas wait until it expires");
         }

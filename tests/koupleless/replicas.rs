@@ -176,11 +176,11 @@ async fn replicas_that_join_get_their_share_and_that_of_one_that_dies_with_it_is
     }
 }
 
-/// Starts two replicas, and a base that loads modules slowly. Returns, while the base loads a module for the pod `web`, the replica
-/// that asked for it and the other one.
-async fn loading(world: &World) -> (Replica, Replica, SimulatedBase) {
+/// Starts two replicas, and a base that takes so many seconds to load a module. Returns, while the base loads a module for the pod
+/// `web`, the replica that asked for it and the other one.
+async fn loading(world: &World, seconds: u64) -> (Replica, Replica, SimulatedBase) {
     let (first, second) = tokio::join!(world.replica(0), world.replica(1));
-    let install_time = Duration::from_secs(15);
+    let install_time = Duration::from_secs(seconds);
     let base =
         world.base_with(SimulatedBaseOptions { install_time, ..SimulatedBaseOptions::numbered(1, 1) }).await;
     world.node(&node(1), "True").await;
@@ -201,7 +201,7 @@ async fn assert_taken_over(world: &World, base: &SimulatedBase, by: &Replica) {
 #[tokio::test]
 async fn what_a_replica_asked_for_before_it_was_killed_is_not_asked_for_again() {
     let world = World::new(2).await;
-    let (killed, other, base) = loading(&world).await;
+    let (killed, other, base) = loading(&world, 15).await;
     killed.process.signal("KILL").await;
     assert_taken_over(&world, &base, &other).await;
 }
@@ -209,7 +209,7 @@ async fn what_a_replica_asked_for_before_it_was_killed_is_not_asked_for_again() 
 #[tokio::test]
 async fn what_a_replica_asked_for_before_it_was_paused_is_not_asked_for_again() {
     let world = World::new(2).await;
-    let (paused, other, base) = loading(&world).await;
+    let (paused, other, base) = loading(&world, 15).await;
     paused.process.signal("STOP").await;
     assert_taken_over(&world, &base, &other).await;
     paused.process.signal("CONT").await;
@@ -223,7 +223,8 @@ async fn what_a_replica_asked_for_before_it_was_paused_is_not_asked_for_again() 
 #[tokio::test]
 async fn what_a_replica_asked_for_before_it_stopped_is_not_asked_for_again() {
     let world = World::new(2).await;
-    let (mut stopped, other, base) = loading(&world).await;
+    let (mut stopped, other, base) = loading(&world, 4).await;
     assert!(stopped.process.terminate().await.success());
+    assert_eq!(active(&base), ["cart:1"], "it waited for the base");
     assert_taken_over(&world, &base, &other).await;
 }

@@ -49,6 +49,10 @@ impl Source for MachineReaders {
         }
     }
 
+    async fn settle(&self) {
+        self.0.config.source.settle().await;
+    }
+
     async fn release(&self) {
         self.0.config.source.release().await;
     }

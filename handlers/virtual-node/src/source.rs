@@ -34,6 +34,9 @@ pub trait NodeSource: Send + Sync + 'static {
         true
     }
 
+    /// Waits until the machines have ended what this process has asked of them, and lets nothing new begin, at the end of the process.
+    async fn settle(&self) {}
+
     /// Gives up the leases that the source holds, at the end of the process.
     async fn release(&self) {}
 

@@ -91,11 +91,12 @@ pub trait Tunnel: Send + Sync + 'static {
     ) -> Result<(), DriverError>;
 
     /// Called before the first request to a node, and with each new description. After a restart or a change of the leader, the
-    /// description comes from the Node object, because the machine has not reported to this process yet. The default
-    /// implementation does nothing.
+    /// description comes from the Node object, because the machine has not reported to this process yet. It must not wait for the
+    /// machine: other nodes wait for it, and it is dropped after a second. The default implementation does nothing.
     async fn on_node_start(&self, _node: &NodeId, _description: &NodeDescription) {}
 
-    /// Called after the last request to a node. The default implementation does nothing.
+    /// Called after the last request to a node. It must not wait for the machine, as [`on_node_start`](Self::on_node_start) must
+    /// not. The default implementation does nothing.
     async fn on_node_stop(&self, _node: &NodeId) {}
 
     /// Asks a node for its health. The answer comes as [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus). The call

@@ -39,9 +39,10 @@ pub struct VnodeOptions {
     /// The time limit of starting or stopping a module, in milliseconds, after which the request is repeated. It must be
     /// longer than that of each tunnel.
     pub operation_timeout_ms: NonZeroU64,
-    /// The time after which a module is unloaded that no pod on its node has, in milliseconds; at least `dead_after_ms`. Only
+    /// The time after which a module that no pod on its node has is unloaded, in milliseconds; at least `dead_after_ms`. Only
     /// modules are unloaded that this process has run for a pod, or that a peer Deployment has named since the process
-    /// started and none names any more. Default: such modules stay.
+    /// started and none names any more. Without this option, such modules stay.
+    #[schemars(example = 600_000_u64)]
     pub uninstall_unowned_after_ms: Option<NonZeroU64>,
     /// The maximum number of pods on a node.
     pub max_pods: NonZeroU32,

@@ -100,6 +100,13 @@ impl NodeSource for VnodeSource {
         lock(&self.bases).may_act(name, BootTime::now())
     }
 
+    async fn settle(&self) {
+        let is_busy = |base: &&Arc<Base>| !lock(&base.containers).close();
+        while lock(&self.bases).all_held().filter(is_busy).count() > 0 {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
     async fn release(&self) {
         let names = lock(&self.bases).names();
         let permits = Semaphore::new(WRITES);
