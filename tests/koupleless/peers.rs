@@ -68,7 +68,8 @@ async fn a_deployment_has_a_replica_for_each_base_and_a_base_starts_with_its_mod
 async fn a_module_of_a_baseline_is_replaced_if_its_pod_has_another_image() {
     let world = World::new(1).await;
     let _replica = world.replica(0).await;
-    deployment(&world, "cart", "shop", "false").await;
+    let api = deployment(&world, "cart", "shop", "false").await;
+    has_replicas(&api, "cart", 0).await;
     let base = base(&world, 1).await;
     eventually("the base has its baseline", async || active(&base) == ["cart:1"]).await;
     world.node("vnode.base-1.dev", "True").await;
@@ -84,6 +85,7 @@ async fn a_module_of_a_deployment_that_was_deleted_before_its_pod_came_is_unload
     let world = World::new(1).await;
     let _replica = world.replica_with(0, "uninstall_unowned_after_ms = 6000\n").await;
     let api = deployment(&world, "cart", "shop", "false").await;
+    has_replicas(&api, "cart", 0).await;
     let options = SimulatedBaseOptions {
         asks_baseline: true,
         built_in: vec![("own".to_owned(), "2".to_owned())],

@@ -180,9 +180,9 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
 
 /// Reads a machine at intervals, and reports the start and the end of an outage as Events.
 async fn read_loop(shared: &Shared, machine: &Machine) {
-    let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
+    let (mut health_due, mut failed, mut round, mut overslept) = (Instant::now(), 0, 0, false);
     loop {
-        if machine.back_end().is_some_and(|back_end| !back_end.hears()) {
+        if overslept || machine.back_end().is_some_and(|back_end| !back_end.hears()) {
             machine.reports(|reports, _| reports.cannot_be_heard());
         }
         machine.reports(|reports, _| reports.asked());
@@ -196,7 +196,8 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                     let text = "the machine behind this node can be reached";
                     shared.note_node(&machine.name, EventReason::Reached, text);
                 }
-                if !answered {
+                // What arrived while this process was suspended, or is the answer to this read, is still to be taken.
+                if !answered && !overslept {
                     judge_reports(shared, machine);
                 }
                 shared.config.policy.poll_interval
@@ -222,27 +223,29 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
         };
         round += 1;
         let next_read = Instant::now() + spread(wait, &machine.name, round);
+        let mut planned = next_read;
         tokio::select! {
-            () = until_due(machine, next_read, health_due), if failed == 0 => {}
+            () = until_due(machine, &mut planned, health_due), if failed == 0 => {}
             () = tokio::time::sleep_until(next_read), if failed > 0 => {}
             // A new connection, which was not tried yet.
             () = machine.reconnect.notified() => failed = 0,
             // A machine that does not answer is not read more often because of its pods.
             () = machine.wake.notified(), if failed == 0 => {}
         }
+        overslept = Instant::now() > planned + shared.config.policy.poll_interval;
     }
 }
 
-/// Waits until `next_read`, or until the verdict on a silent machine changes. While heartbeats arrive, it waits until the health of
-/// the machine is due.
-async fn until_due(machine: &Machine, next_read: Instant, health_due: Instant) {
+/// Waits until `next`, the time of the next read, or until the verdict on a silent machine changes. While heartbeats arrive, it waits
+/// until the health of the machine is due. It changes `next` to the time until which it waits.
+async fn until_due(machine: &Machine, next: &mut Instant, health_due: Instant) {
     let judged_at = machine.reports(|reports, policy| reports.judged_at(policy));
-    let mut next = judged_at.map_or(next_read, |at| at.min(next_read));
+    *next = judged_at.map_or(*next, |at| at.min(*next));
     loop {
-        tokio::time::sleep_until(next).await;
+        tokio::time::sleep_until(*next).await;
         let spared = machine.reports(|reports, policy| reports.spared_until(policy));
         match spared.map(|until| until.min(health_due)) {
-            Some(later) if later > Instant::now() => next = later,
+            Some(later) if later > Instant::now() => *next = later,
             _ => return,
         }
     }

@@ -302,3 +302,18 @@ async fn heartbeats_before_the_first_answer_do_not_count_and_its_node_gets_its_t
     world.pass(14, deaf).await;
     assert!(world.reach().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_can_answer_before_it_is_judged_after_a_pause_of_this_process() {
+    let (world, answering) = (ReporterWorld::new(), Sends { heartbeats: false, answers: true });
+    for paused in [29, 90] {
+        world.pass(60, answering).await;
+        tokio::time::advance(Duration::from_secs(paused)).await;
+        world.pass(60, answering).await;
+        assert!(world.is_up(), "after {paused} s");
+    }
+    assert!(world.events().await.is_empty());
+    tokio::time::advance(Duration::from_secs(29)).await;
+    world.pass(20, Sends { answers: false, ..answering }).await;
+    assert!(!world.is_up(), "it is judged with the next read");
+}
