@@ -258,7 +258,7 @@ impl Cluster {
     }
 
     async fn handle(&self, event: &AnyEvent) {
-        if self.handler.wants(event) {
+        if self.handler.wants(event).is_taken() {
             self.handler.handle(event, &Context::detached()).await.expect("the simulated network does all");
         }
     }

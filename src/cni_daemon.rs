@@ -199,9 +199,9 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(serde_json::json!({ "metadata": { "namespace": "bank" } })).unwrap();
         let pod = Event::Added(Arc::new(pod)).erase();
-        assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod));
+        assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
         adapt(&mut configuration);
-        assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod));
+        assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
     }
 
     #[test]

@@ -14,7 +14,9 @@ use staffetta::pipeline::{self, Pipeline};
 use staffetta::term::Term;
 use staffetta::watcher::EventSink;
 use staffetta_handler::testing::{Fault, pod};
-use staffetta_handler::{Context, Event, EventHandler, Index, Kind, Registration, ResourceEventHandler};
+use staffetta_handler::{
+    Context, Event, EventHandler, Index, Interest, Kind, Registration, ResourceEventHandler,
+};
 
 /// Writes down the names of the pods that it gets, and does with each what the name says.
 #[derive(Clone)]
@@ -26,9 +28,9 @@ struct Scribe {
 impl ResourceEventHandler<Pod> for Scribe {
     type Error = Fault;
 
-    fn wants(&self, event: &Event<Pod>) -> bool {
+    fn wants(&self, event: &Event<Pod>) -> Interest {
         assert!(event.object_ref().name != "panics when asked" || self.handler != "first", "as ordered");
-        true
+        Interest::Taken
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Fault> {

@@ -127,7 +127,11 @@ async fn state(
         let known = handlers.join("`, `");
         return Err(bad_request(&format!("the handler `{handler}` is not enabled; those are: `{known}`")));
     }
-    Ok(Json(controller.snapshot(&query)))
+    let mut snapshot = controller.snapshot(&query);
+    if query.explain {
+        controller.explain(&query, &mut snapshot).await;
+    }
+    Ok(Json(snapshot))
 }
 
 fn bad_request(message: &str) -> (StatusCode, String) {

@@ -71,8 +71,8 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     };
     let selection = ObjectSelection::shared(setup)?;
     let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder());
-    let handler =
-        handler.only(move |service| selection.admits(&Event::Modified(Arc::clone(service)).erase()));
+    let handler = handler
+        .only(move |service| selection.admits(&Event::Modified(Arc::clone(service)).erase()).is_taken());
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 

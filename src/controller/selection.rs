@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use staffetta_handler::{AnyEvent, Kind, Message, Registration, Setup, SetupError};
+use staffetta_handler::{AnyEvent, Interest, Kind, Message, Registration, Setup, SetupError};
 use tracing::info;
 
 use super::namespace_scope::NamespaceScope;
@@ -83,26 +83,31 @@ impl ObjectSelection {
         }
     }
 
-    /// Returns `true` if handlers may get the event. Deletions, triggers and objects of other kinds are never left out.
-    pub(crate) fn admits(&self, event: &AnyEvent) -> bool {
-        let Some(object) = event.object().filter(|_| !event.finalizing()) else { return true };
+    /// Returns whether handlers may get the event. Deletions, triggers and objects of other kinds are never left out.
+    pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
+        let Some(object) = event.object().filter(|_| !event.finalizing()) else { return Interest::Taken };
         let meta = object.meta();
-        match &*object.kind() {
-            kind if is_selected_by_namespace(kind, &object.api_version()) => {
-                is_begun(meta)
-                    || (self.has_namespace(meta.namespace.as_ref())
-                        && self.has_labels(meta)
-                        && !opts_out(meta)
-                        && self.has_namespace_labels(meta.namespace.as_deref()))
-            }
-            "Namespace" if object.api_version() == "v1" => {
-                is_begun(meta)
-                    || (self.has_namespace(meta.name.as_ref())
-                        && !opts_out(meta)
-                        && self.scope.as_ref().is_none_or(|scope| scope.matches(meta)))
-            }
-            _ => true,
-        }
+        let is_namespace = match &*object.kind() {
+            kind if is_selected_by_namespace(kind, &object.api_version()) => false,
+            "Namespace" if object.api_version() == "v1" => true,
+            _ => return Interest::Taken,
+        };
+        let namespace = if is_namespace { &meta.name } else { &meta.namespace };
+        Interest::unless(if is_begun(meta) {
+            None
+        } else if !self.has_namespace(namespace.as_ref()) {
+            Some("its namespace is not in `kubernetes.namespaces`")
+        } else if !is_namespace && !self.has_labels(meta) {
+            Some("its labels do not match `kubernetes.object_labels`")
+        } else if opts_out(meta) {
+            Some("its annotation `staffetta.dev/managed` is \"false\"")
+        } else if is_namespace && !self.scope.as_ref().is_none_or(|scope| scope.matches(meta)) {
+            Some("its labels do not match `kubernetes.namespace_labels`")
+        } else if !is_namespace && !self.has_namespace_labels(namespace.as_deref()) {
+            Some("the labels of its namespace do not match `kubernetes.namespace_labels`")
+        } else {
+            None
+        })
     }
 
     fn has_namespace(&self, namespace: Option<&String>) -> bool {
@@ -162,6 +167,45 @@ mod tests {
         })
     }
 
+    #[test]
+    fn each_reason_names_what_keeps_the_object_out() {
+        let some = ObjectSelection::new(&KubernetesOptions {
+            namespaces: vec!["shop".to_owned(), "bank".to_owned()],
+            namespace_labels: Some("team=net".to_owned()),
+            object_labels: [("tier".to_owned(), "web".to_owned())].into(),
+            ..KubernetesOptions::default()
+        });
+        let namespace = |name: &str, labels: Value| {
+            let metadata = json!({ "name": name, "labels": labels });
+            let event = Event::Added(serde_json::from_value(json!({ "metadata": metadata })).unwrap());
+            some.scope.as_ref().unwrap().apply(&event);
+            some.admits(&event.erase()).reason().unwrap_or_default()
+        };
+        assert_eq!(namespace("shop", json!({ "team": "net" })), "");
+        assert_eq!(namespace("bank", json!({})), "its labels do not match `kubernetes.namespace_labels`");
+        assert_eq!(namespace("other", json!({})), "its namespace is not in `kubernetes.namespaces`");
+        let web = || json!({ "tier": "web" });
+        for (name, labels, annotations, reason) in [
+            ("other", web(), json!({}), "its namespace is not in `kubernetes.namespaces`"),
+            ("shop", json!({}), json!({}), "its labels do not match `kubernetes.object_labels`"),
+            (
+                "shop",
+                web(),
+                json!({ MANAGED: "false" }),
+                "its annotation `staffetta.dev/managed` is \"false\"",
+            ),
+            (
+                "bank",
+                web(),
+                json!({}),
+                "the labels of its namespace do not match `kubernetes.namespace_labels`",
+            ),
+        ] {
+            let pod = pod(&json!({ "namespace": name, "labels": labels, "annotations": annotations }));
+            assert_eq!(some.admits(&Event::Added(pod).erase()), Interest::Declined(reason));
+        }
+    }
+
     fn pod(metadata: &Value) -> Arc<Pod> {
         Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
     }
@@ -171,9 +215,9 @@ mod tests {
         let all = selection(&[], &[]);
         let admits = |value: &str| {
             let pod = pod(&json!({ "namespace": "shop", "annotations": { MANAGED: value } }));
-            all.admits(&Event::Modified(pod).erase())
+            all.admits(&Event::Modified(pod).erase()).is_taken()
         };
-        assert!(all.admits(&Event::Added(pod(&json!({ "namespace": "shop" }))).erase()));
+        assert!(all.admits(&Event::Added(pod(&json!({ "namespace": "shop" }))).erase()).is_taken());
         assert!(!admits("false") && admits("true"));
     }
 
@@ -183,8 +227,8 @@ mod tests {
         let admits = |namespace: &str, labels: Value| {
             let metadata = json!({ "namespace": namespace, "labels": labels });
             let service: Service = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-            let of_service = some.admits(&Event::Added(Arc::new(service)).erase());
-            assert_eq!(some.admits(&Event::Modified(pod(&metadata)).erase()), of_service);
+            let of_service = some.admits(&Event::Added(Arc::new(service)).erase()).is_taken();
+            assert_eq!(some.admits(&Event::Modified(pod(&metadata)).erase()).is_taken(), of_service);
             of_service
         };
         let both = json!({ "tier": "web", "net": "neutron", "a": "b" });
@@ -195,7 +239,7 @@ mod tests {
         let namespace = |name: &str| {
             let namespace: Namespace =
                 serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-            some.admits(&Event::Added(Arc::new(namespace)).erase())
+            some.admits(&Event::Added(Arc::new(namespace)).erase()).is_taken()
         };
         assert!(namespace("shop") && !namespace("other"));
     }
@@ -211,9 +255,9 @@ mod tests {
             let metadata = json!({ "name": name, "labels": { "team": team } });
             let event = Event::Added(serde_json::from_value(json!({ "metadata": metadata })).unwrap());
             some.scope.as_ref().unwrap().apply(&event);
-            some.admits(&event.erase())
+            some.admits(&event.erase()).is_taken()
         };
-        let admits = |metadata: Value| some.admits(&Event::Added(pod(&metadata)).erase());
+        let admits = |metadata: Value| some.admits(&Event::Added(pod(&metadata)).erase()).is_taken();
         assert!(!admits(json!({ "namespace": "shop" })), "it is not known yet");
         assert!(namespace("shop", "net") && !namespace("bank", "web") && !namespace("other", "net"));
         assert!(admits(json!({ "namespace": "shop" })));
@@ -236,7 +280,7 @@ mod tests {
         for (name, labels, entered) in [("shop", json!({ "tier": "web" }), true), ("bank", json!({}), false)]
         {
             let pod = pod(&json!({ "namespace": name, "labels": labels }));
-            assert!(!some.admits(&Event::Added(pod).erase()));
+            assert!(!some.admits(&Event::Added(pod).erase()).is_taken());
             let metadata = json!({ "name": name, "labels": { "team": "net" } });
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
@@ -252,8 +296,10 @@ mod tests {
         struct NotHostNetwork;
         impl ResourceEventHandler<Pod> for NotHostNetwork {
             type Error = std::convert::Infallible;
-            fn wants(&self, event: &Event<Pod>) -> bool {
-                event.object().is_some_and(|pod| !pod.spec.as_ref().unwrap().host_network.unwrap_or(false))
+            fn wants(&self, event: &Event<Pod>) -> Interest {
+                let spec = event.object().and_then(|pod| pod.spec.as_ref());
+                let host_network = spec.is_some_and(|spec| spec.host_network == Some(true));
+                Interest::unless(host_network.then_some("it uses the network of its node"))
             }
         }
 
@@ -266,7 +312,7 @@ mod tests {
         for (name, host_network, entered) in [("shop", false, true), ("bank", true, false)] {
             let pod = json!({ "metadata": { "namespace": name }, "spec": { "hostNetwork": host_network, "containers": [] } });
             let pod: Pod = serde_json::from_value(pod).unwrap();
-            assert!(!handler.wants(&Event::Added(Arc::new(pod)).erase()));
+            assert!(!handler.wants(&Event::Added(Arc::new(pod)).erase()).is_taken());
             let metadata = json!({ "name": name, "labels": { "team": "net" } });
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             let scope = some.scope.as_ref().unwrap();
@@ -283,11 +329,18 @@ mod tests {
             metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             pod(&metadata)
         };
-        assert!(!none.admits(&Event::Modified(other(json!({ "finalizers": ["example.com/x"] }))).erase()));
-        assert!(none.admits(&Event::Modified(other(json!({ "finalizers": ["staffetta.dev/vif"] }))).erase()));
+        assert!(
+            !none
+                .admits(&Event::Modified(other(json!({ "finalizers": ["example.com/x"] }))).erase())
+                .is_taken()
+        );
+        assert!(
+            none.admits(&Event::Modified(other(json!({ "finalizers": ["staffetta.dev/vif"] }))).erase())
+                .is_taken()
+        );
         let terminating = other(json!({ "deletionTimestamp": "2026-11-25T12:00:00Z" }));
-        assert!(none.admits(&Event::Modified(terminating).erase()));
-        assert!(none.admits(&Event::Deleted(Tombstone::Last(other(json!({})))).erase()));
+        assert!(none.admits(&Event::Modified(terminating).erase()).is_taken());
+        assert!(none.admits(&Event::Deleted(Tombstone::Last(other(json!({})))).erase()).is_taken());
     }
 
     #[test]
@@ -296,7 +349,9 @@ mod tests {
             json!({ "metadata": { "namespace": "kube-system", "name": "amazon-vpc-cni" } }),
         )
         .unwrap();
-        assert!(selection(&["shop"], &[("tier", "web")]).admits(&Event::Added(Arc::new(map)).erase()));
+        assert!(
+            selection(&["shop"], &[("tier", "web")]).admits(&Event::Added(Arc::new(map)).erase()).is_taken()
+        );
         assert!(is_selected_by_namespace("Service", "v1"));
         assert!(!is_selected_by_namespace("Service", "serving.knative.dev/v1"));
     }

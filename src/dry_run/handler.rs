@@ -82,7 +82,7 @@ impl DryRunHandler {
         }
         let queues = keys.iter().filter_map(|key| by_key.remove(key)).collect::<Vec<_>>();
         let handled = stream::iter(queues).map(|queue| async move {
-            for event in queue.into_iter().filter(|event| self.handler.wants(event)) {
+            for event in queue.into_iter().filter(|event| self.handler.wants(event).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
                 let context = Context::detached();
                 // The chain ends every failure in the plan.

@@ -36,6 +36,8 @@ pub struct HandlerChain {
     pub name: String,
     /// The kinds of the objects that it handles.
     pub kinds: Vec<String>,
+    /// The innermost part of the chain, which is asked before an event is queued.
+    pub handler: Arc<ErasedHandler>,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,
     /// The garbage collector, if the handler creates external resources.
@@ -53,6 +55,7 @@ impl HandlerChain {
         name: String,
         kinds: Vec<String>,
         chain: Chain,
+        handler: &Arc<ErasedHandler>,
         collector: Option<Arc<dyn GarbageCollector>>,
         sources: Vec<Box<dyn Source>>,
         indexes: &[KindIndex],
@@ -63,7 +66,8 @@ impl HandlerChain {
         let marks_read = collector.as_ref().map(|_| (None, UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
-        Self { name, kinds, chain, collector, sources, prerequisites: watch::Sender::new(prerequisites) }
+        let (handler, prerequisites) = (Arc::clone(handler), watch::Sender::new(prerequisites));
+        Self { name, kinds, handler, chain, collector, sources, prerequisites }
     }
 
     /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.

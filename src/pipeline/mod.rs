@@ -86,11 +86,15 @@ impl Pipeline {
         let handler = Arc::new(handler);
         let chain = chain(&name, &handler);
         let kinds = handler.kinds().map(|kind| kind.name.to_string()).collect();
-        let entry = HandlerChain::new(name, kinds, chain, collector, sources, &indexes);
+        let entry = HandlerChain::new(name, kinds, chain, &handler, collector, sources, &indexes);
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
             let predicate = Arc::clone(&handler);
-            self.dispatcher.add(event_type, move |event| predicate.wants(event), entry.chain.clone());
+            self.dispatcher.add(
+                event_type,
+                move |event| predicate.wants(event).is_taken(),
+                entry.chain.clone(),
+            );
         }
         for kind in handler.kinds().chain(indexes.iter().map(|index| &index.kind)) {
             match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {

@@ -8,9 +8,10 @@ mod snapshot;
 mod timestamps;
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use staffetta_handler::{QueueCounts, QueueEntry, Undecodable};
-use tokio::time::Instant;
+use staffetta_handler::{AnyEvent, Change, Message, QueueCounts, QueueEntry, Undecodable, causes};
+use tokio::time::{Instant, timeout};
 
 use crate::check::Diagnostics;
 use crate::health::{Condition, Health};
@@ -25,9 +26,12 @@ pub(crate) use background::BackgroundWork;
 pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
-    BackgroundSummary, HandlerSummary, LeadershipSummary, ObjectSummary, RequestSummary, StateSnapshot,
-    UndecodableSummary, WatchSummary, full_name,
+    BackgroundSummary, HandlerSummary, InterestSummary, LeadershipSummary, ObjectSummary, RequestSummary,
+    StateSnapshot, UndecodableSummary, WatchSummary, full_name,
 };
+
+/// The time limit for reading an object that is to be explained.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
 pub(crate) struct ControllerState {
@@ -172,7 +176,36 @@ impl ControllerState {
                 let (kind, namespace) = (query.kind.as_deref(), query.namespace.as_deref());
                 watchers.iter().any(|watcher| watcher.contains(kind, namespace, name))
             }),
+            unread: None,
             others: Vec::new(),
+        }
+    }
+
+    /// Reads the object whose kind and name `query` contains, and adds to `snapshot` the answer of each handler to it.
+    pub(crate) async fn explain(&self, query: &Query, snapshot: &mut StateSnapshot) {
+        let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return };
+        let running = lock(&self.running).clone();
+        let running = running.iter().filter_map(|running| running.0.upgrade().zip(running.1.upgrade()));
+        for (pipeline, watcher) in running {
+            let read = watcher.read(kind, query.namespace.as_deref(), name);
+            let objects = match timeout(READ_TIMEOUT, read).await {
+                Ok(Ok(objects)) => objects,
+                Ok(Err(error)) => return snapshot.unread = Some(causes(&error)),
+                Err(_) => {
+                    let text = format!("the API server does not respond within {READ_TIMEOUT:?}");
+                    return snapshot.unread = Some(text);
+                }
+            };
+            for object in objects {
+                let event = AnyEvent::Object(Change::Modified, object);
+                for handler in pipeline.handlers() {
+                    let handles = handler.handler.kinds().any(|kind| kind.type_id == event.route());
+                    let shown = snapshot.handlers.iter_mut().find(|shown| shown.name == handler.name);
+                    if let Some(shown) = shown.filter(|_| handles) {
+                        shown.interest = Some(handler.handler.wants(&event).into());
+                    }
+                }
+            }
         }
     }
 
@@ -277,10 +310,8 @@ fn select_undecodable(query: &Query, objects: Vec<Undecodable>) -> Vec<Undecodab
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use k8s_openapi::api::core::v1::Pod;
-    use staffetta_handler::{Change, Identity, LastError, Phase};
+    use staffetta_handler::{Identity, LastError, Phase};
 
     use super::*;
 

@@ -31,6 +31,9 @@ pub(crate) struct Query {
     /// The maximum number of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
+    /// Reads the object of that kind and name, and asks each handler whether it takes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) explain: bool,
 }
 
 /// The phases of a queued object.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::LoggedRequest;
-use staffetta_handler::{Change, Phase, QueueEntry, Undecodable};
+use staffetta_handler::{Change, Interest, Phase, QueueEntry, Undecodable};
 
 use super::timestamps::Now;
 use super::{PhaseName, QueueState};
@@ -49,6 +49,9 @@ pub(crate) struct StateSnapshot {
     /// `true` if an object of the requested name is watched. Absent if no name was requested.
     #[serde(default)]
     pub(crate) known: Option<bool>,
+    /// The reason why the object could not be read, if it was to be explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<String>,
     /// The other replicas whose state was [added](Self::merge): their identities, and when they started.
     #[serde(skip)]
     pub(crate) others: Vec<(String, String)>,
@@ -73,12 +76,13 @@ impl StateSnapshot {
         self.ready &= ready;
         let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
         self.waits.extend(waits.into_iter().map(of_replica));
-        for HandlerSummary { name, added, attempts, counts, .. } in
+        for HandlerSummary { name, added, attempts, interest, counts, .. } in
             handlers.into_iter().filter(|handler| handler.in_every_replica)
         {
             let Some(ours) = self.handlers.iter_mut().find(|ours| ours.name == name) else { continue };
             ours.added += added;
             ours.attempts += attempts;
+            ours.interest = ours.interest.take().or(interest);
             for (phase, count) in counts {
                 *ours.counts.entry(phase).or_default() += count;
             }
@@ -227,9 +231,28 @@ pub(crate) struct HandlerSummary {
     /// The number of attempts since the process started.
     #[serde(default)]
     pub(crate) attempts: u64,
+    /// The answer of the handler to the object of the query, if the query asks to explain it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interest: Option<InterestSummary>,
     /// The number of events by phase.
     #[serde(flatten)]
     pub(crate) counts: BTreeMap<PhaseName, usize>,
+}
+
+/// The answer of a handler to an object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InterestSummary {
+    /// `true` if the handler takes the object.
+    pub(crate) taken: bool,
+    /// The reason why it does not take the object, or does not do everything for it.
+    pub(crate) reason: Option<String>,
+}
+
+impl From<Interest> for InterestSummary {
+    fn from(interest: Interest) -> Self {
+        Self { taken: interest.is_taken(), reason: interest.reason().map(str::to_owned) }
+    }
 }
 
 impl From<QueueState> for HandlerSummary {
@@ -237,7 +260,7 @@ impl From<QueueState> for HandlerSummary {
         let QueueState { handler, kinds, in_every_replica, counts, added, attempts, waits, .. } = state;
         let (open, counts) =
             (waits.is_empty(), PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into());
-        Self { name: handler, kinds, in_every_replica, open, waits, added, attempts, counts }
+        Self { name: handler, kinds, in_every_replica, open, waits, added, attempts, interest: None, counts }
     }
 }
 

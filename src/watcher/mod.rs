@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube::Client;
+use kube::api::{ListParams, ObjectList, Request};
 use kube::runtime::watcher;
-use staffetta_handler::{AnyEvent, EventHandler, Kind, Undecodable};
+use serde_json::Value;
+use staffetta_handler::{AnyEvent, EventHandler, Kind, Object, Undecodable, WatchItem};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -174,6 +176,42 @@ impl<S: EventSink> Watcher<S> {
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
         let contains = |watch: &WatchEntry| lock(&watch.state.store).contains(namespace, name);
         self.watches().values().filter(selected).any(contains)
+    }
+
+    /// Reads the object `namespace`/`name` with one request, if it exists in the store of a watch of `kind` (the case is ignored).
+    /// Returns it decoded: once for each Rust type with which that kind is watched.
+    pub async fn read(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Vec<Arc<dyn Object>>, kube::Error> {
+        let kinds: Vec<_> = {
+            let watches = self.watches();
+            let found = watches.values().filter(|watch| {
+                watch.state.kind.name.eq_ignore_ascii_case(kind)
+                    && lock(&watch.state.store).contains(namespace, name)
+            });
+            found.map(|watch| watch.state.kind.clone()).collect()
+        };
+        let Some(first) = kinds.first() else { return Ok(Vec::new()) };
+        let path = match (namespace, first.path.rsplit_once('/')) {
+            (Some(namespace), Some((api, plural))) if !namespace.is_empty() => {
+                format!("{api}/namespaces/{namespace}/{plural}")
+            }
+            _ => first.path.clone(),
+        };
+        // The rights of a watch are those to list, not to get.
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let request = Request::new(path).list(&named).map_err(kube::Error::BuildRequest)?;
+        let list: ObjectList<Value> = self.client.request(request).await?;
+        let mut objects = Vec::new();
+        for (kind, object) in kinds.iter().zip(list.items.first().into_iter().cycle()) {
+            if let WatchItem::Object(object) = kind.decode(object.clone()).map_err(kube::Error::SerdeError)? {
+                objects.push(object);
+            }
+        }
+        Ok(objects)
     }
 
     /// Locks the watches.

@@ -241,3 +241,26 @@ async fn a_list_is_requested_at_once_and_the_next_one_after_a_pause() {
         tokio::time::timeout(RELIST_PAUSE * 2, relist_requested(&requested, Some(Instant::now()))).await;
     assert!(further.is_err(), "one list serves all requests before it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_known_object_is_read_by_a_list_of_its_namespace_and_an_unknown_one_by_no_request() {
+    let paths = Arc::<Mutex<Vec<String>>>::default();
+    let noted = Arc::clone(&paths);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        lock(&noted).push(request.uri().to_string());
+        let asked = RequestKind::of(request.uri().query().unwrap_or_default());
+        async move { Ok::<_, io::Error>(healthy(asked).expect("it always answers").1) }
+    });
+    let watcher = Watcher::new(Client::new(server, "default"), Arc::new(Ignore { drains: true }));
+    watcher.add(&Kind::of::<ConfigMap>());
+    watcher.until_listed().await;
+    let reads = || {
+        let is_read = |path: &&String| path.contains("/namespaces/default/configmaps?");
+        lock(&paths).iter().filter(is_read).cloned().collect::<Vec<_>>()
+    };
+    let read = watcher.read("configmap", Some("default"), "a").await.unwrap();
+    assert_eq!(read.iter().map(|object| object.meta().name.as_deref()).collect::<Vec<_>>(), [Some("a")]);
+    assert!(reads().len() == 1 && reads()[0].contains("fieldSelector=metadata.name%3Da"), "{:?}", reads());
+    assert!(watcher.read("ConfigMap", Some("default"), "b").await.unwrap().is_empty());
+    assert_eq!(reads().len(), 1);
+}

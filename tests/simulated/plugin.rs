@@ -60,9 +60,12 @@ impl Site {
     }
 
     async fn pod(&self, namespace: &str, name: &str) {
-        let pod = json!({ "metadata": { "name": name },
-            "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
-        let pod = serde_json::from_value(pod).unwrap();
+        self.pod_with(namespace, json!({ "name": name }), json!({ "nodeName": "n1" })).await;
+    }
+
+    async fn pod_with(&self, namespace: &str, metadata: Value, mut spec: Value) {
+        spec["containers"] = json!([{ "name": "c", "image": "i" }]);
+        let pod = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
         self.pods(namespace).create(&PostParams::default(), &pod).await.unwrap();
     }
 
@@ -147,6 +150,36 @@ async fn the_plug_in_asks_the_leader_through_its_pod() {
     }
 
     assert_eq!(site.plugin("log-level debug").await, (0, "debug\n".into(), String::new()));
+}
+
+#[tokio::test]
+async fn explain_says_why_a_handler_does_not_take_an_object() {
+    let (network, _) = network();
+    let site = Site::new(network.url()).await;
+    let annotations = json!({ "staffetta.dev/managed": "false" });
+    let web = json!({ "nodeName": "n1" });
+    site.pod_with("default", json!({ "name": "web" }), web.clone()).await;
+    site.pod_with("default", json!({ "name": "alone", "annotations": annotations }), web).await;
+    site.pod_with("default", json!({ "name": "new" }), json!({})).await;
+    let host = json!({ "nodeName": "n1", "hostNetwork": true });
+    site.pod_with("default", json!({ "name": "host" }), host).await;
+    for (name, last) in [
+        ("web", "has handled the object"),
+        ("alone", "does not take the object: its annotation `staffetta.dev/managed` is \"false\""),
+        ("new", "does not take the object: it has no node yet"),
+        ("host", "does not take the object: it uses the network of its node (hostNetwork)"),
+    ] {
+        eventually(last, async || {
+            let (code, said, complained) = site.plugin(&format!("explain pod/{name}")).await;
+            assert_eq!((code, complained.as_str()), (0, ""));
+            said.ends_with(&format!("object       is watched\nvif          {last}\n"))
+        })
+        .await;
+    }
+    let (_, said, _) = site.plugin("explain pod/new -o json").await;
+    let explained: Value = serde_json::from_str(&said).unwrap();
+    let expected = json!({ "taken": false, "reason": "it has no node yet" });
+    assert_eq!(explained["handlers"][0]["interest"], expected, "{said}");
 }
 
 #[tokio::test]

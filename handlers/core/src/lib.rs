@@ -22,7 +22,7 @@
 //! | `failure` | [`Failure`], [`HandlerError`], and the errors of every handler: [`Panicked`], [`TimedOut`] |
 //! | `backoff` | [`BackoffPolicy`] and [`Backoff`]: the delays of everything that is repeated |
 //! | `clock` | [`BootTime`]: the clock that measures leases |
-//! | `registry` | [`ResourceEventHandler`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`Finding`], [`DryRunPlan`] |
+//! | `registry` | [`ResourceEventHandler`], [`Interest`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`Finding`], [`DryRunPlan`] |
 //! | `write` | [`Writer`] and [`MetadataPatch`] |
 
 mod backoff;
@@ -48,7 +48,7 @@ pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, c
 pub use registry::{
     ApplyIndex, Check, CheckFn, CheckResult, Diagnosis, DiagnosisFn, DriverEntry, DriverTrait, DryRunPlan,
     ErasedHandler, EventNote, EventRecorder, Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index,
-    KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry, ResourceEventHandler, Section,
-    SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
+    Interest, KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry, ResourceEventHandler,
+    Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};

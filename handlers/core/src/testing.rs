@@ -88,7 +88,7 @@ impl Feed {
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event)?;
         }
-        if self.handler.wants(&event) {
+        if self.handler.wants(&event).is_taken() {
             self.handler.handle(&event, &Context::detached()).await
         } else {
             Ok(())

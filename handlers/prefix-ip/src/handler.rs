@@ -22,8 +22,8 @@ use staffetta_driver::pool::Wait;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{PodLifecycle, Uid};
 use staffetta_handler::{
-    Event, EventNote, Identity, MetadataPatch, Object, Recorder, Registration, ResourceEventHandler,
-    Tombstone, Trigger, TriggerHandler, Writer, Written,
+    Event, EventNote, Identity, Interest, MetadataPatch, Object, Recorder, Registration,
+    ResourceEventHandler, Tombstone, Trigger, TriggerHandler, Writer, Written,
 };
 use tracing::warn;
 
@@ -260,11 +260,19 @@ impl TriggerHandler<NodeRefresh> for PrefixIpHandler {
     }
 }
 
+/// The reason why a pod gets no address.
+const NEEDS_NONE: &str =
+    "it gets no address, because it does not request one and has no node selector that implies one";
+/// The reason why a pod gets no address yet.
+const NOT_SERVED: &str = "it gets no address while its node is not a managed instance, or addresses are switched off by \
+    the options of the handler";
+
 impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
     type Error = PrefixIpError;
 
-    fn wants(&self, event: &Event<ConfigMap>) -> bool {
-        is_options(&event.object_ref())
+    fn wants(&self, event: &Event<ConfigMap>) -> Interest {
+        let other = !is_options(&event.object_ref());
+        Interest::unless(other.then_some("it is not the ConfigMap with the options of the handler"))
     }
 
     async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
@@ -277,6 +285,16 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
 
 impl ResourceEventHandler<Pod> for PrefixIpHandler {
     type Error = PrefixIpError;
+
+    fn wants(&self, event: &Event<Pod>) -> Interest {
+        let (Event::Added(pod) | Event::Modified(pod)) = event else { return Interest::Taken };
+        match node_of(pod) {
+            None => Interest::Declined("it has no node yet"),
+            Some(_) if !self.cluster.admission.needs_address(pod) => Interest::Limited(NEEDS_NONE),
+            Some(node) if !self.serves(node) => Interest::Limited(NOT_SERVED),
+            Some(_) => Interest::Taken,
+        }
+    }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
         self.reconcile(pod).await

@@ -14,7 +14,8 @@ use super::object::{ObjectName, ObjectNameError};
 use super::request::AdminClient;
 use crate::health::Condition;
 use crate::state::{
-    HandlerSummary, MAX_LIMIT, ObjectSummary, Query, RequestSummary, StateSnapshot, duration, full_name,
+    HandlerSummary, InterestSummary, MAX_LIMIT, ObjectSummary, Query, RequestSummary, StateSnapshot,
+    duration, full_name,
 };
 use remedy::remedy;
 
@@ -42,7 +43,7 @@ pub(super) async fn explain(
     let ExplainArguments { object, namespace, output: format } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
-    let query = Query { limit: Some(MAX_LIMIT), ..name.query(namespace, default_namespace) };
+    let query = Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
     let explanation = Explanation::new(&document, &query);
     match format {
@@ -75,6 +76,8 @@ struct Explanation<'s> {
     watched_kinds: Vec<&'s str>,
     /// `true` if the object is in the store of the watch.
     known: bool,
+    /// The error of the request that reads the object, so that the handlers are not asked whether they take it.
+    unread: Option<&'s str>,
     /// The error of the decoder, if the object cannot be decoded.
     undecodable: Option<&'s str>,
     /// The handlers of the kind, in the order in which they are enabled.
@@ -88,6 +91,8 @@ struct HandlerStep<'s> {
     handler: &'s str,
     /// The conditions that must be met before the handler receives events.
     waits: &'s [String],
+    /// The answer of the handler to the object; `None` if the object does not exist or could not be read.
+    interest: Option<&'s InterestSummary>,
     /// The events that the handler has not handled yet, usually none or one.
     unfinished: Vec<Unfinished<'s>>,
     /// The last requests of its work for the object in the background, if that fails.
@@ -137,6 +142,7 @@ impl<'s> Explanation<'s> {
             }),
             watched_kinds,
             known: document.known == Some(true),
+            unread: document.unread.as_deref(),
             undecodable: document.undecodable.first().map(|object| object.error.as_str()),
             handlers: handlers.map(|handler| HandlerStep::new(handler, document)).collect(),
         }
@@ -150,6 +156,7 @@ impl<'s> HandlerStep<'s> {
         Self {
             handler: &handler.name,
             waits: &handler.waits,
+            interest: handler.interest.as_ref(),
             unfinished: unfinished.map(Unfinished::new).collect(),
             background: background.flat_map(|work| &work.requests).collect(),
         }
@@ -187,10 +194,12 @@ impl Explanation<'_> {
             lines.push(row("  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1, None));
             return lines;
         }
-        lines.push(if self.known {
+        lines.push(if let Some(error) = self.unread {
+            row("object", &format!("is watched, but cannot be read: {error}"), Some(Colour::Red))
+        } else if self.known {
             row("object", "is watched", None)
         } else {
-            let text = "is not watched: it does not exist, or no handler selects it";
+            let text = "is not watched: it does not exist, or the selector of the watch leaves it out";
             row("object", text, Some(Colour::Yellow))
         });
         lines.extend(self.handlers.iter().flat_map(HandlerStep::lines));
@@ -201,18 +210,22 @@ impl Explanation<'_> {
 impl HandlerStep<'_> {
     /// Returns the lines about one handler: its unmet conditions, failing work in the background, and the unfinished events of the object.
     fn lines(&self) -> Vec<StyledLine> {
-        let Self { handler, waits, unfinished, background } = self;
+        let Self { handler, waits, interest, unfinished, background } = self;
         let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
         let mut lines: Vec<_> = waits.iter().map(wait).collect();
         if !background.is_empty() {
             let text = "its work in the background fails; see the Events of the object";
             lines.push(row(handler, text, Some(Colour::Yellow)));
             lines.extend(background.iter().map(|request| row("  request", &described(request), None)));
-        } else if unfinished.is_empty() && waits.is_empty() {
-            let text = "nothing to do: it has handled the object, or does not select it";
-            lines.push(row(handler, text, Some(Colour::Green)));
+        } else if unfinished.is_empty() && waits.is_empty() && interest.is_some_and(|interest| interest.taken)
+        {
+            lines.push(row(handler, "has handled the object", Some(Colour::Green)));
         }
         lines.extend(unfinished.iter().flat_map(|unfinished| unfinished.lines(handler)));
+        if let Some(InterestSummary { taken, reason: Some(reason) }) = interest {
+            let (name, text) = if *taken { ("  but", "") } else { (*handler, "does not take the object: ") };
+            lines.push(row(name, &format!("{text}{reason}"), Some(Colour::Yellow)));
+        }
         lines
     }
 }
@@ -262,6 +275,8 @@ fn described(request: &RequestSummary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::cli::status::testing::{document, object};
 
@@ -335,10 +350,6 @@ mod tests {
             text.ends_with("watch        no enabled handler needs this kind; watched kinds: Pod\n"),
             "{text}"
         );
-        assert!(
-            explained(document(Vec::new()), "pod")
-                .ends_with("vif          nothing to do: it has handled the object, or does not select it\n")
-        );
         let mut waiting = document(Vec::new());
         waiting.handlers[0].waits = vec!["the ownership marks are not read yet".to_owned()];
         let text = explained(waiting, "pod");
@@ -346,6 +357,34 @@ mod tests {
             text.ends_with("vif          receives no events yet: the ownership marks are not read yet\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_handler_that_does_not_take_the_object_says_why_and_another_one_has_handled_it() {
+        for (interest, expected) in [
+            (json!({ "taken": true, "reason": null }), "vif          has handled the object\n"),
+            (
+                json!({ "taken": true, "reason": "its class is another one" }),
+                "vif          has handled the object\n  but        its class is another one\n",
+            ),
+            (
+                json!({ "taken": false, "reason": "it has no node yet" }),
+                "vif          does not take the object: it has no node yet\n",
+            ),
+        ] {
+            let mut document = document(Vec::new());
+            document.handlers[0].interest = serde_json::from_value(interest).unwrap();
+            let text = explained(document, "pod");
+            assert!(text.ends_with(&format!("object       is watched\n{expected}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_said_to_be_handled() {
+        let mut document = document(Vec::new());
+        document.unread = Some("403".to_owned());
+        let text = explained(document, "pod");
+        assert!(text.ends_with("object       is watched, but cannot be read: 403\n"), "{text}");
     }
 
     #[test]

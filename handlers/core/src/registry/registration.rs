@@ -13,8 +13,9 @@ use tracing::error;
 
 use super::garbage_collector::GarbageCollector;
 use super::index::Index;
+use super::interest::Interest;
 use super::resource::{ResourceEventHandler, TriggerHandler};
-use super::route::{EventFilter, HandlerRoute, OfKind, OfTrigger, RouteHandler};
+use super::route::{EventFilter, HandlerRoute, OTHER_TYPE, OfKind, OfTrigger, RouteHandler};
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
@@ -46,7 +47,7 @@ pub struct Registration<H = ()> {
 /// Returns the filter that accepts what both accept.
 fn both(one: Option<EventFilter>, other: Option<EventFilter>) -> Option<EventFilter> {
     match (one, other) {
-        (Some(one), Some(other)) => Some(Arc::new(move |event| one(event) && other(event))),
+        (Some(one), Some(other)) => Some(Arc::new(move |event| one(event).and(|| other(event)))),
         (one, other) => one.or(other),
     }
 }
@@ -203,7 +204,7 @@ impl Registration {
     /// Passes to the handler only the events that `filter` accepts, of those that the handler wants and earlier filters accept: it is not
     /// called for others. Indexes get all events.
     #[must_use]
-    pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> bool + Send + Sync + 'static) -> Self {
+    pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
         self.filter = both(self.filter.take(), Some(Arc::new(filter)));
         self
     }
@@ -243,10 +244,14 @@ impl ErasedHandler {
         self.superseded
     }
 
-    /// Returns `true` if the handler wants the event, and its filter accepts it. A handler that panics does not get the event.
-    pub fn wants(&self, event: &AnyEvent) -> bool {
-        self.routes(event).any(|route| route.wants(event))
-            && self.filter.as_ref().is_none_or(|filter| filter(event))
+    /// Returns whether the handler and its filter take the event; of joined handlers, one of them. A handler that panics does not get
+    /// the event.
+    pub fn wants(&self, event: &AnyEvent) -> Interest {
+        let mut answers = self.routes(event).map(|route| route.wants(event));
+        let first = answers.next().unwrap_or(OTHER_TYPE);
+        let taken =
+            if first.is_taken() { first } else { answers.find(|other| other.is_taken()).unwrap_or(first) };
+        taken.and(|| filtered(self.filter.as_ref(), event))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
@@ -272,10 +277,16 @@ impl ErasedHandler {
 }
 
 impl HandlerRoute {
-    fn wants(&self, event: &AnyEvent) -> bool {
-        catch_panic(event, || self.handler.wants(event)).unwrap_or(false)
-            && self.filter.as_ref().is_none_or(|filter| filter(event))
+    fn wants(&self, event: &AnyEvent) -> Interest {
+        let panicked = Interest::Declined("the handler panicked when it was asked; see the log");
+        let wanted = catch_panic(event, || self.handler.wants(event)).unwrap_or(panicked);
+        wanted.and(|| filtered(self.filter.as_ref(), event))
     }
+}
+
+/// Returns the answer of a filter, if there is one.
+fn filtered(filter: Option<&EventFilter>, event: &AnyEvent) -> Interest {
+    filter.map_or(Interest::Taken, |filter| filter(event))
 }
 
 /// Calls code of a handler from within the watch. If the code panics, the panic is logged and returned, so that the watch and other
@@ -294,7 +305,7 @@ impl EventHandler<AnyEvent> for ErasedHandler {
         // One of joined handlers may want an event that another one does not.
         let is_joined = self.routes(event).nth(1).is_some();
         let mut result = Ok(());
-        for route in self.routes(event).filter(|route| !is_joined || route.wants(event)) {
+        for route in self.routes(event).filter(|route| !is_joined || route.wants(event).is_taken()) {
             result = match (result, route.handler.deliver(event).await) {
                 (Err(one), Err(other)) => Err(BothFailed::new(one, other).into()),
                 (one, other) => one.and(other),

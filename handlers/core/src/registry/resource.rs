@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
+use super::interest::Interest;
 use crate::event::{Event, OrderingKey, Tombstone, Trigger};
 use crate::failure::Failure;
 
@@ -43,11 +44,11 @@ where
     /// The error of all methods of the handler.
     type Error: Failure;
 
-    /// Returns `true` if the handler wants the event. The method is called before the event is queued: an unwanted event replaces no
-    /// queued event. Therefore the result may depend only on fields that never change.
-    fn wants(&self, event: &Event<K>) -> bool {
+    /// Returns whether the handler takes the event. The method is called before the event is queued: an event that is not taken replaces
+    /// no queued event. Therefore only fields that never change may cause [`Interest::Declined`].
+    fn wants(&self, event: &Event<K>) -> Interest {
         let _ = event;
-        true
+        Interest::Taken
     }
 
     /// Returns the ordering key: events with the same key are handled one after the other. By default, each object has its own key.
@@ -164,8 +165,9 @@ mod tests {
     impl ResourceEventHandler<Pod> for Log {
         type Error = Infallible;
 
-        fn wants(&self, event: &Event<Pod>) -> bool {
-            event.object().is_none_or(|pod| pod.metadata.name.as_deref() != Some("unwanted"))
+        fn wants(&self, event: &Event<Pod>) -> Interest {
+            let unwanted = event.object().is_some_and(|pod| pod.metadata.name.as_deref() == Some("unwanted"));
+            Interest::unless(unwanted.then_some("its name"))
         }
 
         async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
@@ -215,8 +217,11 @@ mod tests {
     #[tokio::test]
     async fn an_event_passes_all_filters_of_a_registration() {
         let log = Arc::new(Mutex::new(Vec::new()));
-        let named =
-            |prefix: &'static str| move |event: &AnyEvent| event.object_ref().name.starts_with(prefix);
+        let named = |prefix: &'static str| {
+            move |event: &AnyEvent| {
+                Interest::unless((!event.object_ref().name.starts_with(prefix)).then_some(prefix))
+            }
+        };
         let registration = Registration::new(Log(Arc::clone(&log))).on::<Pod>().erase();
         let feed = Feed::new(registration.filter(named("web")).filter(named("web-1")));
         for name in ["web", "db-1", "web-1"] {

@@ -8,12 +8,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Resource;
 
+use super::interest::Interest;
 use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
-/// The type of a function that returns `true` if a handler may get an event.
-pub(super) type EventFilter = Arc<dyn Fn(&AnyEvent) -> bool + Send + Sync>;
+/// The answer to an event of a type that the handler does not handle.
+pub(super) const OTHER_TYPE: Interest = Interest::Declined("the handler does not handle this kind");
+
+/// The type of a function that returns whether a handler may get an event.
+pub(super) type EventFilter = Arc<dyn Fn(&AnyEvent) -> Interest + Send + Sync>;
 
 /// The handler of all messages with the same [route](crate::Message::route).
 pub(super) struct HandlerRoute {
@@ -29,8 +33,8 @@ pub(super) struct HandlerRoute {
 
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased.
 pub(super) trait RouteHandler: Send + Sync {
-    /// Returns `true` if the handler wants the event; `false` for another type of event.
-    fn wants(&self, event: &AnyEvent) -> bool;
+    /// Returns whether the handler takes the event; not another type of event.
+    fn wants(&self, event: &AnyEvent) -> Interest;
     /// Returns the ordering key; `None` for another type of event.
     fn key(&self, event: &AnyEvent) -> Option<OrderingKey>;
     /// Returns the group of the event; `None` if it has none, or for another type of event.
@@ -47,8 +51,8 @@ where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
     H: ResourceEventHandler<K>,
 {
-    fn wants(&self, event: &AnyEvent) -> bool {
-        event.typed().is_some_and(|event| self.0.wants(&event))
+    fn wants(&self, event: &AnyEvent) -> Interest {
+        event.typed().map_or(OTHER_TYPE, |event| self.0.wants(&event))
     }
 
     fn key(&self, event: &AnyEvent) -> Option<OrderingKey> {
@@ -69,8 +73,8 @@ where
 pub(super) struct OfTrigger<S, H>(pub(super) Arc<H>, pub(super) PhantomData<fn(S)>);
 
 impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {
-    fn wants(&self, event: &AnyEvent) -> bool {
-        event.trigger_ref::<S>().is_some()
+    fn wants(&self, event: &AnyEvent) -> Interest {
+        event.trigger_ref::<S>().map_or(OTHER_TYPE, |_| Interest::Taken)
     }
 
     fn key(&self, event: &AnyEvent) -> Option<OrderingKey> {

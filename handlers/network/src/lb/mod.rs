@@ -34,7 +34,8 @@ use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, ResourceExt};
 use staffetta_handler::{
-    Event, Identity, OrderingKey, Recorder, Registration, ResourceEventHandler, Superseded, Tombstone, Writer,
+    Event, Identity, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Superseded,
+    Tombstone, Writer,
 };
 
 use self::drift::DriftDetector;
@@ -167,6 +168,9 @@ impl LbHandler {
     }
 }
 
+/// The reason why an event is not taken while [`awaits_spec`] returns `true`.
+const OUTDATED: &str = "the spec of its load balancer is outdated; the handler lbaasspec writes it first";
+
 /// Returns `true` if the service is not being deleted and its annotation with the spec is outdated.
 /// The handler `lbaasspec` updates the annotation, and the event of the update will follow.
 fn awaits_spec(service: &Service) -> bool {
@@ -182,11 +186,16 @@ fn has_finalizer(service: &Service) -> bool {
 impl ResourceEventHandler<Service> for LbHandler {
     type Error = LbError;
 
-    fn wants(&self, event: &Event<Service>) -> bool {
-        let Some(service) = event.object() else { return true };
+    fn wants(&self, event: &Event<Service>) -> Interest {
+        let Some(service) = event.object() else { return Interest::Taken };
         let annotated = |key| service.annotations().contains_key(key);
         let concerned = annotated(SPEC_ANNOTATION) || annotated(STATE_ANNOTATION) || self.is_managed(service);
-        concerned && !awaits_spec(service)
+        if !concerned {
+            return Interest::Declined(
+                "it has no spec of a load balancer, which the handler lbaasspec writes",
+            );
+        }
+        Interest::unless(awaits_spec(service).then_some(OUTDATED))
     }
 
     fn key(&self, event: &Event<Service>) -> OrderingKey {
@@ -210,14 +219,20 @@ impl ResourceEventHandler<Service> for LbHandler {
 impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
     type Error = LbError;
 
-    /// Returns `true` for the endpoints of a service that has the annotation with the spec.
+    /// Takes the endpoints of a service that has the annotation with the spec.
     /// Deletions are always handled, so that the object is removed from the index.
-    fn wants(&self, event: &Event<K>) -> bool {
-        let Some(key) = self.endpoints.service_of(event.uid()) else { return false };
-        matches!(event, Event::Deleted(_))
-            || self.services.get(&key).is_some_and(|service| {
-                service.annotations().contains_key(SPEC_ANNOTATION) && !awaits_spec(&service)
-            })
+    fn wants(&self, event: &Event<K>) -> Interest {
+        let Some(key) = self.endpoints.service_of(event.uid()) else {
+            return Interest::Declined("it belongs to no service");
+        };
+        let service = self.services.get(&key);
+        Interest::unless(match service {
+            _ if matches!(event, Event::Deleted(_)) => None,
+            Some(service) if service.annotations().contains_key(SPEC_ANNOTATION) => {
+                awaits_spec(&service).then_some(OUTDATED)
+            }
+            _ => Some("its service has no spec of a load balancer, which the handler lbaasspec writes"),
+        })
     }
 
     fn key(&self, event: &Event<K>) -> OrderingKey {

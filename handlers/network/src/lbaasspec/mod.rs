@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt};
 use staffetta_driver::{ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver};
 use staffetta_handler::{
-    Event, Identity, MetadataPatch, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
+    Event, Identity, Interest, MetadataPatch, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
 };
 
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, SPEC_ANNOTATION, ServiceType};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
-use service::{ServiceFields, is_balanced, second_ip};
+use service::{ServiceFields, has_foreign_class, second_ip, unbalanced};
 
 use crate::kuryr;
 use crate::notices::Notices;
@@ -108,12 +108,18 @@ impl LbaasSpecHandler {
 impl ResourceEventHandler<Service> for LbaasSpecHandler {
     type Error = LbaasSpecError;
 
-    fn wants(&self, event: &Event<Service>) -> bool {
-        match event {
-            Event::Added(service) | Event::Modified(service) => {
-                is_balanced(service) || service.annotations().contains_key(SPEC_ANNOTATION)
-            }
-            Event::Deleted(_) => true,
+    fn wants(&self, event: &Event<Service>) -> Interest {
+        let (Event::Added(service) | Event::Modified(service)) = event else { return Interest::Taken };
+        match unbalanced(service) {
+            Some(_) if service.annotations().contains_key(SPEC_ANNOTATION) => Interest::Taken,
+            Some(reason) => Interest::Declined(reason),
+            None if kuryr::managed(&**service).is_some() => Interest::Limited(
+                "Kuryr manages it by a custom resource, and it is left alone until `staffetta migrate kuryr` takes it over",
+            ),
+            None if has_foreign_class(service) => Interest::Limited(
+                "its loadBalancerClass is that of another controller, so it is served as a NodePort, without a public IP",
+            ),
+            None => Interest::Taken,
         }
     }
 

@@ -61,14 +61,33 @@ impl LbaasServiceSpec {
     }
 }
 
-/// Returns `true` if a service gets a load balancer: it has a cluster IP, is not of type
-/// `ExternalName`, and is not the API server's own service `default/kubernetes`. A selector is not
+/// Returns `true` if a service gets a load balancer.
+fn is_balanced(service: &Service) -> bool {
+    unbalanced(service).is_none()
+}
+
+/// Returns the reason why a service gets no load balancer; `None` if it gets one. A selector is not
 /// required, because endpoints may be managed manually.
-pub(super) fn is_balanced(service: &Service) -> bool {
-    let Some(spec) = &service.spec else { return false };
+pub(super) fn unbalanced(service: &Service) -> Option<&'static str> {
+    let Some(spec) = &service.spec else { return Some("it has no spec") };
     let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
-    let api_server = (namespace, name) == (Some("default"), Some("kubernetes"));
-    !api_server && spec.type_.as_deref() != Some("ExternalName") && cluster_ip(spec).is_some()
+    if (namespace, name) == (Some("default"), Some("kubernetes")) {
+        return Some("it is the service of the API server, which has addresses of its own");
+    }
+    if spec.type_.as_deref() == Some("ExternalName") {
+        return Some("it is of type ExternalName, which needs no load balancer");
+    }
+    let none = "it has no cluster IP: it is headless, or the API server has not assigned one yet";
+    cluster_ip(spec).is_none().then_some(none)
+}
+
+/// Returns `true` if `spec.loadBalancerClass` names another controller.
+pub(super) fn has_foreign_class(service: &Service) -> bool {
+    service.spec.as_ref().is_some_and(is_of_foreign_class)
+}
+
+fn is_of_foreign_class(spec: &ServiceSpec) -> bool {
+    spec.load_balancer_class.as_deref().is_some_and(|class| class != LOAD_BALANCER_CLASS)
 }
 
 /// Returns the second cluster IP of a dual-stack service, or `None` if a service has only one. A
@@ -87,7 +106,7 @@ fn cluster_ip(spec: &ServiceSpec) -> Option<&str> {
 /// Parses `spec.type`. A `LoadBalancer` whose class belongs to another controller becomes a
 /// `NodePort`.
 fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
-    let ours = spec.load_balancer_class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS);
+    let ours = !is_of_foreign_class(spec);
     match spec.type_.as_deref() {
         None | Some("ClusterIP") => Ok(ServiceType::ClusterIP),
         Some("LoadBalancer") if ours => Ok(ServiceType::LoadBalancer),

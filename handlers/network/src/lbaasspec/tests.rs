@@ -38,7 +38,7 @@ fn web() -> Value {
 impl World {
     async fn feed(&self, service: Arc<Service>) -> Result<(), LbaasSpecError> {
         let event = Event::Modified(service);
-        if self.handler.wants(&event) {
+        if self.handler.wants(&event).is_taken() {
             staffetta_handler::deliver(&self.handler, &event).await
         } else {
             Ok(())
@@ -182,16 +182,38 @@ async fn a_service_that_needs_no_load_balancer_any_more_loses_its_spec() {
 
 #[tokio::test]
 async fn a_service_without_a_load_balancer_is_not_queued() {
+    for (spec, part) in [
+        (json!({ "clusterIP": "None" }), "headless"),
+        (json!({ "type": "ExternalName", "externalName": "example.com" }), "ExternalName"),
+    ] {
+        let world = world(&spec);
+        let answer = world.handler.wants(&Event::Added(world.api.object()));
+        assert!(matches!(answer, Interest::Declined(reason) if reason.contains(part)), "{answer:?}");
+    }
     let world = world(&json!({ "clusterIP": "None" }));
-    assert!(!world.handler.wants(&Event::Added(world.api.object())));
     world.event().await.unwrap();
     assert_eq!(world.api.patches(), []);
 }
 
 #[tokio::test]
+async fn a_service_of_another_class_is_taken_without_a_public_ip_and_one_of_kuryr_waits() {
+    let answer = |world: &World| world.handler.wants(&Event::Added(world.api.object()));
+    let world = world(&web());
+    assert_eq!(answer(&world), Interest::Taken);
+    world.api.change(|service| service["spec"]["loadBalancerClass"] = json!(LOAD_BALANCER_CLASS));
+    assert_eq!(answer(&world), Interest::Taken);
+    world.api.change(|service| service["spec"]["loadBalancerClass"] = json!("example.com/other"));
+    assert!(matches!(answer(&world), Interest::Limited(reason) if reason.contains("loadBalancerClass")));
+    world.api.change(|service| {
+        service["metadata"]["finalizers"] = json!(["kuryr.openstack.org/service-finalizer"]);
+    });
+    assert!(matches!(answer(&world), Interest::Limited(reason) if reason.contains("migrate kuryr")));
+}
+
+#[tokio::test]
 async fn a_service_without_a_spec_is_left_alone() {
     let world = world(&Value::Null);
-    assert!(!world.handler.wants(&Event::Added(world.api.object())));
+    assert_eq!(world.handler.wants(&Event::Added(world.api.object())), Interest::Declined("it has no spec"));
     world.event().await.unwrap();
     assert_eq!(world.api.patches(), []);
 }

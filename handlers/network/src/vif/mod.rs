@@ -22,7 +22,7 @@ use kube::Client;
 use staffetta_driver::{
     Owner, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, VifPoolDriver,
 };
-use staffetta_handler::{Event, Recorder, Registration, ResourceEventHandler, Tombstone, Writer};
+use staffetta_handler::{Event, Interest, Recorder, Registration, ResourceEventHandler, Tombstone, Writer};
 
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
 use self::foreign_nodes::ForeignNodes;
@@ -131,17 +131,16 @@ impl VifHandler {
 impl ResourceEventHandler<Pod> for VifHandler {
     type Error = VifError;
 
-    fn wants(&self, event: &Event<Pod>) -> bool {
-        match event {
-            Event::Added(pod) | Event::Modified(pod) => {
-                !matches!(PodLifecycle::of(pod), PodLifecycle::HostNetwork | PodLifecycle::Unscheduled)
-                    && !self.is_foreign(pod)
+    fn wants(&self, event: &Event<Pod>) -> Interest {
+        let Some(pod) = event.object() else { return Interest::Taken };
+        Interest::unless(match PodLifecycle::of(pod) {
+            PodLifecycle::HostNetwork => Some("it uses the network of its node (hostNetwork)"),
+            PodLifecycle::Unscheduled if !matches!(event, Event::Deleted(_)) => Some("it has no node yet"),
+            _ if self.is_foreign(pod) => {
+                Some("it runs on a virtual node, whose machine has a network of its own")
             }
-            Event::Deleted(Tombstone::Last(pod)) => {
-                PodLifecycle::of(pod) != PodLifecycle::HostNetwork && !self.is_foreign(pod)
-            }
-            Event::Deleted(Tombstone::Missed(_)) => true,
-        }
+            _ => None,
+        })
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VifError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
-use staffetta_handler::{Event, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler};
+use staffetta_handler::{Event, Interest, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler};
 
 use super::{VirtualNodes, node_of};
 use crate::error::VirtualNodeError;
@@ -24,11 +24,14 @@ fn node_group(name: &str) -> Option<OrderingKey> {
 impl ResourceEventHandler<Pod> for VirtualNodes {
     type Error = VirtualNodeError;
 
-    fn wants(&self, event: &Event<Pod>) -> bool {
-        match event.object() {
-            Some(pod) => !node_of(pod).is_empty() && !self.0.cluster.is_real(node_of(pod)),
-            None => true,
-        }
+    fn wants(&self, event: &Event<Pod>) -> Interest {
+        Interest::unless(match event.object().map(|pod| node_of(pod)) {
+            Some("") => Some("it has no node yet"),
+            Some(node) if self.0.cluster.is_real(node) => {
+                Some("its node is not a virtual one of the handler")
+            }
+            _ => None,
+        })
     }
 
     fn group(&self, event: &Event<Pod>) -> Option<OrderingKey> {
@@ -62,9 +65,10 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
 impl ResourceEventHandler<Node> for VirtualNodes {
     type Error = VirtualNodeError;
 
-    fn wants(&self, event: &Event<Node>) -> bool {
+    fn wants(&self, event: &Event<Node>) -> Interest {
         let name = event.object_ref().name;
-        self.0.node_store.get(name).is_some() || !self.0.cluster.is_real(name)
+        let is_other = self.0.node_store.get(name).is_none() && self.0.cluster.is_real(name);
+        Interest::unless(is_other.then_some("it is not a virtual node of the handler"))
     }
 
     fn key(&self, event: &Event<Node>) -> OrderingKey {

@@ -115,7 +115,7 @@ async fn without_slices_endpoints_give_the_same_members() {
     world.feed(Event::Deleted(Tombstone::Last(endpoints("10.1.0.2")))).await.unwrap();
     assert_eq!(world.members(HTTP), [""; 0]);
     let slices = Event::Modified(slice("s1", &["10.1.0.1"])).erase();
-    assert!(!world.handler.wants(&slices));
+    assert!(!world.handler.wants(&slices).is_taken());
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn of_unrelated_slices_only_the_deletion_is_handled() {
     let gone = Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])));
     for (event, wanted) in [(&present, false), (&gone, true)] {
         handler.endpoints.apply(event);
-        assert_eq!(ResourceEventHandler::<EndpointSlice>::wants(&handler, event), wanted);
+        assert_eq!(ResourceEventHandler::<EndpointSlice>::wants(&handler, event).is_taken(), wanted);
     }
     deliver(&handler, &gone).await.unwrap();
     assert_eq!(handler.endpoints.service_of("s1"), None);

@@ -191,7 +191,7 @@ impl World {
     {
         let event = event.erase();
         self.index(&event);
-        if self.handler.wants(&event) {
+        if self.handler.wants(&event).is_taken() {
             self.handler.handle(&event, &Context::detached()).await
         } else {
             Ok(())

@@ -58,7 +58,7 @@ impl World {
     }
 
     async fn feed(&self, event: Event<Pod>) -> Result<(), VifError> {
-        if self.handler.wants(&event) { deliver(&self.handler, &event).await } else { Ok(()) }
+        if self.handler.wants(&event).is_taken() { deliver(&self.handler, &event).await } else { Ok(()) }
     }
 
     /// Delivers the present state of the pod.

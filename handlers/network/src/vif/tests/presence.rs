@@ -2,12 +2,17 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_the_host_network_and_unscheduled_pods_are_not_queued() {
-    for change in
-        [json!({ "containers": [], "nodeName": "n", "hostNetwork": true }), json!({ "containers": [] })]
-    {
+    for (change, reason) in [
+        (
+            json!({ "containers": [], "nodeName": "n", "hostNetwork": true }),
+            "it uses the network of its node (hostNetwork)",
+        ),
+        (json!({ "containers": [] }), "it has no node yet"),
+    ] {
         let world = world();
         world.api.change(|pod| pod["spec"] = change);
-        assert!(!world.handler.wants(&Event::Added(world.api.object())));
+        let answer = world.handler.wants(&Event::Added(world.api.object()));
+        assert_eq!(answer, Interest::Declined(reason));
         deliver(&world.handler, &Event::Added(world.api.object())).await.unwrap();
         world.assert_unasked();
     }

@@ -1,0 +1,43 @@
+//! The answer of a handler to an event: it takes the event, or it does not, with the reason.
+
+/// States that a handler or a filter takes an event, or the reason why it does not. `staffetta explain` shows the reason, which
+/// continues `it does not take the object: ` with a clause such as `it has no node yet`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// The event is taken.
+    Taken,
+    /// The event is taken, but something is not done for the object, for this reason.
+    Limited(&'static str),
+    /// The event is not taken, for this reason.
+    Declined(&'static str),
+}
+
+impl Interest {
+    /// Returns `Declined` with `reason` if there is one.
+    pub fn unless(reason: Option<&'static str>) -> Self {
+        reason.map_or(Self::Taken, Self::Declined)
+    }
+
+    /// Returns `true` if the event is taken.
+    pub fn is_taken(self) -> bool {
+        !matches!(self, Self::Declined(_))
+    }
+
+    /// Returns the reason why the event is not taken, or why something is not done.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Taken => None,
+            Self::Limited(reason) | Self::Declined(reason) => Some(reason),
+        }
+    }
+
+    /// Returns the answer of both: `other` is asked only if `self` takes the event.
+    #[must_use]
+    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Taken => other(),
+            Self::Limited(_) => Some(other()).filter(|other| !other.is_taken()).unwrap_or(self),
+            Self::Declined(_) => self,
+        }
+    }
+}
