@@ -102,7 +102,7 @@ fn adapt(configuration: &mut Configuration) {
     // The daemon binds what the controller has selected: pods with its finalizer.
     configuration.kubernetes.namespaces.clear();
     configuration.kubernetes.namespace_labels = None;
-    configuration.kubernetes.object_labels.clear();
+    configuration.kubernetes.object_labels = None;
     // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
     configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
 }
@@ -191,8 +191,7 @@ mod tests {
     fn the_daemon_binds_what_the_controller_has_selected() {
         let registry = crate::assembly::registry();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let options =
-            "namespaces = [\"shop\"]\nnamespace_labels = \"team=net\"\nobject_labels = { a = \"b\" }\n";
+        let options = "namespaces = [\"shop\"]\nnamespace_labels = \"team=net\"\nobject_labels = \"a=b\"\n";
         fs::write(file.path(), format!("[kubernetes]\n{options}")).unwrap();
         let schema = FileSchema::assemble(&registry).unwrap();
         let mut configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();

@@ -1,6 +1,9 @@
 //! Label selectors in the form that kubectl has: `team=net,env in (a,b),!legacy`.
 
-use kube::core::{Expression, Selector};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{Expression, Selector, SelectorExt};
 
 /// The maximum length of a label's value, and of its name without the prefix.
 const MAX_LENGTH: usize = 63;
@@ -17,6 +20,11 @@ pub(crate) fn parse(text: &str) -> Option<Selector> {
         character == ',' && !in_list
     });
     requirements.map(|requirement| parse_requirement(requirement.trim())).collect()
+}
+
+/// Returns `true` if `selector` selects the labels of an object.
+pub(crate) fn matches(selector: &Selector, meta: &ObjectMeta) -> bool {
+    selector.matches(meta.labels.as_ref().unwrap_or(&BTreeMap::new()))
 }
 
 /// Parses one requirement of a label selector; `None` if it is malformed. The forms are those of `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in
@@ -71,8 +79,6 @@ fn is_value(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::SelectorExt;
-
     use super::*;
 
     #[test]

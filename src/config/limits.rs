@@ -34,6 +34,7 @@ pub(super) fn exceeded(schema: &Value, value: &Value, quote: bool) -> Vec<String
     let not = |value: &dyn Display| if quote { format!(", not {value}") } else { String::new() };
     let bound = |name: &str| schema[name].as_f64();
     let length = |name: &str| schema[name].as_u64();
+    let format = schema["format"].as_str().and_then(StringFormat::named);
     match value {
         _ if schema["format"] == "span" => {
             let Ok(span) = TimeSpan::deserialize(value) else { return Vec::new() };
@@ -49,7 +50,6 @@ pub(super) fn exceeded(schema: &Value, value: &Value, quote: bool) -> Vec<String
                 return unknown_choice(&choices, text, quote).into_iter().collect();
             }
             let count = text.chars().count() as u64;
-            let format = schema["format"].as_str().and_then(StringFormat::named);
             let wrong = format.and_then(|format| format.check(text).err());
             let shown = if quote { format!("{text:?}") } else { "the value".to_owned() };
             let mut exceeded = outside("length must be", count, length("minLength"), length("maxLength"), "");
@@ -59,7 +59,10 @@ pub(super) fn exceeded(schema: &Value, value: &Value, quote: bool) -> Vec<String
         Value::Array(items) => {
             outside("length must be", items.len() as u64, length("minItems"), length("maxItems"), "")
         }
-        Value::Object(_) | Value::Bool(_) | Value::Null => Vec::new(),
+        Value::Object(_) => {
+            format.map(|format| format!("must be {}, not a table", format.about)).into_iter().collect()
+        }
+        Value::Bool(_) | Value::Null => Vec::new(),
     }
 }
 

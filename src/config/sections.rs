@@ -1,6 +1,5 @@
 //! The configuration sections of the program itself. Their doc comments become comments in the sample file.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -47,9 +46,9 @@ pub struct KubernetesOptions {
     /// at once, or 10 s after those of another one.
     #[schemars(extend("format" = "label-selector"), example = &"team=net")]
     pub namespace_labels: Option<String>,
-    /// Labels that pods and services must have to be managed, such as `{ network = "neutron" }`. An object that is managed already stays
-    /// so until it is deleted.
-    pub object_labels: BTreeMap<String, String>,
+    /// Selects pods and services by their labels. An object that is managed already stays so until it is deleted.
+    #[schemars(extend("format" = "label-selector"), example = &"network=neutron")]
+    pub object_labels: Option<String>,
     /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
@@ -76,7 +75,7 @@ impl Default for KubernetesOptions {
             cluster_id: None,
             namespaces: Vec::new(),
             namespace_labels: None,
-            object_labels: BTreeMap::new(),
+            object_labels: None,
             kubeconfig: None,
             api_root: None,
             port_debug: false,

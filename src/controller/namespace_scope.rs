@@ -1,14 +1,15 @@
 //! The namespaces whose labels match `kubernetes.namespace_labels`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Selector, SelectorExt};
+use kube::core::Selector;
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
 
+use crate::config::label_selector;
 use crate::lock::lock;
 
 /// The namespaces that match a label selector, updated from the watch of namespaces. An unknown namespace does not match.
@@ -37,7 +38,7 @@ impl NamespaceScope {
 
     /// Returns `true` if the labels of a namespace match.
     pub(super) fn matches(&self, namespace: &ObjectMeta) -> bool {
-        self.selector.matches(namespace.labels.as_ref().unwrap_or(&BTreeMap::new()))
+        label_selector::matches(&self.selector, namespace)
     }
 
     /// Returns `true` if the namespace matches. Otherwise it is recorded as one with objects that are left out, and

@@ -1,11 +1,12 @@
 //! The pods, services and namespaces that the handlers may manage.
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::Selector;
 use staffetta_handler::{AnyEvent, Interest, Kind, Message, Registration, Setup, SetupError};
 use tracing::info;
 
@@ -25,7 +26,7 @@ pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 #[derive(Debug)]
 pub(crate) struct ObjectSelection {
     namespaces: BTreeSet<String>,
-    labels: BTreeMap<String, String>,
+    labels: Option<Selector>,
     /// The namespaces with the configured labels; `None` if no labels are configured.
     scope: Option<Arc<NamespaceScope>>,
 }
@@ -39,13 +40,14 @@ impl ObjectSelection {
 
     /// Creates the selection of a configuration. No namespace matches `kubernetes.namespace_labels` before the index of namespaces has it.
     pub(crate) fn new(options: &KubernetesOptions) -> Self {
-        let selector = options.namespace_labels.as_ref().map(|text| {
-            label_selector::parse(text).expect("the schema of the configuration requires a label selector")
-        });
+        let selector = |text: &Option<String>| {
+            let parse = |text| label_selector::parse(text).expect("the schema requires a label selector");
+            text.as_deref().map(parse)
+        };
         Self {
             namespaces: options.namespaces.iter().cloned().collect(),
-            labels: options.object_labels.clone(),
-            scope: selector.map(NamespaceScope::new).map(Arc::new),
+            labels: selector(&options.object_labels),
+            scope: selector(&options.namespace_labels).map(NamespaceScope::new).map(Arc::new),
         }
     }
 
@@ -97,7 +99,9 @@ impl ObjectSelection {
             None
         } else if !self.has_namespace(namespace.as_ref()) {
             Some("its namespace is not in `kubernetes.namespaces`")
-        } else if !is_namespace && !self.has_labels(meta) {
+        } else if !is_namespace
+            && !self.labels.as_ref().is_none_or(|labels| label_selector::matches(labels, meta))
+        {
             Some("its labels do not match `kubernetes.object_labels`")
         } else if opts_out(meta) {
             Some("its annotation `staffetta.dev/managed` is \"false\"")
@@ -118,11 +122,6 @@ impl ObjectSelection {
     /// is asked only for an object that is selected but for its namespace.
     fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
-    }
-
-    fn has_labels(&self, meta: &ObjectMeta) -> bool {
-        let has = |key, value| meta.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value);
-        self.labels.iter().all(|(key, value)| has(key, value))
     }
 }
 
@@ -157,12 +156,10 @@ mod tests {
 
     use super::*;
 
-    fn selection(namespaces: &[&str], labels: &[(&str, &str)]) -> ObjectSelection {
-        let namespaces = namespaces.iter().map(|&namespace| namespace.to_owned()).collect();
-        let labels = labels.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    fn selection(namespaces: &[&str], labels: Option<&str>) -> ObjectSelection {
         ObjectSelection::new(&KubernetesOptions {
-            namespaces,
-            object_labels: labels,
+            namespaces: namespaces.iter().map(|&namespace| namespace.to_owned()).collect(),
+            object_labels: labels.map(str::to_owned),
             ..KubernetesOptions::default()
         })
     }
@@ -172,7 +169,7 @@ mod tests {
         let some = ObjectSelection::new(&KubernetesOptions {
             namespaces: vec!["shop".to_owned(), "bank".to_owned()],
             namespace_labels: Some("team=net".to_owned()),
-            object_labels: [("tier".to_owned(), "web".to_owned())].into(),
+            object_labels: Some("tier=web".to_owned()),
             ..KubernetesOptions::default()
         });
         let namespace = |name: &str, labels: Value| {
@@ -212,7 +209,7 @@ mod tests {
 
     #[test]
     fn without_options_only_the_annotation_leaves_an_object_alone() {
-        let all = selection(&[], &[]);
+        let all = selection(&[], None);
         let admits = |value: &str| {
             let pod = pod(&json!({ "namespace": "shop", "annotations": { MANAGED: value } }));
             all.admits(&Event::Modified(pod).erase()).is_taken()
@@ -223,7 +220,7 @@ mod tests {
 
     #[test]
     fn pods_and_services_need_the_namespace_and_each_label_and_namespaces_their_name() {
-        let some = selection(&["shop", "bank"], &[("tier", "web"), ("net", "neutron")]);
+        let some = selection(&["shop", "bank"], Some("tier=web,net in (neutron,ovn),!off"));
         let admits = |namespace: &str, labels: Value| {
             let metadata = json!({ "namespace": namespace, "labels": labels });
             let service: Service = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
@@ -235,6 +232,7 @@ mod tests {
         assert!(admits("shop", both.clone()) && admits("bank", both.clone()));
         assert!(!admits("other", both) && !admits("shop", json!({ "tier": "web" })));
         assert!(!admits("shop", json!({ "tier": "web", "net": "other" })));
+        assert!(!admits("shop", json!({ "tier": "web", "net": "ovn", "off": "" })));
 
         let namespace = |name: &str| {
             let namespace: Namespace =
@@ -273,7 +271,7 @@ mod tests {
 
         let some = ObjectSelection::new(&KubernetesOptions {
             namespace_labels: Some("team=net".to_owned()),
-            object_labels: [("tier".to_owned(), "web".to_owned())].into(),
+            object_labels: Some("tier=web".to_owned()),
             ..KubernetesOptions::default()
         });
         let scope = some.scope.as_ref().unwrap();
@@ -323,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_is_managed_already_stays_so_and_what_goes_is_always_released() {
-        let none = selection(&["shop"], &[]);
+        let none = selection(&["shop"], None);
         let other = |more: Value| {
             let mut metadata = json!({ "namespace": "other", "annotations": { MANAGED: "false" } });
             metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -350,7 +348,7 @@ mod tests {
         )
         .unwrap();
         assert!(
-            selection(&["shop"], &[("tier", "web")]).admits(&Event::Added(Arc::new(map)).erase()).is_taken()
+            selection(&["shop"], Some("tier=web")).admits(&Event::Added(Arc::new(map)).erase()).is_taken()
         );
         assert!(is_selected_by_namespace("Service", "v1"));
         assert!(!is_selected_by_namespace("Service", "serving.knative.dev/v1"));

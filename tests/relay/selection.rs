@@ -17,7 +17,8 @@ use staffetta_handler::{Registration, ResourceEventHandler};
 
 use crate::world::{SPEC, STATE, VIF, World, active};
 
-const WEB_ONLY: &str = "[kubernetes]\nnamespaces = [\"default\"]\nobject_labels = { tier = \"web\" }\n";
+const WEB_ONLY: &str =
+    "[kubernetes]\nnamespaces = [\"default\"]\nobject_labels = \"tier in (web),!canary\"\n";
 
 #[tokio::test]
 async fn objects_that_are_not_selected_are_left_alone_until_they_are_and_managed_ones_are_released() {
@@ -143,8 +144,7 @@ async fn a_dry_run_plans_nothing_for_pods_of_other_namespaces() {
 
 #[tokio::test]
 async fn the_endpoints_of_a_service_that_is_not_selected_give_it_no_load_balancer() {
-    let options =
-        "[kubernetes]\nenabled_handlers = [\"lbaasspec\", \"lb\"]\nobject_labels = { tier = \"web\" }\n";
+    let options = "[kubernetes]\nenabled_handlers = [\"lbaasspec\", \"lb\"]\nobject_labels = \"tier=web\"\n";
     let world = World::with(options).await;
     let before = world.controller().await;
     world.service("web", json!({ "ports": [{ "name": "http", "port": 80 }] })).await;

@@ -56,6 +56,13 @@ level = "inof"
 }
 
 #[test]
+fn a_table_in_the_place_of_a_text_is_told_with_the_form_of_the_text() {
+    let found = mistakes("[kubernetes]\nobject_labels = { tier = \"web\" }\n", &[]);
+    let expected = r#"s.toml:2:17: kubernetes.object_labels: must be a label selector, such as "team=net,env in (a,b),!legacy", not a table"#;
+    assert_eq!(found, [expected]);
+}
+
+#[test]
 fn all_syntax_errors_are_reported_at_once_and_no_errors_that_follow_from_them() {
     let found = mistakes(
         "[relay]\nqueue_depth = \ncoalesce = true true\n[log]\nlevel = 'loud'\n[admin\nlisten = 1\n",
