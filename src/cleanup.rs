@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use staffetta_driver::{DriverError, VifPoolDriver};
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
@@ -154,6 +155,15 @@ pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<usize, Clea
         pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
     }
     Ok(count)
+}
+
+impl Serialize for Leftover {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let owner = self.owner.object_ref();
+        let document = json!({ "handler": self.handler, "kind": owner.kind, "namespace": owner.namespace, "name": owner.name,
+            "uid": owner.uid, "result": self.outcome(), "ok": self.is_ok() });
+        document.serialize(serializer)
+    }
 }
 
 impl Leftover {

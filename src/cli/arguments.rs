@@ -1,9 +1,9 @@
 //! The arguments that several commands share.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -24,23 +24,94 @@ pub(super) struct AdminServer {
     pub(super) file: ConfigFile,
 }
 
-/// The output format of commands that write text rather than tables.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum TextFormat {
-    /// Text for people.
-    #[default]
-    #[value(alias = "table")]
-    Text,
-    /// JSON for programs.
-    Json,
+/// The option of a command that writes a document.
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// The output format.
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_parser = OutputFormat::without_wide(), default_value = "table")]
+    pub(super) format: OutputFormat,
 }
 
-impl TextFormat {
-    /// Writes `value` to `output` in this format.
-    pub(super) fn write(self, value: &(impl Display + Serialize), output: &mut impl Write) -> io::Result<()> {
+/// The output format of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputFormat {
+    /// Text or tables for people.
+    Table,
+    /// Tables with all columns, each as wide as its text.
+    Wide,
+    /// JSON for programs.
+    Json,
+    /// YAML for programs.
+    Yaml,
+}
+
+impl OutputFormat {
+    /// Returns a parser that refuses `wide`, for commands that have no more columns to show.
+    pub(super) fn without_wide() -> impl TypedValueParser<Value = Self> {
+        let formats = Self::value_variants().iter().filter(|format| **format != Self::Wide);
+        PossibleValuesParser::new(formats.filter_map(Self::to_possible_value))
+            .map(|word| Self::from_str(&word, false).expect("it is one of the possible values"))
+    }
+
+    /// Writes `document` to `output`: as the result of `text` for people, or in the format for programs.
+    pub(super) fn write(
+        self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+        output: &mut impl Write,
+    ) -> io::Result<()> {
         match self {
-            Self::Text => write!(output, "{value}"),
-            Self::Json => writeln!(output, "{}", serde_json::to_string_pretty(value)?),
+            Self::Table | Self::Wide => write!(output, "{}", text()),
+            Self::Json => writeln!(output, "{}", serde_json::to_string_pretty(document)?),
+            Self::Yaml => {
+                write!(output, "{}", serde_saphyr::to_string(document).map_err(io::Error::other)?)
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        output: Output,
+    }
+
+    fn format(words: &[&str]) -> Result<OutputFormat, String> {
+        let words = [&["command"][..], words].concat();
+        let parsed = Command::try_parse_from(words).map(|command| command.output.format);
+        parsed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_command_without_more_columns_refuses_the_wide_format_and_lists_the_others() {
+        assert_eq!(format(&[]), Ok(OutputFormat::Table));
+        assert_eq!(format(&["-o", "yaml"]), Ok(OutputFormat::Yaml));
+        let error = format(&["-o", "wide"]).unwrap_err();
+        assert!(
+            error.contains("invalid value 'wide'") && error.contains("[possible values: table, json, yaml]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_document_is_the_same_in_both_formats_for_programs() {
+        let document = json!({ "a": [1, "no"], "b": null });
+        let written = |format: OutputFormat| {
+            let mut output = Vec::new();
+            format.write(&document, || "text\n".to_owned(), &mut output).unwrap();
+            String::from_utf8(output).unwrap()
+        };
+        assert_eq!([OutputFormat::Table, OutputFormat::Wide].map(written), ["text\n", "text\n"]);
+        assert_eq!(serde_json::from_str::<Value>(&written(OutputFormat::Json)).unwrap(), document);
+        let yaml = written(OutputFormat::Yaml);
+        assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), document, "{yaml}");
+        assert!(yaml.starts_with("a:") && yaml.ends_with('\n'), "{yaml}");
     }
 }

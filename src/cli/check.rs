@@ -8,7 +8,7 @@ use staffetta_handler::{CheckResult, Finding, causes};
 use tokio::time::timeout;
 
 use super::CommandError;
-use super::arguments::TextFormat;
+use super::arguments::{Output, OutputFormat};
 use super::line::single_line;
 use super::request::{AdminClient, Leader, LeaderArguments, LeaderError, RequestError};
 use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
@@ -26,9 +26,8 @@ pub(super) struct CheckArguments {
     /// The time limit of all checks.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: TimeSpan,
-    /// The output format.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: TextFormat,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Runs the checks of `kubectl staffetta check` and writes their findings.
@@ -37,7 +36,7 @@ pub(super) async fn check(
     leader: LeaderArguments,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let CheckArguments { pre, preset, timeout: limit, output: format } = arguments;
+    let CheckArguments { pre, preset, timeout: limit, output: Output { format } } = arguments;
     let mut report = CheckReport::default();
     let checks = async {
         match Leader::new(leader).await {
@@ -59,10 +58,10 @@ pub(super) async fn check(
 /// Writes the report. Returns [`CommandError::CheckFailed`] if a check failed.
 pub(super) fn write_report(
     report: &CheckReport,
-    format: TextFormat,
+    format: OutputFormat,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    format.write(report, output)?;
+    format.write(report, || report.to_string(), output)?;
     if report.count(CheckResult::Failed) == 0 { Ok(()) } else { Err(CommandError::CheckFailed) }
 }
 
@@ -173,7 +172,7 @@ mod tests {
         report
     }
 
-    fn written(report: &CheckReport, format: TextFormat) -> (String, Result<(), CommandError>) {
+    fn written(report: &CheckReport, format: OutputFormat) -> (String, Result<(), CommandError>) {
         let mut output = Vec::new();
         let result = write_report(report, format, &mut output);
         (String::from_utf8(output).unwrap(), result)
@@ -183,7 +182,7 @@ mod tests {
     fn each_finding_is_one_line_below_its_category_with_its_remedy() {
         let warning = Finding::warning("you may grant rights", "you may\nnot", "ask an administrator");
         let (text, result) =
-            written(&report([Finding::ok("you may create jobs.batch", ""), warning]), TextFormat::Text);
+            written(&report([Finding::ok("you may create jobs.batch", ""), warning]), OutputFormat::Table);
         let lines = [
             "kubernetes",
             "  ok       the API server answers: v1.33.1",
@@ -202,12 +201,12 @@ mod tests {
     #[test]
     fn a_failed_check_is_a_failure_of_the_command_in_both_formats() {
         let report = report([Finding::failed("you may create jobs.batch", "you may not", "ask")]);
-        for format in [TextFormat::Text, TextFormat::Json] {
+        for format in [OutputFormat::Table, OutputFormat::Json] {
             let (text, result) = written(&report, format);
             assert!(text.contains("you may create jobs.batch"));
             assert_eq!(result.unwrap_err().exit_code(), ExitCode::FAILURE);
         }
-        let (text, _) = written(&report, TextFormat::Json);
+        let (text, _) = written(&report, OutputFormat::Json);
         let document: serde_json::Value = serde_json::from_str(&text).unwrap();
         let expected = serde_json::json!({ "category": "rights", "check": "you may create jobs.batch", "result": "failed",
             "detail": "you may not", "remedy": "ask" });

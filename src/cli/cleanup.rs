@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::ConfigFile;
+use super::arguments::{ConfigFile, Output};
 use super::table::TextTable;
 use crate::cleanup::Leftover;
 use crate::config::Configuration;
@@ -26,6 +27,8 @@ pub(super) struct CleanupArguments {
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(super) file: ConfigFile,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Lists or releases the resources, and writes the table of their owners.
@@ -37,7 +40,8 @@ pub(super) fn cleanup(
 ) -> Result<(), CommandError> {
     let CleanupArguments { cluster_id, apply, kubeconfig, .. } = arguments;
     let leftovers = run::cleanup(registry, configuration, kubeconfig.as_deref(), cluster_id, *apply)?;
-    write!(output, "{}", leftovers_table(&leftovers))?;
+    let document = json!({ "owners": leftovers });
+    arguments.output.format.write(&document, || leftovers_table(&leftovers).to_string(), output)?;
     if leftovers.iter().all(Leftover::is_ok) { Ok(()) } else { Err(CommandError::NotReleased) }
 }
 

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{AdminServer, ConfigFile, TextFormat};
+use super::arguments::{AdminServer, ConfigFile, Output};
 use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
 use super::config::{ConfigCommand, config, drivers, handlers};
@@ -21,7 +21,7 @@ use super::request::{AdminAddress, AdminClient, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
-use super::version::{VersionArguments, version};
+use super::version::version;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::run::{check_systems, run};
@@ -58,9 +58,19 @@ pub(super) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Lists all handlers and shows which are enabled.
-    Handlers(ConfigFile),
+    Handlers {
+        #[command(flatten)]
+        file: ConfigFile,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Lists all drivers and shows which are chosen.
-    Drivers(ConfigFile),
+    Drivers {
+        #[command(flatten)]
+        file: ConfigFile,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Shows the state of a running controller and of the objects in its queues.
     Status {
         #[command(flatten)]
@@ -96,9 +106,8 @@ pub(super) enum Command {
         /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
         #[arg(long, value_name = "FILE")]
         kubeconfig: Option<PathBuf>,
-        /// The output format.
-        #[arg(short, long, value_enum, default_value_t)]
-        output: TextFormat,
+        #[command(flatten)]
+        output: Output,
     },
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
@@ -113,7 +122,7 @@ pub(super) enum Command {
         shell: Shell,
     },
     /// Shows the version of the program and what it was built with.
-    Version(VersionArguments),
+    Version(Output),
 }
 
 /// Runs `command` and writes its result to `output`. `variables` are the environment variables.
@@ -140,8 +149,12 @@ pub(super) fn execute(
         Command::Run { file, kubeconfig, .. } => run(registry, &load(&file)?, kubeconfig.as_deref())?,
         Command::CniDaemon { .. } => unreachable!("it has returned"),
         Command::Config(command) => config(&command, registry, &schema, load, output)?,
-        Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(&file)?))?,
-        Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(&file)?))?,
+        Command::Handlers { file, output: Output { format } } => {
+            handlers(&registry, &load(&file)?, format, output)?;
+        }
+        Command::Drivers { file, output: Output { format } } => {
+            drivers(&registry, &load(&file)?, format, output)?;
+        }
         Command::Status { arguments, server } => {
             let client = admin_client(server, load)?;
             block_on(status(arguments, &client, None, output))?;
@@ -158,7 +171,7 @@ pub(super) fn execute(
             let client = admin_client(server, load)?;
             block_on(log_level(arguments, &client, output))?;
         }
-        Command::Check { file, kubeconfig, output: format } => {
+        Command::Check { file, kubeconfig, output: Output { format } } => {
             let report = check_systems(registry, &load(&file)?, kubeconfig.as_deref())?;
             write_report(&report, format, output)?;
         }
@@ -175,7 +188,7 @@ pub(super) fn execute(
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);
             output.write_all(&script)?;
         }
-        Command::Version(arguments) => version(&arguments, output)?,
+        Command::Version(Output { format }) => version(format, output)?,
     }
     Ok(())
 }
@@ -196,6 +209,7 @@ fn admin_client(
 mod tests {
     use std::sync::Arc;
 
+    use serde_json::{Value, json};
     use staffetta_handler::SetupError;
 
     use super::*;
@@ -255,6 +269,23 @@ mod tests {
             "lamp_driver  torch   yes     A stick.",
         ];
         assert_eq!(drivers.lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn handlers_and_drivers_are_documents_for_programs_too() {
+        let document =
+            |line: &str| -> Value { serde_json::from_str(&output_of(line, &[]).unwrap()).unwrap() };
+        let expected = json!({ "handlers": [
+            { "handler": "night-light", "enabled": false, "about": "Switches lamps." },
+            { "handler": "vif", "enabled": true, "about": "Plugs pods in." },
+        ] });
+        assert_eq!(document("staffetta handlers -o json"), expected);
+        let expected = json!({ "drivers": [
+            { "option": "lamp_driver", "driver": "candle", "chosen": true, "about": "Wax and a wick." },
+            { "option": "lamp_driver", "driver": "torch", "chosen": false, "about": "A stick." },
+        ] });
+        assert_eq!(document("staffetta drivers -o json"), expected);
+        assert!(output_of("staffetta handlers -o yaml", &[]).unwrap().starts_with("handlers:\n"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::TextFormat;
+use super::arguments::OutputFormat;
 use crate::config::{Configuration, TimeSpan};
 use crate::run;
 
@@ -18,8 +18,9 @@ pub(super) struct DryRunArguments {
     #[arg(id = "dry_run", long = "dry-run")]
     pub(super) enabled: bool,
     /// The format of the plan.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t, requires = "dry_run")]
-    output: TextFormat,
+    #[arg(short, long, value_name = "FORMAT", value_parser = OutputFormat::without_wide(), default_value = "table",
+        requires = "dry_run")]
+    output: OutputFormat,
     /// The time limit of the dry run.
     #[arg(long, value_name = "TIME", default_value = "10m", requires = "dry_run")]
     timeout: TimeSpan,
@@ -34,6 +35,6 @@ pub(super) fn dry_run(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let plan = run::dry_run(registry, configuration, kubeconfig, arguments.timeout.into())?;
-    arguments.output.write(&plan, output)?;
+    arguments.output.write(&plan, || plan.to_string(), output)?;
     if plan.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
 }

@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
+use serde_json::json;
 
 use super::CommandError;
+use super::arguments::Output;
 use super::request::AdminClient;
 
 #[derive(Debug, Args)]
@@ -12,6 +14,8 @@ pub(super) struct LogLevelArguments {
     /// The new level: `off`, `error`, `warn`, `info`, `debug` or `trace`. Levels for parts of the program may follow after commas:
     /// `info,staffetta_network=debug`.
     pub(super) filter: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Changes the log level if there is a new one, and writes the level to `output`.
@@ -23,6 +27,6 @@ pub(super) async fn log_level(
     if let Some(filter) = arguments.filter {
         client.set_log_filter(filter).await?;
     }
-    writeln!(output, "{}", client.log_filter().await?)?;
-    Ok(())
+    let level = client.log_filter().await?;
+    Ok(arguments.output.format.write(&json!({ "level": level }), || format!("{level}\n"), output)?)
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::ConfigFile;
+use super::arguments::{ConfigFile, Output};
 use super::table::TextTable;
 use crate::config::Configuration;
 use crate::migrate::{Migration, MigrationOptions};
@@ -32,6 +32,8 @@ pub(super) struct MigrateArguments {
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(super) file: ConfigFile,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Shows or executes the steps, and writes their table.
@@ -44,18 +46,50 @@ pub(super) fn migrate_kuryr(
     let &MigrateArguments { apply, delete_idle_ports, ref kubeconfig, .. } = arguments;
     let options = MigrationOptions { apply, delete_idle_ports };
     let migration = run::migrate(registry, configuration, kubeconfig.as_deref(), options)?;
-    write!(output, "{}", table(&migration))?;
-    if !migration.running_kuryr.is_empty() {
-        let running = migration.running_kuryr.join(", ");
-        writeln!(output, "\nKuryr's controller runs: {running}; stop it before --apply")?;
-    }
+    arguments.output.format.write(&migration, || text(&migration), output)?;
     if migration.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotMigrated) }
 }
 
-fn table(migration: &Migration) -> TextTable<4> {
+/// Returns the steps in words.
+fn text(migration: &Migration) -> String {
     let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
     for object in &migration.objects {
         table.row([object.kind, &object.namespace, &object.name, &object.result]);
     }
-    table
+    let running = match migration.running_kuryr.join(", ") {
+        running if running.is_empty() => String::new(),
+        running => format!("\nKuryr's controller runs: {running}; stop it before --apply\n"),
+    };
+    format!("{table}{running}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::migrate::MigratedObject;
+
+    #[test]
+    fn the_document_for_programs_contains_all_that_the_text_says() {
+        let object = MigratedObject {
+            kind: "Pod",
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            result: "refused: it has no port".to_owned(),
+            is_ok: false,
+        };
+        let migration =
+            Migration { objects: vec![object], running_kuryr: vec!["pod kube-system/kuryr".to_owned()] };
+        let expected = json!({
+            "objects": [{ "kind": "Pod", "namespace": "shop", "name": "web", "result": "refused: it has no port",
+                "ok": false }],
+            "runningKuryr": ["pod kube-system/kuryr"],
+        });
+        assert_eq!(serde_json::to_value(&migration).unwrap(), expected);
+        assert!(
+            text(&migration)
+                .ends_with("\nKuryr's controller runs: pod kube-system/kuryr; stop it before --apply\n")
+        );
+    }
 }

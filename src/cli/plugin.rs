@@ -7,13 +7,14 @@ use std::path::Path;
 use clap::{Parser, Subcommand};
 
 use super::CommandError;
+use super::arguments::Output;
 use super::check::{CheckArguments, check};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::request::{AdminClient, Leader, LeaderArguments, RequestError, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
-use super::version::{VersionArguments, version};
+use super::version::version;
 
 /// Shows the state of staffetta's controller in a cluster, with the rights of your kubeconfig.
 ///
@@ -46,7 +47,7 @@ enum PluginCommand {
     /// Shows the log level of the controller, or changes it until the controller ends.
     LogLevel(LogLevelArguments),
     /// Shows the version of this program and what it was built with.
-    Version(VersionArguments),
+    Version(Output),
 }
 
 /// Returns `true` if the program was started as the plug-in.
@@ -64,7 +65,7 @@ pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) 
         Ok::<_, CommandError>((leader.default_namespace().to_owned(), AdminClient::Leader(leader)))
     };
     match command {
-        PluginCommand::Version(arguments) => version(&arguments, output),
+        PluginCommand::Version(Output { format }) => version(format, output),
         PluginCommand::Check(arguments) => block_on(check(arguments, leader, output)),
         PluginCommand::Status(arguments) => block_on(async {
             let (namespace, client) = client(leader).await?;

@@ -7,7 +7,7 @@ use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::ConfigFile;
+use super::arguments::{ConfigFile, Output};
 use super::cleanup::leftovers_table;
 use super::table::TextTable;
 use crate::config::{Configuration, TimeSpan};
@@ -30,6 +30,8 @@ pub(super) struct UninstallArguments {
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(super) file: ConfigFile,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Lists or frees the objects, and writes the result.
@@ -39,10 +41,10 @@ pub(super) fn uninstall(
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let UninstallArguments { apply, stop, timeout, kubeconfig, .. } = arguments;
+    let UninstallArguments { apply, stop, timeout, kubeconfig, output: Output { format }, .. } = arguments;
     let options = UninstallOptions { apply, stop, timeout: timeout.into() };
     let done = run::uninstall(registry, configuration, kubeconfig.as_deref(), &options)?;
-    write!(output, "{}", text(&done))?;
+    format.write(&done, || text(&done), output)?;
     if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
 }
 
@@ -68,4 +70,41 @@ fn text(done: &Uninstalled) -> String {
     };
     let unknown = done.unknown.iter().map(|reason| format!("What else stays is not known: {reason}\n"));
     format!("{table}\n{outside}{pooled}{}", unknown.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+    use staffetta_handler::Identity;
+
+    use super::*;
+    use crate::cleanup::Leftover;
+    use crate::uninstall::UninstalledObject;
+
+    #[test]
+    fn the_document_for_programs_contains_all_that_the_text_says() {
+        let text = |text: &str| text.to_owned();
+        let owner = Identity::of::<Pod>(Some("shop".into()), "web".into(), "u1".into());
+        let done = Uninstalled {
+            objects: vec![UninstalledObject {
+                kind: text("Pod"),
+                namespace: text("shop"),
+                name: text("web"),
+                result: text("freed"),
+                is_ok: true,
+            }],
+            outside: vec![Leftover { handler: text("vif"), owner, released: None }],
+            pooled: 2,
+            unknown: vec![text("no route")],
+        };
+        let expected = json!({
+            "objects": [{ "kind": "Pod", "namespace": "shop", "name": "web", "result": "freed", "ok": true }],
+            "outside": [{ "handler": "vif", "kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1",
+                "result": "found", "ok": true }],
+            "pooled": 2,
+            "unknown": ["no route"],
+        });
+        assert_eq!(serde_json::to_value(&done).unwrap(), expected);
+    }
 }

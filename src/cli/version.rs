@@ -3,22 +3,13 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::Args;
-
 use super::CommandError;
-use super::arguments::TextFormat;
+use super::arguments::OutputFormat;
 use crate::version::VERSION;
 
-#[derive(Debug, Args)]
-pub(super) struct VersionArguments {
-    /// The output format.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(super) output: TextFormat,
-}
-
 /// Writes the version to `output`.
-pub(super) fn version(arguments: &VersionArguments, output: &mut impl Write) -> Result<(), CommandError> {
-    Ok(arguments.output.write(&VERSION, output)?)
+pub(super) fn version(format: OutputFormat, output: &mut impl Write) -> Result<(), CommandError> {
+    Ok(format.write(&VERSION, || VERSION.to_string(), output)?)
 }
 
 /// Replaces the option `--version` by the command `version` if more options follow: clap would print the version and ignore them.

@@ -16,6 +16,7 @@ mod write;
 use std::sync::Arc;
 
 use kube::Client;
+use serde::Serialize;
 use staffetta_driver::{AdoptionDriver, DriverError};
 use staffetta_handler::{Registry, SetupError};
 
@@ -34,7 +35,8 @@ pub struct MigrationOptions {
 }
 
 /// The plan of a migration or, if it was executed, its result.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Migration {
     /// One entry for each object that is not taken over yet.
     pub objects: Vec<MigratedObject>,
@@ -43,7 +45,7 @@ pub struct Migration {
 }
 
 /// An object of the cluster, or a port that no object uses, in the result of a migration.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct MigratedObject {
     /// The kind of the object, or `Port`.
     pub kind: &'static str,
@@ -54,6 +56,7 @@ pub struct MigratedObject {
     /// The planned steps, the outcome, or the reason of a refusal, in words.
     pub result: String,
     /// `false` if the object cannot be taken over, or a step failed.
+    #[serde(rename = "ok")]
     pub is_ok: bool,
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use kube::Client;
 use kube::core::ApiResource;
+use serde::Serialize;
 use staffetta_handler::{DryRunPlan, Registry, causes};
 use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
 use tokio::time::timeout;
@@ -40,7 +41,7 @@ pub struct UninstallOptions {
 }
 
 /// The result of `staffetta uninstall`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Uninstalled {
     /// The objects with a finalizer of ours, and the virtual nodes.
     pub objects: Vec<UninstalledObject>,
@@ -53,7 +54,7 @@ pub struct Uninstalled {
 }
 
 /// An object in the result of `staffetta uninstall`.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct UninstalledObject {
     /// The kind of the object.
     pub kind: String,
@@ -64,6 +65,7 @@ pub struct UninstalledObject {
     /// The change that was made or would be made, or the error, in words.
     pub result: String,
     /// `false` if it could not be done.
+    #[serde(rename = "ok")]
     pub is_ok: bool,
 }
 

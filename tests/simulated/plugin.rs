@@ -150,6 +150,7 @@ async fn the_plug_in_asks_the_leader_through_its_pod() {
     }
 
     assert_eq!(site.plugin("log-level debug").await, (0, "debug\n".into(), String::new()));
+    assert_eq!(site.plugin("log-level -o yaml").await, (0, "level: debug\n".into(), String::new()));
 }
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 
 mod remedy;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::CommandError;
-use super::arguments::TextFormat;
+use super::arguments::Output;
 use super::line::{Colour, Presentation, StyledLine};
 use super::object::{ObjectName, ObjectNameError};
 use super::request::AdminClient;
@@ -27,9 +27,8 @@ pub(super) struct ExplainArguments {
     /// The namespace of the object.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// The output format.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: TextFormat,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Requests the state of the object from `client` and writes its explanation to `output`. Without a namespace it is searched in
@@ -40,22 +39,14 @@ pub(super) async fn explain(
     default_namespace: Option<&str>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let ExplainArguments { object, namespace, output: format } = arguments;
+    let ExplainArguments { object, namespace, output: Output { format } } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
     let query = Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
     let explanation = Explanation::new(&document, &query);
-    match format {
-        TextFormat::Text => {
-            write!(output, "{}", Presentation::of_stdout().untruncated().show(explanation.lines()))?;
-        }
-        TextFormat::Json => {
-            let text = serde_json::to_string_pretty(&explanation).map_err(io::Error::from)?;
-            writeln!(output, "{text}")?;
-        }
-    }
-    Ok(())
+    let text = || Presentation::of_stdout().untruncated().show(explanation.lines());
+    Ok(format.write(&explanation, text, output)?)
 }
 
 /// The way of one object through the chain.

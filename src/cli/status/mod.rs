@@ -3,13 +3,14 @@
 mod details;
 pub(super) mod overview;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::time::Instant;
 
 use super::CommandError;
+use super::arguments::OutputFormat;
 use super::line::Presentation;
 use super::object::ObjectName;
 use super::request::{AdminClient, RequestError};
@@ -51,19 +52,6 @@ pub(super) struct StatusArguments {
     output: OutputFormat,
 }
 
-/// The output format of `status`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OutputFormat {
-    /// Tables for people, as wide as the terminal.
-    Table,
-    /// Tables with all columns, each as wide as its text.
-    Wide,
-    /// JSON for programs.
-    Json,
-    /// YAML for programs.
-    Yaml,
-}
-
 /// Requests the state from `client` and writes it to `output`. A named object without a namespace is searched in `default_namespace`.
 pub(super) async fn status(
     arguments: StatusArguments,
@@ -84,25 +72,13 @@ pub(super) async fn status(
     if !all && query.name.is_none() && query.phase.is_none() {
         document.retain_failing_and_stuck();
     }
-    match format {
-        OutputFormat::Json => {
-            serde_json::to_writer_pretty(&mut *output, &document).map_err(io::Error::from)?;
-            writeln!(output)?;
-        }
-        OutputFormat::Yaml => {
-            let text = serde_saphyr::to_string(&document).map_err(io::Error::other)?;
-            write!(output, "{text}")?;
-        }
-        OutputFormat::Table | OutputFormat::Wide if query.name.is_some() => {
-            write!(output, "{}", Presentation::of_stdout().untruncated().show(details::details(&document)))?;
-        }
-        OutputFormat::Table => {
-            write!(output, "{}", Presentation::of_stdout().show(overview::overview(&document)))?;
-        }
-        OutputFormat::Wide => {
-            write!(output, "{}", Presentation::of_stdout().untruncated().show(overview::wide(&document)))?;
-        }
-    }
+    let terminal = Presentation::of_stdout();
+    let text = || match (&query.name, format) {
+        (Some(_), _) => terminal.untruncated().show(details::details(&document)),
+        (None, OutputFormat::Wide) => terminal.untruncated().show(overview::wide(&document)),
+        (None, _) => terminal.show(overview::overview(&document)),
+    };
+    format.write(&document, text, output)?;
     if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
 }
 
