@@ -138,6 +138,8 @@ async fn forward(stream: TcpStream, port: u16, local: u16) {
             let message = format!("error forwarding port {port}: {error}");
             let _ = socket.send(Message::binary([&[1], message.as_bytes()].concat())).await;
             let _ = socket.close(None).await;
+            // The end of a connection with unread data would discard the message.
+            while let Some(Ok(_)) = socket.next().await {}
             return;
         }
     };
