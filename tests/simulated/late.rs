@@ -99,9 +99,12 @@ async fn stopped_in_the_middle_of_its_calls(kubeconfig: &str) {
         end(&pods, old).await;
         create(&pods, new).await;
     }
+    // All of them have arrived: a request that a stopped process has queued is sent when it continues.
     let early = (old.len() + EACH, EACH);
     eventually("the calls are under way", async || {
-        look.counts().await == early && annotated(&pods).await == 0
+        client.planned_faults().await.unwrap() == 0
+            && look.counts().await == early
+            && annotated(&pods).await == 0
     })
     .await;
     first.signal("STOP").await;
@@ -124,8 +127,8 @@ async fn stopped_in_the_middle_of_its_calls(kubeconfig: &str) {
     first.says("this process is no longer the leader").await;
     first.says("this process is a standby").await;
     first.ready().await;
-    assert_eq!(look.counts().await, all, "who goes on late makes and releases nothing");
     look.assert_once(all.0).await;
+    assert_eq!(look.counts().await, all, "who goes on late makes and releases nothing");
 
     // The same process leads again, and knows what stands.
     assert!(second.terminate().await.success());

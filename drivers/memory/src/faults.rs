@@ -56,6 +56,11 @@ impl<M: Copy + Eq + Hash> Faults<M> {
         lock(&self.0).clear();
     }
 
+    /// Returns the number of calls that planned faults still wait for.
+    pub fn planned(&self) -> usize {
+        lock(&self.0).values().map(VecDeque::len).sum()
+    }
+
     /// Executes `work` as a call of `method`, with the next fault that is planned for it, if there is one.
     pub async fn call<T>(
         &self,
@@ -108,7 +113,9 @@ mod tests {
         faults.inject("ask", 2, Fault::Fail(outage()));
         assert!(faults.call("tell", || Ok(())).await.is_ok());
         assert!(faults.call("ask", || Ok(())).await.is_err());
+        assert_eq!(faults.planned(), 1);
         assert!(faults.call("ask", || Ok(())).await.is_err());
+        assert_eq!(faults.planned(), 0);
         assert!(faults.call("ask", || Ok(())).await.is_ok());
     }
 

@@ -47,7 +47,7 @@ fn router() -> Router<Arc<ServedCloud>> {
         .route("/ports", get(async |State(cloud): Cloud| Json(cloud.ports())))
         .route("/load_balancers", get(async |State(cloud): Cloud| Json(cloud.load_balancers())))
         .route("/public_ips", get(async |State(cloud): Cloud| Json(cloud.public_ips())))
-        .route("/faults", post(inject).delete(clear_faults))
+        .route("/faults", get(planned_faults).post(inject).delete(clear_faults))
         .route("/v1/{driver}/{method}", post(call))
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
@@ -94,6 +94,10 @@ async fn inject(State(cloud): Cloud, body: Bytes) -> Result<Json<()>, CallFailur
     }
     cloud.faults.inject(call, times, fault);
     Ok(Json(()))
+}
+
+async fn planned_faults(State(cloud): Cloud) -> Json<usize> {
+    Json(cloud.faults.planned())
 }
 
 async fn clear_faults(State(cloud): Cloud) -> Json<()> {
