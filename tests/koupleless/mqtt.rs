@@ -96,11 +96,10 @@ async fn outage(broker: AnyBroker, version: &str) {
     }
 
     broker.stop().await;
-    world.node(&node(1), "False").await;
-    world.node(&node(2), "False").await;
     // They are asked for while nobody can be reached.
     world.pod("more", &node(1), "2").await;
     world.delete("web-2").await;
+    world.node(&node(1), "False").await;
     broker.start().await;
     for (number, uid) in (1..=BASES).zip(uids) {
         assert_eq!(world.node(&node(number), "True").await.metadata.uid, uid, "no node was removed");

@@ -64,8 +64,8 @@ struct Change {
     command: ArkletCommand,
     /// The time when its answer is overdue.
     deadline: Option<Instant>,
-    /// The reason for which the broker refused to pass it on.
-    refusal: Option<String>,
+    /// The reason why the broker has not confirmed it; `None` if it has, or if that is not known yet.
+    unconfirmed: Option<Unconfirmed>,
     /// The record of the request, which ends with it.
     record: Option<RequestRecord>,
     /// Cancels the token of the request when it ends.
@@ -78,8 +78,17 @@ pub(crate) struct Unanswered {
     pub(crate) base: NodeId,
     pub(crate) command: ArkletCommand,
     pub(crate) module: ContainerKey,
-    /// The reason for which the broker refused to pass it on; `None` if its time is over.
-    pub(crate) refusal: Option<String>,
+    /// The reason why the broker has not confirmed it; `None` if its time is over.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+}
+
+/// The reason why a broker has not confirmed a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unconfirmed {
+    /// The broker refuses to pass it on, for this reason.
+    Refused(String),
+    /// The connection ended before. The broker may have passed it on.
+    Disconnected,
 }
 
 impl Operations {
@@ -146,32 +155,32 @@ impl Operations {
         }
     }
 
-    /// Records that the broker refused to pass a request on. It is then [unanswered](Self::unanswered).
-    pub(crate) fn refused(
+    /// Records that the broker has not confirmed a request. It is then [unanswered](Self::unanswered).
+    pub(crate) fn unconfirmed(
         &mut self,
         base: &NodeId,
         command: ArkletCommand,
         module: &ContainerKey,
-        reason: String,
+        reason: Unconfirmed,
     ) {
         let change = self.0.get_mut(base).and_then(|operations| operations.changes.get_mut(module));
         if let Some(change) = change.filter(|change| change.command == command) {
-            change.refusal = Some(reason);
+            change.unconfirmed = Some(reason);
         }
     }
 
-    /// Ends and returns all changes of modules that were refused or whose deadline is over.
+    /// Ends and returns all changes of modules that the broker has not confirmed or whose deadline is over.
     pub(crate) fn unanswered(&mut self, now: Instant) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
         for (base, operations) in &mut self.0 {
             let ended = operations.changes.extract_if(|_, change| {
-                change.refusal.is_some() || change.deadline.is_some_and(|deadline| deadline <= now)
+                change.unconfirmed.is_some() || change.deadline.is_some_and(|deadline| deadline <= now)
             });
-            unanswered.extend(ended.map(|(module, Change { command, refusal, .. })| Unanswered {
+            unanswered.extend(ended.map(|(module, Change { command, unconfirmed, .. })| Unanswered {
                 base: base.clone(),
                 command,
                 module,
-                refusal,
+                unconfirmed,
             }));
         }
         self.0.retain(|_, all| !all.queries.is_empty() || !all.changes.is_empty());
@@ -212,7 +221,7 @@ impl BaseOperations {
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
         let guard = ended.clone().drop_guard();
-        let change = Change { command, deadline, refusal: None, record: None, _ended: guard };
+        let change = Change { command, deadline, unconfirmed: None, record: None, _ended: guard };
         self.changes.insert(module.clone(), change);
         Ok(ended)
     }
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_overdue_or_refused_ends_once() {
+    fn a_change_that_is_overdue_or_unconfirmed_ends_once() {
         let (mut operations, base, cart, now) = (
             Operations::default(),
             "b".parse::<NodeId>().unwrap(),
@@ -304,12 +313,12 @@ mod tests {
             base: base.clone(),
             command,
             module: module.clone(),
-            refusal: refusal.map(str::to_owned),
+            unconfirmed: refusal.map(|reason| Unconfirmed::Refused(reason.to_owned())),
         };
         operations.begin(&base, UninstallBiz, Some(&cart), Some(after(2))).unwrap();
         operations.begin(&base, InstallBiz, Some(&"cart:2".into()), Some(after(9))).unwrap();
         operations.begin(&base, InstallBiz, Some(&"cart:3".into()), None).unwrap();
-        operations.refused(&base, InstallBiz, &cart, "of another command".to_owned());
+        operations.unconfirmed(&base, InstallBiz, &cart, Unconfirmed::Disconnected);
         assert!(operations.unanswered(after(1)).is_empty());
         assert_eq!(operations.unanswered(after(2)), [unanswered(UninstallBiz, &cart, None)]);
         assert!(
@@ -317,10 +326,10 @@ mod tests {
         );
         operations.begin(&base, InstallBiz, Some(&cart), Some(after(20))).unwrap();
         assert_eq!(operations.unanswered(after(9)).len(), 1);
-        operations.refused(&base, InstallBiz, &cart, "QuotaExceeded".to_owned());
+        operations.unconfirmed(&base, InstallBiz, &cart, Unconfirmed::Refused("QuotaExceeded".to_owned()));
         let refused = unanswered(InstallBiz, &cart, Some("QuotaExceeded"));
         assert_eq!(operations.unanswered(after(9)), [refused]);
-        operations.refused(&base, InstallBiz, &cart, "too late".to_owned());
+        operations.unconfirmed(&base, InstallBiz, &cart, Unconfirmed::Disconnected);
         assert!(operations.unanswered(after(99)).is_empty());
     }
 }

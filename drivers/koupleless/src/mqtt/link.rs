@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 
 use super::options::{MqttTunnelOptions, MqttVersion};
+use crate::operations::Unconfirmed;
 
 /// The maximum number of requests that wait to be sent.
 const WAITING_REQUESTS: usize = 1024;
@@ -43,16 +44,23 @@ pub(super) enum LinkEvents {
 }
 
 /// A message that was queued for the broker.
-pub(super) struct SentCommand(Option<mqtt5::PublishNotice>);
+pub(super) enum SentCommand {
+    /// Over MQTT 3.1.1.
+    V3(mqtt3::PublishNotice),
+    /// Over MQTT 5.
+    V5(mqtt5::PublishNotice),
+}
 
 impl SentCommand {
-    /// Returns the reason for which the broker refused the message; `None` if it accepted it, or if this is not known: MQTT 3.1.1
-    /// has no refusals, and a connection may end before the answer of the broker.
-    pub(super) async fn refusal(self) -> Option<String> {
-        let Err(mqtt5::PublishNoticeError::V5PubAck(reason)) = self.0?.wait_completion_async().await else {
-            return None;
-        };
-        Some(format!("{reason:?}"))
+    /// Waits until the broker has confirmed the message, and returns `None`, or the reason why it has not. MQTT 3.1.1 has no refusals.
+    pub(super) async fn unconfirmed(self) -> Option<Unconfirmed> {
+        match self {
+            Self::V3(notice) => notice.wait_completion_async().await.err().map(|_| Unconfirmed::Disconnected),
+            Self::V5(notice) => notice.wait_completion_async().await.err().map(|error| match error {
+                mqtt5::PublishNoticeError::V5PubAck(reason) => Unconfirmed::Refused(format!("{reason:?}")),
+                _ => Unconfirmed::Disconnected,
+            }),
+        }
     }
 }
 
@@ -122,8 +130,7 @@ impl LinkClient {
         match self {
             Self::V3(client) => {
                 let options = mqtt3::PublishOptions::new(mqtt3::QoS::AtLeastOnce);
-                client.try_publish(topic, payload, options)?;
-                Ok(SentCommand(None))
+                Ok(SentCommand::V3(client.try_publish_tracked(topic, payload, options)?))
             }
             Self::V5(client) => {
                 let seconds = u32::try_from(expiry.as_secs().max(1)).unwrap_or(u32::MAX);
@@ -132,8 +139,7 @@ impl LinkClient {
                     ..mqtt5::PublishProperties::default()
                 };
                 let options = mqtt5::PublishOptions::new(mqtt5::QoS::AtLeastOnce).properties(properties);
-                let notice = client.try_publish_tracked(topic, payload, options)?;
-                Ok(SentCommand(Some(notice)))
+                Ok(SentCommand::V5(client.try_publish_tracked(topic, payload, options)?))
             }
         }
     }

@@ -33,7 +33,7 @@ use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::lock;
 use crate::module::{self, Module};
-use crate::operations::{ArkletCommand, Operations, Unanswered, report};
+use crate::operations::{ArkletCommand, Operations, Unanswered, Unconfirmed, report};
 use crate::options::milliseconds;
 use crate::wire::failed;
 
@@ -129,7 +129,7 @@ impl MqttTunnel {
         let body = serde_json::to_vec(&module)
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
         let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
-        lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
+        let ended = lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
         let sent = self.state.publish(base, command, body).inspect_err(|_| {
             lock(&self.state.operations).end(base, command, Some(&key));
         })?;
@@ -140,8 +140,11 @@ impl MqttTunnel {
         }
         let (state, base) = (Arc::clone(&self.state), base.clone());
         tokio::spawn(async move {
-            if let Some(reason) = sent.refusal().await {
-                lock(&state.operations).refused(&base, command, &key, reason);
+            let Some(reason) = sent.unconfirmed().await else { return };
+            let mut operations = lock(&state.operations);
+            // One that has ended may have a successor.
+            if !ended.is_cancelled() {
+                operations.unconfirmed(&base, command, &key, reason);
             }
         });
         Ok(())
@@ -280,13 +283,21 @@ async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
     loop {
         ticks.tick().await;
         for unanswered in lock(&state.operations).unanswered(Instant::now()) {
-            let Unanswered { base, command, module, refusal } = unanswered;
+            let Unanswered { base, command, module, unconfirmed } = unanswered;
             let error = DriverError::new(Reason::Unavailable, command.step());
-            let error = if let Some(reason) = refusal {
-                error.detail(format!("base {base}: the broker refuses the message: {reason}"))
-            } else {
-                let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
-                error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
+            let error = match unconfirmed {
+                Some(Unconfirmed::Refused(reason)) => {
+                    error.detail(format!("base {base}: the broker refuses the message: {reason}"))
+                }
+                Some(Unconfirmed::Disconnected) => error
+                    .detail(format!(
+                        "base {base}: the connection to the broker ended before it confirmed the message"
+                    ))
+                    .maybe_applied(),
+                None => {
+                    let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
+                    error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
+                }
             };
             if let Err(error) = report(sender, &base, command, failed(module, &error)) {
                 debug!(%base, %error, "an answer is dropped; the next query will show its effect");

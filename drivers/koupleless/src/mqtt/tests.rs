@@ -1,18 +1,27 @@
-//! Tests of commands that are not sent.
+//! Tests of commands that are not sent, or not confirmed.
 
 use std::sync::Arc;
 
 use serde_json::json;
 use staffetta_driver::RequestLog;
+use staffetta_driver::tunnel::OperationResponseResult::Fail;
+use staffetta_driver::tunnel::{TunnelEvent, TunnelLimits, channel};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+
+fn cart() -> Container {
+    let env = json!([{ "name": "BIZ_VERSION", "value": "1" }]);
+    let cart = json!({ "name": "cart", "image": "https://example.com/cart.jar", "env": env });
+    serde_json::from_value(cart).unwrap()
+}
 
 #[tokio::test]
 async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way() {
     let (tunnel, base) = (MqttTunnel::new(MqttTunnelOptions::default()), "base-1".parse().unwrap());
-    let env = json!([{ "name": "BIZ_VERSION", "value": "1" }]);
-    let cart = json!({ "name": "cart", "image": "https://example.com/cart.jar", "env": env });
-    let cart: Container = serde_json::from_value(cart).unwrap();
+    let cart = cart();
     let log = Arc::new(RequestLog::default());
     let load = || log.collect(tunnel.start_container(&base, &PodKey::All, &cart));
     let error = load().await.unwrap_err();
@@ -38,4 +47,58 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
     assert!(end(), "it is under way");
     let requests = log.requests();
     assert_eq!((requests.len(), requests[0].path.as_str()), (1, "koupleless_dev/base-1/installBiz"));
+}
+
+/// Reads an MQTT packet, and returns its type. The length is in groups of seven bits, the lowest first (MQTT 3.1.1, 2.2.3).
+async fn packet(stream: &mut TcpStream) -> u8 {
+    let kind = stream.read_u8().await.unwrap() >> 4;
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let byte = usize::from(stream.read_u8().await.unwrap());
+        length |= (byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    kind
+}
+
+/// Accepts connections as a broker of this version, and closes each when a command arrives on it.
+async fn close_at_commands(listener: TcpListener, version: MqttVersion) {
+    const PUBLISH: u8 = 3;
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        packet(&mut stream).await;
+        let accepted: &[u8] = match version {
+            MqttVersion::V3 => &[0x20, 2, 0, 0],
+            MqttVersion::V5 => &[0x20, 3, 0, 0, 0],
+        };
+        stream.write_all(accepted).await.unwrap();
+        while packet(&mut stream).await != PUBLISH {}
+    }
+}
+
+#[tokio::test]
+async fn a_command_fails_at_once_if_the_connection_ends_before_the_broker_confirmed_it() {
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = std::num::NonZeroU16::new(listener.local_addr().unwrap().port());
+        let _broker = AbortOnDropHandle::new(tokio::spawn(close_at_commands(listener, version)));
+        let options = MqttTunnelOptions { port, version, tls: false, ..MqttTunnelOptions::default() };
+        let options = MqttTunnelOptions { broker: "127.0.0.1".to_owned(), ..options };
+        let (tunnel, base) = (Arc::new(MqttTunnel::new(options)), "b".parse().unwrap());
+        let (sender, mut receiver) = channel(TunnelLimits::default());
+        let started = Arc::clone(&tunnel);
+        let _running =
+            AbortOnDropHandle::new(tokio::spawn(async move { started.start("dev", "dev", sender).await }));
+        while tunnel.start_container(&base, &PodKey::All, &cart()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let (_, event) = receiver.recv().await.unwrap();
+        let TunnelEvent::StartContainerResponse(answer) = event else { panic!("{event:?}") };
+        assert_eq!(answer.result, Fail);
+        assert!(answer.message.contains("the connection to the broker ended"), "{}", answer.message);
+    }
 }
