@@ -121,7 +121,7 @@ impl<'r> HandlerTasks<'r> {
     /// Returns `true` if all events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
-        if tokio::time::timeout(grace / 2, sources::settle(&self.pipeline)).await.is_err() {
+        if tokio::time::timeout(grace / 2, sources::drain(&self.pipeline)).await.is_err() {
             info!(
                 "something that was begun outside has not ended in time; whoever takes over looks at it again"
             );

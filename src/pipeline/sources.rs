@@ -31,9 +31,9 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
 }
 
 /// Lets each source wait for what was begun outside.
-pub(crate) async fn settle(pipeline: &Pipeline) {
+pub(crate) async fn drain(pipeline: &Pipeline) {
     let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
-    join_all(sources.map(|source| source.settle())).await;
+    join_all(sources.map(|source| source.drain())).await;
 }
 
 /// Lets each source give up what it holds in Kubernetes. Call it when the sources and the handlers have ended.

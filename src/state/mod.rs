@@ -4,6 +4,7 @@ mod background;
 mod duration;
 mod metrics;
 mod query;
+mod requests;
 mod snapshot;
 mod timestamps;
 
@@ -25,9 +26,10 @@ use timestamps::Now;
 pub(crate) use background::BackgroundWork;
 pub(crate) use duration::duration;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
+pub(crate) use requests::{BackgroundSummary, RequestSummary};
 pub(crate) use snapshot::{
-    BackgroundSummary, HandlerSummary, InterestSummary, LeadershipSummary, ObjectSummary, RequestSummary,
-    StateSnapshot, UndecodableSummary, WatchSummary, full_name,
+    HandlerSummary, InterestSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary,
+    WatchSummary, full_name,
 };
 
 /// The time limit for reading an object that is to be explained.

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use staffetta_driver::LoggedRequest;
 use staffetta_handler::{Change, Interest, Phase, QueueEntry, Undecodable};
 
+use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
 use super::{PhaseName, QueueState};
 use crate::health::Condition;
@@ -364,63 +364,6 @@ pub(crate) struct ErrorSummary {
     pub(crate) since: String,
     /// The seconds since that time.
     pub(crate) since_seconds: f64,
-}
-
-/// A request of an attempt.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RequestSummary {
-    /// The method.
-    pub(crate) method: String,
-    /// The path of the URL, without its query, or the name of the action.
-    pub(crate) path: String,
-    /// The status of the response; absent if there was none, or if responses have no status.
-    pub(crate) status: Option<u16>,
-    /// `true` if there was a response.
-    #[serde(default)]
-    pub(crate) answered: bool,
-    /// The id by which the external system logs the request.
-    pub(crate) request_id: Option<String>,
-    /// The time at which the request was sent.
-    pub(crate) sent: String,
-    /// The seconds since that time.
-    pub(crate) sent_seconds: f64,
-    /// The seconds until the response was read, or until nobody waited for it any more.
-    pub(crate) duration_seconds: f64,
-}
-
-/// Work in the background that fails for one object.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct BackgroundSummary {
-    /// The handler that does it.
-    pub(crate) handler: String,
-    /// Its last requests.
-    pub(crate) requests: Vec<RequestSummary>,
-}
-
-impl BackgroundSummary {
-    pub(super) fn new(handler: &str, requests: Vec<LoggedRequest>, now: Now) -> Self {
-        let requests = requests.into_iter().map(|request| RequestSummary::new(request, now));
-        Self { handler: handler.to_owned(), requests: requests.collect() }
-    }
-}
-
-impl RequestSummary {
-    /// Converts a logged request, with its times relative to `now`.
-    fn new(request: LoggedRequest, now: Now) -> Self {
-        let LoggedRequest { method, path, status, answered, request_id, sent, duration } = request;
-        Self {
-            method,
-            path,
-            status,
-            answered,
-            request_id,
-            sent: now.rfc3339(sent),
-            sent_seconds: now.seconds_since(sent),
-            duration_seconds: duration.as_secs_f64(),
-        }
-    }
 }
 
 /// An object that cannot be decoded.

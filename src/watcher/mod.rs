@@ -178,8 +178,8 @@ impl<S: EventSink> Watcher<S> {
         self.watches().values().filter(selected).any(contains)
     }
 
-    /// Reads the object `namespace`/`name` with one request, if it exists in the store of a watch of `kind` (the case is ignored).
-    /// Returns it decoded: once for each Rust type with which that kind is watched.
+    /// Reads the object `namespace`/`name`, if it exists in the store of a watch of `kind` (the case is ignored). Returns it decoded: once
+    /// for each watch of that kind, since kinds of several API groups may have the same name.
     pub async fn read(
         &self,
         kind: &str,
@@ -194,20 +194,20 @@ impl<S: EventSink> Watcher<S> {
             });
             found.map(|watch| watch.state.kind.clone()).collect()
         };
-        let Some(first) = kinds.first() else { return Ok(Vec::new()) };
-        let path = match (namespace, first.path.rsplit_once('/')) {
-            (Some(namespace), Some((api, plural))) if !namespace.is_empty() => {
-                format!("{api}/namespaces/{namespace}/{plural}")
-            }
-            _ => first.path.clone(),
-        };
         // The rights of a watch are those to list, not to get.
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let request = Request::new(path).list(&named).map_err(kube::Error::BuildRequest)?;
-        let list: ObjectList<Value> = self.client.request(request).await?;
         let mut objects = Vec::new();
-        for (kind, object) in kinds.iter().zip(list.items.first().into_iter().cycle()) {
-            if let WatchItem::Object(object) = kind.decode(object.clone()).map_err(kube::Error::SerdeError)? {
+        for kind in kinds {
+            let path = match (namespace, kind.path.rsplit_once('/')) {
+                (Some(namespace), Some((api, plural))) if !namespace.is_empty() => {
+                    format!("{api}/namespaces/{namespace}/{plural}")
+                }
+                _ => kind.path.clone(),
+            };
+            let request = Request::new(path).list(&named).map_err(kube::Error::BuildRequest)?;
+            let list: ObjectList<Value> = self.client.request(request).await?;
+            let Some(object) = list.items.into_iter().next() else { continue };
+            if let WatchItem::Object(object) = kind.decode(object).map_err(kube::Error::SerdeError)? {
                 objects.push(object);
             }
         }

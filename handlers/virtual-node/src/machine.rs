@@ -188,7 +188,7 @@ impl Machine {
     pub(crate) fn fell_silent(&self) -> bool {
         let transition = {
             let mut state = lock(&self.state);
-            let message = state.reports.silence();
+            let message = state.reports.outage_message();
             state.view.reach.fell_silent(message)
         };
         self.notify(transition);

@@ -17,6 +17,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
+use crate::pod::node_of;
 use crate::reach::{MISDESCRIBED, MachineOutage, retry_delay};
 use crate::recorder::EventReason;
 use crate::reports::ReportVerdict;
@@ -49,8 +50,8 @@ impl Source for MachineReaders {
         }
     }
 
-    async fn settle(&self) {
-        self.0.config.source.settle().await;
+    async fn drain(&self) {
+        self.0.config.source.drain().await;
     }
 
     async fn release(&self) {
@@ -102,9 +103,7 @@ impl MachineReaders {
                 same && !task.is_finished()
             });
             if !ended.is_empty() {
-                let node =
-                    |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-                let ends = |pod: &Arc<Pod>| ended.contains(node(pod).as_str());
+                let ends = |pod: &Arc<Pod>| ended.contains(node_of(pod));
                 self.0.records.retain(|_, record| !record.deleted.as_ref().is_some_and(ends));
             }
             self.0.environments.expire();

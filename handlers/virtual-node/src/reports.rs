@@ -88,7 +88,7 @@ impl Reports {
     }
 
     /// Returns the outage of a silent machine as a message.
-    pub(crate) fn silence(&self) -> String {
+    pub(crate) fn outage_message(&self) -> String {
         let seconds = self.silent_for().as_secs();
         if self.heartbeat.is_some_and(|at| at > self.silent_since()) {
             return format!(
@@ -193,7 +193,7 @@ mod tests {
                 reports.asked();
             }
             assert_eq!(reports.verdict(&policy), verdict);
-            assert!(reports.silence().contains("heartbeats"));
+            assert!(reports.outage_message().contains("heartbeats"));
             assert_eq!(reports.spared_until(&policy), None);
         }
         reports.arrived(false);

@@ -35,7 +35,7 @@ pub trait NodeSource: Send + Sync + 'static {
     }
 
     /// Waits until the machines have ended what this process has asked of them, and lets nothing new begin, at the end of the process.
-    async fn settle(&self) {}
+    async fn drain(&self) {}
 
     /// Gives up the leases that the source holds, at the end of the process.
     async fn release(&self) {}

@@ -61,7 +61,7 @@ pub trait Source: Send + Sync + 'static {
     /// Waits until what was begun outside has ended, and lets nothing new begin. It is called when the process is about to end, while
     /// [`run`](Self::run) and the handler still run, and waits for half of the drain time at most. By default, there is nothing to
     /// wait for.
-    async fn settle(&self) {}
+    async fn drain(&self) {}
 
     /// Gives up what the source holds in Kubernetes, such as a Lease. It is called at the end of the process, when the handler has
     /// handled its last event; [`run`](Self::run) has ended by then. By default, the source holds nothing.

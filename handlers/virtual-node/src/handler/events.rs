@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
 use staffetta_handler::{Event, Interest, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler};
 
-use super::{VirtualNodes, node_of};
+use super::VirtualNodes;
 use crate::error::VirtualNodeError;
+use crate::pod::node_of;
 use crate::triggers::{NodeDue, PodDue};
 
 /// Returns the ordering key of a node: its watch events and triggers are handled one after the other.

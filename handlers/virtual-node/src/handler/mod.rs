@@ -50,10 +50,6 @@ impl VirtualNodes {
     }
 }
 
-fn node_of(pod: &Pod) -> &str {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
-}
-
 /// Returns delete parameters with `uid` as a precondition, so that a new object of the same name is not deleted.
 fn only(uid: Option<&String>) -> DeleteParams {
     let preconditions = Preconditions { uid: uid.cloned(), resource_version: None };

@@ -9,11 +9,10 @@ use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{Failure, causes};
 
-use super::node_of;
 use crate::error::{REFUSED, VirtualNodeError};
 use crate::machine::Machine;
 use crate::node::{MachineView, NodeObject};
-use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, patch, status};
+use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, node_of, patch, status};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::PodDue;

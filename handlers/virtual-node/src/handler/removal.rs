@@ -9,11 +9,11 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use staffetta_driver::Owner;
 
 use super::pod::Step;
-use super::{gone, node_of, only};
+use super::{gone, only};
 use crate::back_end::PodRemoval;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::pod::over;
+use crate::pod::{node_of, over};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 

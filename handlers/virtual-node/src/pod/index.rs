@@ -158,11 +158,10 @@ impl Cluster {
             gone.insert(uid.to_owned());
         }
         let pod = self.pods.remove(uid)?;
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
-        if let Some(uids) = self.on_node.get_mut(node) {
+        if let Some(uids) = self.on_node.get_mut(node_of(&pod)) {
             uids.remove(uid);
             if uids.is_empty() {
-                self.on_node.remove(node);
+                self.on_node.remove(node_of(&pod));
             }
         }
         Some(pod)
@@ -188,6 +187,11 @@ impl Cluster {
     fn is_real_no_more(&mut self, name: &str) {
         self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }
+}
+
+/// Returns the name of the node of a pod; empty if it has none yet.
+pub(crate) fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
 impl Index<Pod> for ClusterIndex {

@@ -10,6 +10,6 @@ mod status;
 
 pub(crate) use decide::{PodFacts, PodTask, decide};
 pub(crate) use form::form;
-pub(crate) use index::ClusterIndex;
+pub(crate) use index::{ClusterIndex, node_of};
 pub(crate) use observation::{Change, PodObservation};
 pub(crate) use status::{over, patch, status};

@@ -91,13 +91,14 @@ impl BaseBackEnd {
             });
         }
         let image = container.image.as_deref().unwrap_or_default();
-        let told = || self.answered.image(&self.base.node, &key).is_some_and(|told| told != image);
         // A container that has not run for the pod may run since the base has loaded its baseline.
+        let baseline = || self.answered.image(&self.base.node, &key);
+        let differs = || baseline().is_some_and(|loaded| loaded != image);
         let changed = match status_of(pod, container) {
             Some(status) => {
-                (!status.image.is_empty() && status.image != image) || (!has_run(status) && told())
+                (!status.image.is_empty() && status.image != image) || (!has_run(status) && differs())
             }
-            None => told(),
+            None => differs(),
         };
         let now = Instant::now();
         let step = {

@@ -100,8 +100,9 @@ impl NodeSource for VnodeSource {
         lock(&self.bases).may_act(name, BootTime::now())
     }
 
-    async fn settle(&self) {
+    async fn drain(&self) {
         let is_busy = |base: &&Arc<Base>| !lock(&base.containers).close();
+        // Each base is closed as soon as it is idle, so all are looked at.
         while lock(&self.bases).all_held().filter(is_busy).count() > 0 {
             tokio::time::sleep(TICK).await;
         }
