@@ -129,7 +129,7 @@ impl MachineReaders {
 
     /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list.
     fn orphaned_nodes(&self) {
-        for name in self.0.cluster.nodes_of(self.0.node_owner()) {
+        for name in self.0.cluster.nodes_of(self.0.node_owner(), |_| true) {
             if self.0.node_store.get(&name).is_none() {
                 self.0.node_store.notifier.node_due(&name);
             }

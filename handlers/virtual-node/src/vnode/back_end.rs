@@ -108,7 +108,6 @@ impl BaseBackEnd {
                 // Recorded before it is sent, so that it is sent once.
                 known.sending(&key, *action, image, now);
             }
-            known.runs_for(&key, pod);
             step
         };
         self.take(pod, container, &key, step).await

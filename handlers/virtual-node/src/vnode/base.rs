@@ -170,6 +170,14 @@ impl Base {
         owners
     }
 
+    /// Returns a pod with its key, and its containers with theirs.
+    fn keyed<'p>(&self, pod: &'p Pod) -> (&'p Pod, PodKey, Vec<(ContainerKey, &'p Container)>) {
+        let pod_key = pod_key(pod);
+        let key = |container| self.tunnel.tunnel.get_container_unique_key(&pod_key, container);
+        let containers = containers(pod).iter().map(|container| (key(container), container)).collect();
+        (pod, pod_key, containers)
+    }
+
     /// Records a report of all containers, and returns it by pod.
     pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
         let effects = lock(&self.containers).report(statuses, Instant::now());
@@ -178,22 +186,21 @@ impl Base {
         }
         let mut pods = self.pods.pods_on(&self.node);
         pods.sort_by(|one, other| age(one).cmp(&age(other)));
+        let keyed: Vec<_> = pods.iter().map(|pod| self.keyed(pod)).collect();
         // The image of each container that is to run, from its oldest pod.
-        let mut images: HashMap<ContainerKey, Option<String>> = HashMap::new();
-        for pod in pods.iter().filter(|pod| is_living(pod)) {
-            for container in containers(pod) {
-                images.entry(self.key(pod, container)).or_insert_with(|| container.image.clone());
+        let mut images = HashMap::new();
+        for (_, _, containers) in keyed.iter().filter(|(pod, ..)| is_living(pod)) {
+            for (key, container) in containers {
+                images.entry(key).or_insert(&container.image);
             }
         }
         let ip = lock(&self.said).description.network_info.node_ip;
         let shown = lock(&self.containers);
-        let hosted = pods.iter().filter_map(|pod| {
-            let pod_key = pod_key(pod);
-            let hosted = containers(pod).iter().filter_map(|container| {
-                let key = self.key(pod, container);
-                let other = images.get(&key).is_some_and(|image| *image != container.image);
-                let shown = shown.shown(&key).filter(|_| !other || !is_living(pod))?;
-                let ours = shown.pod_key == PodKey::All || shown.pod_key == pod_key;
+        let hosted = keyed.iter().filter_map(|(pod, pod_key, containers)| {
+            let hosted = containers.iter().filter_map(|(key, container)| {
+                let other = images.get(key).is_some_and(|image| **image != container.image);
+                let shown = shown.shown(key).filter(|_| !other || !is_living(pod))?;
+                let ours = shown.pod_key == PodKey::All || shown.pod_key == *pod_key;
                 let state = ours.then(|| state(shown)).flatten()?;
                 Some(HostedContainer { name: container.name.clone(), id: format!("{SCHEME}{key}"), state })
             });
@@ -204,17 +211,20 @@ impl Base {
         hosted.collect()
     }
 
-    /// Returns the containers that the base has shown for `grace` although no pod on the node has them, and that this process has
-    /// run for a pod, or that `named` finds by its key among the containers of baselines.
+    /// Returns the containers that the base has shown for `grace` although no pod on the node has them, and that a pod on the node had at
+    /// an earlier report, or that `named` finds by its key among the containers of baselines.
     pub(super) fn unowned(
         &self,
         grace: Duration,
         named: impl Fn(&dyn Fn(&Container) -> bool) -> Option<Container>,
     ) -> Vec<UnownedContainer> {
         let pods = self.pods.pods_on(&self.node);
-        let keys =
-            pods.iter().flat_map(|pod| containers(pod).iter().map(|container| self.key(pod, container)));
-        let unclaimed = lock(&self.containers).unclaimed(&keys.collect(), grace, Instant::now());
+        let mut claimed = HashMap::new();
+        for pod in &pods {
+            let (_, _, containers) = self.keyed(pod);
+            claimed.extend(containers.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
+        }
+        let unclaimed = lock(&self.containers).unclaimed(&claimed, grace, Instant::now());
         let ours = unclaimed.into_iter().filter_map(|(key, pod)| {
             let (pod, container) = if let Some(pod) = pod {
                 let container = containers(&pod).iter().find(|container| self.key(&pod, container) == key);

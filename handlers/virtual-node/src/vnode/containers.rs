@@ -1,6 +1,6 @@
 //! The containers on one base: what it reports, and the operations under way. Without I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct BaseContainer {
     failure: Option<OperationFailure>,
     /// The time until which the last answer counts more than a report.
     settled: Option<Instant>,
-    /// The last pod for which this process has run it.
+    /// The last pod on the node that had it at a report, if containers without a pod are to be stopped.
     pod: Option<Arc<Pod>>,
     /// The time since which reports show it although no pod on the node has it.
     unclaimed_since: Option<Instant>,
@@ -288,18 +288,11 @@ impl BaseContainers {
         effects
     }
 
-    /// Records the pod for which a container runs or is started.
-    pub(super) fn runs_for(&mut self, key: &ContainerKey, pod: &Arc<Pod>) {
-        if let Some(container) = self.by_key.get_mut(key) {
-            container.pod = Some(Arc::clone(pod));
-        }
-    }
-
     /// Returns the containers that reports have shown for `grace` although no pod on the node has them, each with the last pod
-    /// for which this process has run it. `claimed` has the keys of the containers of the pods on the node.
+    /// that had it in an earlier call. `claimed` has the containers of the pods on the node.
     pub(super) fn unclaimed(
         &mut self,
-        claimed: &HashSet<ContainerKey>,
+        claimed: &HashMap<ContainerKey, Arc<Pod>>,
         grace: Duration,
         now: Instant,
     ) -> Vec<(ContainerKey, Option<Arc<Pod>>)> {
@@ -307,7 +300,11 @@ impl BaseContainers {
         for (key, container) in &mut self.by_key {
             let is_there =
                 container.shown.as_ref().is_some_and(|shown| shown.state != ContainerState::Stopped);
-            if !is_there || claimed.contains(key) {
+            let claimant = claimed.get(key);
+            if let Some(pod) = claimant {
+                container.pod = Some(Arc::clone(pod));
+            }
+            if !is_there || claimant.is_some() {
                 container.unclaimed_since = None;
             } else if now >= *container.unclaimed_since.get_or_insert(now) + grace {
                 unclaimed.push((key.clone(), container.pod.clone()));

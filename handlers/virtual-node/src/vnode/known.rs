@@ -130,7 +130,7 @@ impl KnownBases {
         &mut self,
         (id, node): (NodeId, Arc<str>),
         tunnel: usize,
-        description: NodeDescription,
+        description: &NodeDescription,
         now: Instant,
     ) -> bool {
         let ends = description.metadata.status == NodeActivation::Deactivated;
@@ -150,8 +150,8 @@ impl KnownBases {
             return false;
         }
         known.introduced = (!ends).then_some(now);
-        if !ends {
-            known.said.description = description;
+        if !ends && known.said.description != *description {
+            known.said.description = description.clone();
         }
         true
     }
@@ -181,8 +181,12 @@ impl KnownBases {
         let taking = self.by_node.values().filter(|known| known.is_being_taken()).count();
         let mut coming = held + taking;
         for (node, known) in &mut self.by_node {
-            let later = if known.tunnel.is_none() { self.alive } else { Duration::ZERO };
-            let delay = share.delay(coming) + tie_break(&self.replica, node) + later;
+            let delay = if known.election.may_act(boot) {
+                Duration::ZERO
+            } else {
+                let later = if known.tunnel.is_none() { self.alive } else { Duration::ZERO };
+                share.delay(coming) + tie_break(&self.replica, node) + later
+            };
             if let Some(write) = known.election.next(known.wanted, delay, boot) {
                 known.election.begin(boot);
                 coming += usize::from(known.is_being_taken());
@@ -229,7 +233,8 @@ impl KnownBases {
 
     /// Returns the share of each replica that is alive.
     fn share(&self, now: BootTime) -> FairShare {
-        let holders = self.by_node.values().filter_map(|known| known.election.holder(now));
+        let others = self.by_node.values().filter(|known| known.election.until().is_none());
+        let holders = others.filter_map(|known| known.election.holder(now));
         let replicas: HashSet<_> =
             holders.chain(self.replicas.alive(now)).chain([self.replica.as_str()]).collect();
         FairShare::new(self.by_node.values().filter(|known| known.wanted).count(), replicas.len())

@@ -47,7 +47,7 @@ impl Replicas {
     /// Returns the holders of Leases that were renewed recently.
     pub(super) fn alive(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let alive = self.seen.values().filter(move |seen| now < seen.since + self.timing.duration);
-        alive.map(|seen| seen.lease.holder.as_str())
+        alive.map(|seen| &*seen.lease.holder)
     }
 
     /// Records the newest states of all Leases of replicas.

@@ -208,10 +208,11 @@ impl VnodeSource {
     /// Adds the bases of the Node objects of this handler.
     fn learn(&self, nodes: &NodeStore) {
         let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
-        for name in nodes.pods.nodes_of(owner) {
-            if lock(&self.bases).get(&name).is_some() {
-                continue;
-            }
+        let unknown = {
+            let bases = lock(&self.bases);
+            nodes.pods.nodes_of(owner, |name| bases.get(name).is_none())
+        };
+        for name in unknown {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
             let (key, said) = said_of(&node);
             let tunnel = self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key);

@@ -152,7 +152,7 @@ impl VnodeSource {
         let base = {
             let mut bases = lock(&self.bases);
             let names = (id.clone(), Arc::clone(&node));
-            if !bases.introduced(names, tunnel, description.clone(), Instant::now()) {
+            if !bases.introduced(names, tunnel, &description, Instant::now()) {
                 debug!(base = %id, tunnel = &*self.tunnels[tunnel].name, "a base of another tunnel introduced itself");
                 return;
             }
@@ -166,7 +166,9 @@ impl VnodeSource {
         let changed = {
             let mut said = lock(&base.said);
             let changed = said.description != description;
-            said.description = description.clone();
+            if changed {
+                said.description = description.clone();
+            }
             changed
         };
         if changed {

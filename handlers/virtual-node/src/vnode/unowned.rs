@@ -45,6 +45,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
     use staffetta_driver::tunnel::TunnelEvent;
     use staffetta_handler::{Event, Index, Tombstone};
@@ -55,8 +56,8 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(600);
 
-    /// Returns the modules that a base is asked to unload. It has `cart`, which a deleted
-    /// Deployment named, `stock`, which an existing one names, and `own`.
+    /// Returns the modules that a base is asked to unload. It has `cart`, which a deleted Deployment named, `stock`, which an existing one
+    /// names, `shop`, whose pod is gone after the first report, `till`, which has a pod, and `own`.
     async fn unloaded(grace: Option<Duration>) -> Vec<String> {
         let (mut source, nodes) = source(client("").0, &["one"]).await;
         let peers = Arc::new(PeerIndex::new("dev"));
@@ -65,25 +66,36 @@ mod tests {
         peers.apply(&Event::Added(stock));
         peers.apply(&Event::Deleted(Tombstone::Last(cart)));
         (source.baselines, source.unowned_grace) = (peers, grace);
-        for _ in 0..3 {
+        let [shop, till] = ["shop", "till"].map(|name| {
+            let pod = json!({ "metadata": { "name": name, "namespace": "default", "uid": name },
+                "spec": { "nodeName": "vnode.one.dev", "containers": [{ "name": name }] } });
+            Arc::new(serde_json::from_value::<Pod>(pod).unwrap())
+        });
+        nodes.pods.apply(&Event::Added(Arc::clone(&shop)));
+        nodes.pods.apply(&Event::Added(till));
+        for _ in 0..4 {
             let status = |key| {
                 json!({ "key": key, "name": key, "podKey": "all", "state": "ACTIVATED",
                 "changeTime": "2026-11-24T08:00:00Z" })
             };
-            let statuses = serde_json::from_value(json!(["cart", "own", "stock"].map(status))).unwrap();
+            let statuses =
+                serde_json::from_value(json!(["cart", "own", "shop", "stock", "till"].map(status))).unwrap();
             let id = "one".parse().unwrap();
             source.take(0, &id, TunnelEvent::AllContainerStatuses(statuses), &nodes).await;
+            nodes.pods.apply(&Event::Deleted(Tombstone::Last(Arc::clone(&shop))));
             tokio::time::advance(GRACE / 2).await;
         }
         let base = Arc::clone(lock(&source.bases).held("vnode.one.dev").unwrap());
         let containers = lock(&base.containers);
         assert!(containers.under_way().all(|(_, action)| action == ContainerAction::Stop));
-        containers.under_way().map(|(key, _)| key.to_string()).collect()
+        let mut unloaded: Vec<_> = containers.under_way().map(|(key, _)| key.to_string()).collect();
+        unloaded.sort();
+        unloaded
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_module_that_is_ours_and_that_nobody_wants_is_unloaded_and_only_if_that_is_enabled() {
-        assert_eq!(unloaded(Some(GRACE)).await, ["cart"]);
+        assert_eq!(unloaded(Some(GRACE)).await, ["cart", "shop"]);
         assert_eq!(unloaded(Some(GRACE * 2)).await, Vec::<String>::new(), "its pod may be late");
         assert_eq!(unloaded(None).await, Vec::<String>::new());
     }

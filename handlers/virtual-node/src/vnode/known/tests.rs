@@ -58,13 +58,13 @@ fn a_base_that_introduces_itself_is_wanted_until_it_is_silent_or_ends() {
         let later = boot + Duration::from_secs(6);
         due.max(bases.due(|_| None, |_| false, false, (later, now)).len())
     };
-    assert!(bases.introduced(names("a"), 0, described("ACTIVATED"), now));
+    assert!(bases.introduced(names("a"), 0, &described("ACTIVATED"), now));
     assert_eq!(wanted(&mut bases, now), 1);
     bases.interrupted(at(0));
     assert_eq!(wanted(&mut bases, now + Duration::from_secs(60)), 0);
-    bases.introduced(names("b"), 0, described("ACTIVATED"), now);
-    bases.introduced(names("b"), 0, described("DEACTIVATED"), now);
-    assert!(bases.introduced(names("c"), 0, described("DEACTIVATED"), now));
+    bases.introduced(names("b"), 0, &described("ACTIVATED"), now);
+    bases.introduced(names("b"), 0, &described("DEACTIVATED"), now);
+    assert!(bases.introduced(names("c"), 0, &described("DEACTIVATED"), now));
     assert!(bases.get("vnode.c.dev").is_none(), "it ends before it was known");
     assert_eq!(bases.names().len(), 2);
     bases.expire(|_| false, now + Duration::from_secs(60));
@@ -74,8 +74,8 @@ fn a_base_that_introduces_itself_is_wanted_until_it_is_silent_or_ends() {
 #[test]
 fn a_base_of_one_tunnel_cannot_be_changed_through_another_one() {
     let (mut bases, now) = (known(), Instant::now());
-    bases.introduced(names("a"), 0, described("ACTIVATED"), now);
-    assert!(!bases.introduced(names("a"), 1, described("DEACTIVATED"), now));
+    bases.introduced(names("a"), 0, &described("ACTIVATED"), now);
+    assert!(!bases.introduced(names("a"), 1, &described("DEACTIVATED"), now));
     assert!(bases.get("vnode.a.dev").unwrap().introduced.is_some());
 }
 
@@ -93,14 +93,14 @@ fn a_base_without_a_tunnel_is_taken_later_than_others_and_gets_the_tunnel_by_whi
     assert_eq!(taken(110), ["vnode.new.dev"]);
     assert_eq!(taken(170), ["vnode.old.dev"]);
     bases.add(names("other"), None, profile());
-    assert!(bases.introduced(names("other"), 0, described("ACTIVATED"), now));
-    assert!(!bases.introduced(names("other"), 1, described("ACTIVATED"), now));
+    assert!(bases.introduced(names("other"), 0, &described("ACTIVATED"), now));
+    assert!(!bases.introduced(names("other"), 1, &described("ACTIVATED"), now));
 }
 
 #[test]
 fn a_replica_begins_with_a_lease_and_ends_without_it() {
     let (mut bases, now) = (known(), Instant::now());
-    bases.introduced(names("a"), 0, described("ACTIVATED"), now);
+    bases.introduced(names("a"), 0, &described("ACTIVATED"), now);
     take(&mut bases, 1, at(100));
     take(&mut bases, 1, at(106));
     let later = now + Duration::from_secs(60);

@@ -134,7 +134,7 @@ impl LeaseElection {
     }
 
     fn replace(&mut self, seen: &SeenLease, now: BootTime) {
-        if seen.holder != self.replica {
+        if *seen.holder != *self.replica {
             self.until = None;
         }
         self.seen = Some((seen.clone(), now));
@@ -166,7 +166,7 @@ impl LeaseElection {
         };
         let may_take = || {
             let free_at = self.seen.as_ref().map_or(BootTime::default(), |(seen, since)| {
-                let free = seen.holder.is_empty() || seen.holder == self.replica;
+                let free = seen.holder.is_empty() || *seen.holder == *self.replica;
                 if free { *since } else { *since + self.timing.duration }
             });
             self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay)
@@ -188,7 +188,7 @@ impl LeaseElection {
                 self.observe(seen, now);
                 // A newer state may have been seen meanwhile.
                 let newest = self.seen.as_ref().is_some_and(|(known, _)| known == seen);
-                if newest && seen.holder == self.replica {
+                if newest && *seen.holder == *self.replica {
                     self.until = Some(began + self.timing.tenure());
                     self.due = began + self.timing.renewal;
                 }
@@ -206,7 +206,7 @@ impl LeaseElection {
                     (known.deleted, *since) = (true, now);
                     if self.until.is_none() {
                         // Another process may have held it since this one saw it.
-                        UNKNOWN_HOLDER.clone_into(&mut known.holder);
+                        known.holder = UNKNOWN_HOLDER.into();
                     }
                 }
                 self.due = now;

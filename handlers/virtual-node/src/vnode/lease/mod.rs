@@ -10,6 +10,7 @@ pub(super) use index::LeaseIndex;
 pub(super) use writer::LeaseWriter;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -34,7 +35,7 @@ pub(super) struct SeenLease {
     /// The `resourceVersion`. A larger one is newer.
     pub(super) version: u64,
     /// The identity of the holder, empty if nobody holds it. If the Lease was deleted, that of the last holder.
-    pub(super) holder: String,
+    pub(super) holder: Arc<str>,
     /// `true` if the Lease was deleted.
     pub(super) deleted: bool,
 }
@@ -43,9 +44,9 @@ impl SeenLease {
     /// Returns the state of an existing Lease.
     pub(super) fn of(lease: &Lease) -> Self {
         let text = lease.metadata.resource_version.as_deref().unwrap_or_default();
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         let version = text.parse().unwrap_or_default();
-        Self { version, holder: holder.unwrap_or_default(), deleted: false }
+        Self { version, holder: holder.unwrap_or_default().into(), deleted: false }
     }
 
     /// Returns the state of a deleted Lease, whose last state was `lease`.

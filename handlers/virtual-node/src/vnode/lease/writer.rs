@@ -123,7 +123,7 @@ impl LeaseWriter {
                 Ok(lease) => return lease.metadata.resource_version,
                 // A renewal that was sent before, and whose response nobody waits for any more, has changed the Lease.
                 Err(kube::Error::Api(status)) if status.code == 409 => match self.current(name).await {
-                    WriteResult::Conflict(seen) if seen.holder == self.replica => version = seen.version,
+                    WriteResult::Conflict(seen) if *seen.holder == *self.replica => version = seen.version,
                     _ => return None,
                 },
                 Err(_) => return None,

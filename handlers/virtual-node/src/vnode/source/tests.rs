@@ -81,10 +81,10 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         let names = source.names(&id.parse().unwrap());
         let node = Arc::clone(&names.1);
         let mut bases = lock(&source.bases);
-        assert!(bases.introduced(names, 0, described("ACTIVATED"), Instant::now()));
+        assert!(bases.introduced(names, 0, &described("ACTIVATED"), Instant::now()));
         let known = bases.get_mut(&node).unwrap();
         known.election.begin(now);
-        let held = SeenLease { version: 1, holder: "ours".to_owned(), deleted: false };
+        let held = SeenLease { version: 1, holder: "ours".into(), deleted: false };
         known.election.finish(&WriteResult::Written(held), now);
     }
     source.follow(&nodes).await;

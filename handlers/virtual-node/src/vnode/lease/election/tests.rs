@@ -15,7 +15,7 @@ fn at(seconds: u64) -> BootTime {
 }
 
 fn lease(version: u64, holder: &str) -> SeenLease {
-    SeenLease { version, holder: holder.to_owned(), deleted: false }
+    SeenLease { version, holder: holder.into(), deleted: false }
 }
 
 fn election() -> LeaseElection {
