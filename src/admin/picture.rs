@@ -9,7 +9,7 @@ use crate::state::{HandlerSummary, PhaseName, StateSnapshot, WatchSummary, durat
 /// The distance of the colours of two successive kinds, in degrees of hue. The first colours are far apart from each other.
 const HUE_STEP: usize = 137;
 
-/// The way of an event: from the watch of its kind through the dispatcher to the queues of the handlers of that kind.
+/// The path of events as HTML: from the watch of each kind through the dispatcher to the queues of the handlers of that kind.
 pub(super) struct Picture<'s>(pub(super) &'s StateSnapshot);
 
 impl Display for Picture<'_> {

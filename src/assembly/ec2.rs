@@ -56,7 +56,7 @@ fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
     Ok(driver)
 }
 
-/// Returns the finding about an action that was called, with its error.
+/// Returns the finding about the right to call the EC2 action `action`, after a call that failed with `error` or succeeded (`None`).
 fn right(action: &str, error: Option<DriverError>) -> Finding {
     let check = format!("EC2 permits {action}");
     match error {

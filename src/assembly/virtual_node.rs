@@ -30,7 +30,8 @@ pub(super) fn handlers(registry: &mut Registry) {
     });
 }
 
-/// Adds a check of the machines of `handler`, which `machines` names: `devices` or `bases`.
+/// Registers a check for `kubectl staffetta check` that reports which machines of `handler` cannot be reached. `machines` is the word for
+/// them in messages: `devices` or `bases`.
 pub(super) fn diagnose(
     setup: &Setup,
     handler: &'static str,
@@ -44,7 +45,7 @@ pub(super) fn diagnose(
     Ok(())
 }
 
-/// Returns the findings about the machines, with a failure for each of the first that cannot be reached.
+/// Returns a finding with the number of reachable machines, and a failure for each unreachable one, at most [`MAX_MACHINES`].
 fn judged(machines: &str, states: Vec<(String, MachineState)>) -> Vec<Finding> {
     let count = |state| states.iter().filter(|(_, of)| *of == state).count();
     let (check, untried) = (format!("the {machines} are known"), count(MachineState::Untried));

@@ -18,7 +18,7 @@ use crate::connect::api_versions;
 /// The oldest minor version of Kubernetes 1 that the program supports.
 const OLDEST_MINOR: u32 = 30;
 
-/// The definition of devices that the chart installs.
+/// The custom resource definition of `CiscoDevice` that the chart installs, in YAML.
 const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices.yaml");
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -112,7 +112,8 @@ pub(crate) async fn check_installation(
     report.add(cluster, [read(kuryr(client).await, "Kuryr's controller does not run")]);
 }
 
-/// Returns the finding, or one that says that `check` could not be made. What the user may not read is not known, and no failure.
+/// Returns the finding. An error of the API server becomes a finding of the check `check`: a warning if the user may not read the objects
+/// (403), otherwise a failure.
 fn read(finding: Result<Finding, Error>, check: &str) -> Finding {
     finding.unwrap_or_else(|error| match &error {
         Error::Api(status) if status.code == 403 => {
@@ -229,7 +230,7 @@ async fn other_release(client: &Client, name: &str) -> Result<Finding, Error> {
     ))
 }
 
-/// Compares a definition of devices that stands in the cluster with that of the chart.
+/// Compares the custom resource definition of `CiscoDevice` in the cluster, if there is one, with that of the chart.
 async fn definition(client: &Client) -> Result<Finding, Error> {
     const CHECK: &str = "the kind CiscoDevice can be installed";
     let ours: CustomResourceDefinition =

@@ -10,7 +10,8 @@ use crate::version::VERSION;
 pub(crate) struct CheckReport {
     /// The version of the program that checked.
     pub(crate) version: String,
-    /// The identity of the replica that checked, if its handlers of every replica run in others, too.
+    /// The identity of the replica that ran the checks. `None` if no handler runs in every replica, so that other replicas have nothing to
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) one_of: Option<String>,
     pub(crate) checks: Vec<ReportedFinding>,

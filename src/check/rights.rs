@@ -165,7 +165,8 @@ pub(crate) async fn rights_of(
     Ok(findings)
 }
 
-/// Returns the rights with which the leader maintains the certificate of the webhook; none if nothing is generated.
+/// Returns the rights with which the leader maintains the certificate of the webhook; none without a webhook, or if its certificate is in
+/// files.
 fn webhook<'a>(options: &'a Value, namespace: &'a str) -> Vec<Right<'a>> {
     if options["listen"].is_null() || !options["certificate_file"].is_null() {
         return Vec::new();
@@ -186,7 +187,7 @@ fn webhook<'a>(options: &'a Value, namespace: &'a str) -> Vec<Right<'a>> {
     [configuration, secret].into_iter().flat_map(verbs).collect()
 }
 
-/// Asks for each of `rights`.
+/// Asks the API server for each of `rights`. Returns the finding of the check `check`, which fails if a right is missing.
 async fn finding(client: &Client, check: &str, rights: &[Right<'_>]) -> Result<Finding, HandlerError> {
     let granted = granted(client, rights).await?;
     let missing = rights.iter().zip(granted).filter(|(_, granted)| !granted);

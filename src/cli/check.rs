@@ -65,7 +65,7 @@ pub(super) fn write_report(
     if report.count(CheckResult::Failed) == 0 { Ok(()) } else { Err(CommandError::CheckFailed) }
 }
 
-/// Checks the leader by its Lease, and asks it for its own checks.
+/// Checks that a leader renews its Lease and that it answers, and adds the findings of its own checks and of the other replicas.
 async fn check_controller(leader: Leader, report: &mut CheckReport) {
     const LEASE: &str = "a replica leads, and renews its Lease";
     const ANSWERS: &str = "the leader answers";
@@ -109,7 +109,7 @@ fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, 
     }
 }
 
-/// Returns the finding about a server that does not check. Its own words name the remedy if it refuses.
+/// Returns the failed finding about a server that did not run its checks. If the server rejected the request, its message names the remedy.
 fn request_error(check: &str, error: &RequestError) -> Finding {
     let remedy = match error {
         RequestError::Rejected(_) => "follow the message",

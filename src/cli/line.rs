@@ -8,11 +8,11 @@ use crate::state::ObjectSummary;
 /// The colours of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
-    /// It fails or is stuck.
+    /// The object fails or is stuck.
     Red,
-    /// It waits.
+    /// The object waits.
     Yellow,
-    /// It is fine.
+    /// Nothing is wrong.
     Green,
 }
 

@@ -25,9 +25,9 @@ pub(super) struct NamespaceScope {
 #[derive(Debug, Default)]
 struct NamespaceNames {
     matching: HashSet<String>,
-    /// Of the namespaces that do not match, those of which an object was left out.
+    /// The namespaces that do not match and of which at least one object was skipped.
     left_out: HashSet<String>,
-    /// The namespaces that match since objects of them were left out.
+    /// The namespaces that have begun to match after objects of them were skipped, until [`NamespaceScope::entered`] returns them.
     entered: Vec<String>,
 }
 
@@ -41,8 +41,8 @@ impl NamespaceScope {
         label_selector::matches(&self.selector, namespace)
     }
 
-    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with objects that are left out, and
-    /// [`entered`](Self::entered) returns its name when it matches.
+    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with skipped objects, and [`entered`](Self::entered)
+    /// returns its name once it matches.
     pub(super) fn admits_objects_of(&self, name: &str) -> bool {
         let mut names = lock(&self.names);
         let matches = names.matching.contains(name);
@@ -52,7 +52,7 @@ impl NamespaceScope {
         matches
     }
 
-    /// Waits until namespaces match of which objects were left out before, and returns their names, each once.
+    /// Waits until a namespace with skipped objects begins to match. Returns the names of all such namespaces, each once.
     pub(super) async fn entered(&self) -> Vec<String> {
         loop {
             let entered = std::mem::take(&mut lock(&self.names).entered);

@@ -19,7 +19,7 @@ use crate::watcher::Watcher;
 /// The time limit for sending the last Kubernetes Events at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// The time limit for giving up what the sources hold in Kubernetes.
+/// The time limit for giving up what the sources hold in Kubernetes, such as Leases.
 const RELEASE: Duration = Duration::from_secs(5);
 
 /// The watches, chains and background tasks of the handlers of one scope: those of the leader, in one term, or those of every replica.
@@ -117,8 +117,8 @@ impl<'r> HandlerTasks<'r> {
         name
     }
 
-    /// Ends the watches, and handles the queued events within `grace`, half of which may pass before for what the sources wait for.
-    /// Returns `true` if all events were handled.
+    /// Stops after at most about `grace`: waits for the operations that the sources have begun in external systems (at most half of
+    /// `grace`), ends the watches, and handles the queued events in the remaining time. Returns `true` if all events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         if tokio::time::timeout(grace / 2, sources::drain(&self.pipeline)).await.is_err() {

@@ -38,7 +38,8 @@ impl ObjectSelection {
         setup.shared(|| Ok(Self::new(&options)))
     }
 
-    /// Creates the selection of a configuration. No namespace matches `kubernetes.namespace_labels` before the index of namespaces has it.
+    /// Creates the selection that `options` describe. A namespace does not match `kubernetes.namespace_labels` until the watch has
+    /// delivered it.
     pub(crate) fn new(options: &KubernetesOptions) -> Self {
         let selector = |text: &Option<String>| {
             let parse = |text| label_selector::parse(text).expect("the schema requires a label selector");
@@ -51,7 +52,8 @@ impl ObjectSelection {
         }
     }
 
-    /// Passes only events of selected objects to a handler. If their namespaces need labels, the handler needs all namespaces.
+    /// Passes only events of selected objects to a handler. If objects are selected by the labels of their namespaces, the handler also
+    /// gets an index of all namespaces.
     pub(crate) fn restrict(self: Arc<Self>, registration: Registration) -> Registration {
         let registration = match &self.scope {
             Some(scope) if registration.kinds().any(is_in_namespace_scope) => {
@@ -74,7 +76,8 @@ impl ObjectSelection {
         }
     }
 
-    /// Has the pods and services of each namespace delivered again whose labels match from now on.
+    /// Delivers the pods and services of a namespace again each time that its labels begin to match `kubernetes.namespace_labels`. Returns
+    /// only if that option is not set.
     pub(super) async fn follow_namespaces(&self, watcher: &Watcher<Pipeline>) {
         let Some(scope) = &self.scope else { return };
         loop {
@@ -85,7 +88,8 @@ impl ObjectSelection {
         }
     }
 
-    /// Returns whether handlers may get the event. Deletions, triggers and objects of other kinds are never left out.
+    /// Returns whether handlers may get the event. Deletions, triggers, and objects other than pods, services and namespaces are never
+    /// skipped.
     pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
         let Some(object) = event.object().filter(|_| !event.finalizing()) else { return Interest::Taken };
         let meta = object.meta();
@@ -118,8 +122,8 @@ impl ObjectSelection {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
-    /// Returns `true` if the labels of the namespace match. Otherwise the namespace counts as one with objects that are left out, so this
-    /// is asked only for an object that is selected but for its namespace.
+    /// Returns `true` if the labels of the namespace match. Otherwise the namespace is recorded as one with skipped objects, which are
+    /// delivered when its labels match. So call this only for an object that nothing but the labels of its namespace excludes.
     fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
     }

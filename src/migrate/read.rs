@@ -63,7 +63,7 @@ pub(super) struct ClusterState {
     pub(super) handlers: BTreeSet<String>,
     /// The names of the VIF drivers that the configuration uses.
     pub(super) vif_drivers: BTreeSet<String>,
-    /// The Deployments and pods of Kuryr's controller that run, or will.
+    /// The Deployments of Kuryr's controller that have replicas, and its pods that have not ended.
     pub(super) running_kuryr: Vec<String>,
 }
 

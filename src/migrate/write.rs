@@ -12,8 +12,7 @@ use super::kuryr::KuryrKind;
 /// The maximum number of attempts to write an object while others change it too.
 const ATTEMPTS: usize = 5;
 
-/// A change of the annotations and finalizers of one object, which applies only while these are as they were
-/// planned.
+/// A change of the annotations and finalizers of one object. It is applied only if these are the same as when the change was planned.
 #[derive(Clone, Debug)]
 pub(crate) struct MetadataWrite {
     resource: ApiResource,
@@ -21,7 +20,7 @@ pub(crate) struct MetadataWrite {
     planned: ObjectMeta,
     /// The annotations to set, and the finalizers to add and to remove.
     patch: MetadataPatch,
-    /// Texts for people: what the write sets and removes.
+    /// The keys of the annotations and the finalizers that the write sets, for messages.
     sets: Vec<String>,
     /// The finalizers of Kuryr that the write removes.
     removes: Vec<String>,

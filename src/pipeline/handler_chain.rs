@@ -36,7 +36,7 @@ pub struct HandlerChain {
     pub name: String,
     /// The kinds of the objects that it handles.
     pub kinds: Vec<String>,
-    /// The innermost part of the chain, which is asked before an event is queued.
+    /// The handler itself, the innermost part of the chain. The dispatcher asks it whether it wants an event before the event is queued.
     pub handler: Arc<ErasedHandler>,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,

@@ -30,13 +30,13 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
     }
 }
 
-/// Lets each source wait for what was begun outside.
+/// Waits until the operations have ended that the sources began in external systems.
 pub(crate) async fn drain(pipeline: &Pipeline) {
     let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
     join_all(sources.map(|source| source.drain())).await;
 }
 
-/// Lets each source give up what it holds in Kubernetes. Call it when the sources and the handlers have ended.
+/// Gives up what the sources hold in Kubernetes, such as Leases. Call it when the sources and the handlers have ended.
 pub(crate) async fn release(pipeline: &Pipeline) {
     let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
     join_all(sources.map(|source| source.release())).await;

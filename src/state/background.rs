@@ -7,11 +7,12 @@ use staffetta_driver::LoggedRequest;
 
 use crate::lock::lock;
 
-/// The failing work in the background, which each handler reports by itself. Clones share it.
+/// The background work of handlers that fails, such as changes of the interfaces of nodes. Each handler registers a function that returns
+/// its failed requests. Clones share the functions.
 #[derive(Clone, Default)]
 pub(crate) struct BackgroundWork(Arc<Mutex<BTreeMap<&'static str, WorkOfHandler>>>);
 
-/// The work in the background of one handler.
+/// The background work of one handler.
 struct WorkOfHandler {
     /// The kind of the objects that the work is for.
     kind: &'static str,
@@ -22,8 +23,8 @@ struct WorkOfHandler {
 type FailedRequests = Box<dyn Fn(&str) -> Vec<LoggedRequest> + Send + Sync>;
 
 impl BackgroundWork {
-    /// Reports the work of `handler` for objects of `kind` by `failed_requests` from now on, instead of that of an earlier term. The
-    /// function returns the last requests for the object of a name, and none as soon as the cause of the failure is over.
+    /// Registers `failed_requests` for the background work of `handler` for objects of `kind`, in place of the function of an earlier term.
+    /// The function returns the last requests for the object with the given name; none if the work for it does not fail.
     pub(crate) fn report(
         &self,
         handler: &'static str,
@@ -34,7 +35,8 @@ impl BackgroundWork {
         lock(&self.0).insert(handler, work);
     }
 
-    /// Returns the handlers whose work for an object fails, each with its last requests. The kind is compared case-insensitively.
+    /// Returns the handlers whose background work for an object fails, each with the last requests. The kind is compared
+    /// case-insensitively.
     pub(super) fn failing(&self, kind: &str, name: &str) -> Vec<(&'static str, Vec<LoggedRequest>)> {
         let all = lock(&self.0);
         let of_kind = all.iter().filter(|(_, work)| work.kind.eq_ignore_ascii_case(kind));

@@ -35,7 +35,7 @@ pub(crate) use snapshot::{
 /// The time limit for reading an object that is to be explained.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
+/// The observable state of the controller. It holds only weak references to the pipelines and the watches.
 pub(crate) struct ControllerState {
     identity: String,
     started: Instant,
@@ -47,7 +47,7 @@ pub(crate) struct ControllerState {
     pub(crate) health: Arc<Health>,
     /// All metrics that are updated where something happens.
     pub(crate) metrics: Arc<Metrics>,
-    /// The failing work in the background of all handlers.
+    /// The background work of all handlers that fails.
     pub(crate) background: BackgroundWork,
 }
 
@@ -130,8 +130,8 @@ impl ControllerState {
         watches
     }
 
-    /// Returns the conditions of readiness: first the others, ordered by name, then one for each watch, which is met when all objects
-    /// of its kind were delivered.
+    /// Returns the conditions of readiness: first those of [`Health`], ordered by name, then one for each watch, which is met when all
+    /// objects of its kind were delivered.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let watches = self.watches().into_iter().map(|watch| {
             let reason =

@@ -24,7 +24,7 @@ pub(crate) struct RequestSummary {
     pub(crate) sent: String,
     /// The seconds since that time.
     pub(crate) sent_seconds: f64,
-    /// The seconds until the response was read, or until nobody waited for it any more.
+    /// The seconds until the response was read, or until the request was cancelled.
     pub(crate) duration_seconds: f64,
 }
 
@@ -45,13 +45,13 @@ impl RequestSummary {
     }
 }
 
-/// Work in the background that fails for one object.
+/// The failed requests of a handler's background work for one object.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackgroundSummary {
-    /// The handler that does it.
+    /// The name of the handler.
     pub(crate) handler: String,
-    /// Its last requests.
+    /// The last requests of the background work.
     pub(crate) requests: Vec<RequestSummary>,
 }
 

@@ -231,7 +231,7 @@ pub(crate) struct HandlerSummary {
     /// The number of attempts since the process started.
     #[serde(default)]
     pub(crate) attempts: u64,
-    /// The answer of the handler to the object of the query, if the query asks to explain it.
+    /// Whether the handler wants the object of the query, if the query asks to explain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interest: Option<InterestSummary>,
     /// The number of events by phase.
@@ -239,13 +239,13 @@ pub(crate) struct HandlerSummary {
     pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
 
-/// The answer of a handler to an object.
+/// Whether a handler wants an object, and why not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InterestSummary {
-    /// `true` if the handler takes the object.
+    /// `true` if the handler wants the object.
     pub(crate) taken: bool,
-    /// The reason why it does not take the object, or does not do everything for it.
+    /// The reason why the handler does not want the object, or does not do everything for it.
     pub(crate) reason: Option<String>,
 }
 

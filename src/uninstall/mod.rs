@@ -47,7 +47,7 @@ pub struct Uninstalled {
     pub objects: Vec<UninstalledObject>,
     /// The owners of resources that stay in external systems.
     pub outside: Vec<Leftover>,
-    /// The number of VIFs that the pool keeps ready, which stay too.
+    /// The number of VIFs that the pool keeps ready. They stay in the external system, too.
     pub pooled: usize,
     /// The handlers whose external resources could not be listed, with the reason.
     pub unknown: Vec<String>,
@@ -64,7 +64,7 @@ pub struct UninstalledObject {
     pub name: String,
     /// The change that was made or would be made, or the error, in words.
     pub result: String,
-    /// `false` if it could not be done.
+    /// `false` if the change failed.
     #[serde(rename = "ok")]
     pub is_ok: bool,
 }

@@ -14,7 +14,7 @@ use super::{UninstallError, UninstalledObject, answer, is_missing, is_ours, read
 
 /// The number of objects in one response of a list.
 const PAGE: u32 = 500;
-/// The number of passes over the objects of a kind. A further one is needed when somebody else changed an object meanwhile.
+/// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
 
 /// Removes our finalizers from all objects of a kind.
@@ -107,7 +107,7 @@ async fn list(
     }
 }
 
-/// Returns the row of the table for one object: `what` was removed, would be removed without `apply`, or could not be removed.
+/// Returns the row of the table for one object: `what` was removed (with `apply`), would be removed (without), or could not be removed.
 fn outcome(
     kind: &str,
     object: &PartialObjectMeta<DynamicObject>,

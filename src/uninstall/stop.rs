@@ -72,11 +72,13 @@ pub(super) async fn stop(
     }
 }
 
-/// The Leases that were seen, by their UID. Their times are those of other clocks, so a holder is alive as long as it renews its Lease.
+/// The observed Leases, by UID. Their timestamps come from other clocks and are only compared for equality: a holder is alive as long as it
+/// renews its Lease.
 #[derive(Default)]
 struct SeenLeases(HashMap<Option<String>, SeenLease>);
 
-/// The last renewal of a Lease that was seen, when it was seen first, and the number of those seen.
+/// The last observed renewal of a Lease: its timestamp, the time at which this process first observed it, and the number of renewals
+/// observed so far.
 struct SeenLease {
     renewed: Option<MicroTime>,
     since: Instant,
@@ -84,7 +86,8 @@ struct SeenLease {
 }
 
 impl SeenLeases {
-    /// Returns the holder of a Lease, and how many renewals were seen; `None` if it was given up, or was not renewed for its duration.
+    /// Returns the holder of a Lease and the number of renewals observed so far; `None` if the Lease has no holder, or was not renewed for
+    /// its duration.
     fn holder(&mut self, lease: Lease) -> Option<(String, usize)> {
         let uid = lease.uid();
         let LeaseSpec { holder_identity, renew_time, lease_duration_seconds, .. } = lease.spec?;

@@ -117,8 +117,8 @@ impl<S: EventSink> Watcher<S> {
         });
     }
 
-    /// Lists all objects of the kinds that `selected` selects and that have objects in `namespace`, and delivers these as `Modified`. It
-    /// is for a change elsewhere that concerns them.
+    /// Delivers the objects in `namespace` again, as `Modified`, for example after a change of the namespace itself. To do so, lists all
+    /// objects of each kind for which `selected` returns `true` and that has objects in the namespace.
     pub fn deliver_again(&self, namespace: &str, selected: impl Fn(&Kind) -> bool) {
         for WatchEntry { state, .. } in self.watches().values().filter(|watch| selected(&watch.state.kind)) {
             if lock(&state.store).invalidate_namespace(namespace) {

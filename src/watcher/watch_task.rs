@@ -23,13 +23,13 @@ use crate::lock::lock;
 /// The delays after an error of a list or a watch. They start again at the shortest one when the watch works.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(30));
 
-/// The longest delay during an outage, so that objects are handled soon after it. A request of each watch every five seconds is no load
-/// for an API server.
+/// The fixed delay between attempts during an outage. It is short, so that objects are handled soon after the outage; one request per watch
+/// every five seconds is no load for an API server.
 const OUTAGE_BACKOFF: BackoffPolicy =
     BackoffPolicy::unlimited(Duration::from_secs(5), Duration::from_secs(5));
 
-/// The number of failures since the last complete list from which they count as an outage. A kind that can be listed but not watched
-/// fails less often, and its lists cost more than one request.
+/// The number of failures since the last complete list from which on [`OUTAGE_BACKOFF`] applies. A kind that can be listed but not watched
+/// stays below this number; its retries repeat whole lists, so they need the longer delays.
 const OUTAGE_FAILURES: u32 = 3;
 
 /// The duration of a watch if [`watcher::Config::timeout`] is not set: the default of kube.
@@ -60,11 +60,11 @@ pub(super) struct WatchTask<S> {
     retried: Instant,
     /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
     requested: Instant,
-    /// The time at which somebody last had all objects listed again; `None` if nobody did.
+    /// The time of the last list that [`relist_requested`] caused; `None` if there was none.
     relisted: Option<Instant>,
 }
 
-/// The minimum time between two lists that somebody requests, since one serves all requests before it.
+/// The minimum time between two lists that are requested by other parts of the program. One list serves all requests before it.
 pub(super) const RELIST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Waits until a list of all objects is requested, and until [`RELIST_PAUSE`] after the last such list.

@@ -173,7 +173,8 @@ impl Webhook {
         Ok(AbortOnDropHandle::new(tokio::spawn(work)))
     }
 
-    /// Returns the work of the leader, whose `client` writes; `None` if the certificate is in files.
+    /// Returns the future that renews the certificate in the Secret with `client`, which must be that of the leader; `None` if the
+    /// certificate is in files.
     pub(crate) fn maintain_certificate(&self, client: &Client) -> Option<impl Future<Output = ()> + use<>> {
         if self.files.is_some() {
             return None;
@@ -186,7 +187,8 @@ impl Webhook {
     }
 }
 
-/// Returns the acceptor of TLS connections. Clients need no certificate: a review contains what its sender knows.
+/// Returns the acceptor of TLS connections. Clients need no certificate, because the response to a review discloses nothing that its sender
+/// does not know.
 fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -195,7 +197,7 @@ fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Erro
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Keeps `enabled` as the ConfigMap says. Without the ConfigMap, the function is switched off.
+/// Keeps `enabled` equal to the option in the ConfigMap; `false` without the ConfigMap.
 async fn follow_options(client: &Client, enabled: &AtomicBool, health: &Health) -> Infallible {
     let (namespace, name) = CONFIG_MAP;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);

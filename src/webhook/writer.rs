@@ -162,7 +162,7 @@ impl CertificateWriter {
 }
 
 impl ObservedObjects {
-    /// Replaces the configuration. What API servers trust counts as known since the change.
+    /// Replaces the configuration. If the certificates that API servers trust have changed, records the current time as that of the change.
     fn set_configuration(&mut self, configuration: Option<MutatingWebhookConfiguration>) {
         let bundle = configuration.as_ref().and_then(target::bundle);
         if self.trusted.0 != bundle {
@@ -172,7 +172,7 @@ impl ObservedObjects {
     }
 }
 
-/// Returns `object`, and logs if it does not exist.
+/// Returns `object`, and logs a warning if it does not exist.
 fn existing<K>(object: Option<K>, kind: &str, name: &str) -> Option<K> {
     if object.is_none() {
         warn!(

@@ -45,16 +45,16 @@ impl ArkletCommand {
     }
 }
 
-/// The requests under way. Requests carry no id on the wire, so an answer is matched by base, command, name and version; of what
-/// could be confused, one request is under way at a time. A module is not loaded and unloaded at the same time either.
+/// The requests in progress. Requests carry no id on the wire, so an answer is matched to its request by base, command, module name and
+/// version. To keep that unambiguous, each base has at most one query of a kind and one change of a module in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 
-/// The requests to one base that are under way.
+/// The requests to one base that are in progress.
 #[derive(Debug, Default)]
 struct BaseOperations {
     queries: Vec<ArkletCommand>,
-    /// The request that changes each module.
+    /// The change in progress of each module.
     changes: HashMap<ContainerKey, Change>,
 }
 
@@ -62,11 +62,11 @@ struct BaseOperations {
 #[derive(Debug)]
 struct Change {
     command: ArkletCommand,
-    /// The time when its answer is overdue.
+    /// The time at which the request counts as unanswered; `None` if the sender limits the time itself.
     deadline: Option<Instant>,
-    /// The reason why the broker has not confirmed it; `None` if it has, or if that is not known yet.
+    /// The reason why the broker did not confirm the request; `None` if it did, or if that is not known yet.
     unconfirmed: Option<Unconfirmed>,
-    /// The record of the request, which ends with it.
+    /// The entry of the request in the request log, which is completed when the request ends.
     record: Option<RequestRecord>,
     /// Cancels the token of the request when it ends.
     _ended: DropGuard,
@@ -78,22 +78,22 @@ pub(crate) struct Unanswered {
     pub(crate) base: NodeId,
     pub(crate) command: ArkletCommand,
     pub(crate) module: ContainerKey,
-    /// The reason why the broker has not confirmed it; `None` if its time is over.
+    /// The reason why the broker did not confirm the request; `None` if its deadline has passed.
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
 /// The reason why a broker has not confirmed a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unconfirmed {
-    /// The broker refuses to pass it on, for this reason.
+    /// The broker refused the message, for this reason.
     Refused(String),
-    /// The connection ended before. The broker may have passed it on.
+    /// The connection ended before the broker confirmed the message. The broker may have delivered it.
     Disconnected,
 }
 
 impl Operations {
-    /// Begins a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, it is
-    /// [unanswered](Self::unanswered). The token is cancelled when a change ends.
+    /// Records the start of a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, the request
+    /// counts as [unanswered](Self::unanswered). Returns a token that is cancelled when the change ends.
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
@@ -114,7 +114,8 @@ impl Operations {
         }
     }
 
-    /// Ends a request that changes a module with an answer. Returns `false` if it was not under way, as [`end`](Self::end) does.
+    /// Records the answer to a request that changes a module, and ends the request. Returns `false` if no such request is in progress, as
+    /// [`end`](Self::end) does.
     pub(crate) fn answered(&mut self, base: &NodeId, command: ArkletCommand, module: &ContainerKey) -> bool {
         let change = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module));
         let change = change.filter(|change| change.command == command);
@@ -124,7 +125,7 @@ impl Operations {
         self.end(base, command, Some(module))
     }
 
-    /// Ends a request. Returns `false` if it was not under way: its answer comes late, or for the second time.
+    /// Ends a request. Returns `false` if it is not in progress, because its answer came too late or twice.
     pub(crate) fn end(
         &mut self,
         base: &NodeId,

@@ -30,7 +30,7 @@ pub(crate) const OPTION_NOT_USED: &str = "OptionNotUsed";
 /// The reason of the Event on a node whose subnet has no free block.
 pub(crate) const SUBNET_EXHAUSTED: &str = "SubnetExhausted";
 
-/// The delay before a machine is searched for again that does not exist.
+/// The delay before the next search for a machine that was not found.
 const LATER: Duration = Duration::from_secs(20);
 
 /// An error of the handler `prefix_ip`: the capacity of a node or the address of a pod could not be

@@ -138,7 +138,7 @@ impl PrefixIpHandler {
         self.recorder.record(EventNote { handler: HANDLER, regarding, warning: true, reason, text });
     }
 
-    /// Returns the address of a pod to the pool of its node, or wherever it is if the node is not known any more.
+    /// Returns the address of a pod to the pool of `node`. Without a node, searches the pools of all nodes for the address.
     fn give_back(&self, node: Option<&str>, uid: &str) {
         let uid = uid.into();
         self.cluster.waiting.remove(&uid);

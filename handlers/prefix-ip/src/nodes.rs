@@ -19,9 +19,9 @@ use crate::settings::Settings;
 
 pub use metrics::NodeTableMetrics;
 
-/// The delay before blocks are requested in a subnet again that had none.
+/// The delay before the next request for blocks in a subnet that had no free one.
 const EXHAUSTED: Duration = Duration::from_secs(30);
-/// The time within which reads show a change of an interface.
+/// The maximum delay until reads of an interface show a change of it.
 const VISIBILITY: Duration = Duration::from_secs(15);
 
 /// A pod of a node that uses an address, or claims one in its annotation.
@@ -95,9 +95,10 @@ struct KnownNode {
     is_uncertain: bool,
     /// `false` for a node that lost its label: its pool is emptied.
     managed: bool,
-    /// `false` until another read has confirmed the first one, which may be older than the last changes of an earlier process.
+    /// `false` until the interface was read a second time: the first read may not show the last changes of an earlier process.
     is_confirmed: bool,
-    /// The requests of the changes of its interface that failed since the last one that succeeded, until it needs none any more.
+    /// The requests of the changes of the interface that have failed since the last successful one. Emptied when the interface needs no
+    /// change.
     failed_requests: RequestLog,
 }
 
@@ -247,7 +248,7 @@ impl NodeTable {
         }
     }
 
-    /// Waits until another read may be due first than at the last call.
+    /// Waits until the time of the next read may have changed since the last call.
     pub(crate) async fn reads_changed(&self) {
         self.reads_changed.notified().await;
     }
@@ -331,7 +332,7 @@ impl NodeTable {
         }
     }
 
-    /// Keeps the requests of a change of an interface that failed. One that succeeded ends those that were kept.
+    /// Adds the requests of a failed change of an interface to those of earlier failures, or clears them if the change `succeeded`.
     pub(crate) fn keep_requests(&self, name: &str, requests: &RequestLog, succeeded: bool) {
         if let Some(node) = self.state().nodes.get_mut(name) {
             if succeeded {
@@ -342,8 +343,8 @@ impl NodeTable {
         }
     }
 
-    /// Returns the last requests of the changes of a node's interface that failed; none if the last change succeeded, or if the interface
-    /// needs none.
+    /// Returns the last requests of the failed changes of a node's interface; empty if the last change succeeded, or if the interface needs
+    /// no change.
     pub fn failed_requests(&self, name: &str) -> Vec<LoggedRequest> {
         self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
     }

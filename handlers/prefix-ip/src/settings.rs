@@ -21,7 +21,7 @@ const WARM_PREFIX: &str = "warm-prefix-target";
 const SINGLE: (usize, usize) = (3, 3);
 const PREFIXES: (usize, usize) = (1, 3);
 
-/// The options in the `ConfigMap`.
+/// The options of this handler in the `ConfigMap` `amazon-vpc-cni`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `true` if nodes get addresses for their pods.
@@ -55,10 +55,10 @@ pub enum SettingsMistake {
 }
 
 impl Settings {
-    /// Reads the options from the data of the `ConfigMap`, with a default for each missing or wrong one, and the wrong ones.
+    /// Reads the options from the data of the `ConfigMap`. A missing or invalid option gets its default; the mistakes are returned, too.
     ///
-    /// If `warm-ip-target` or `minimum-ip-target` is greater than 0, `warm-prefix-target` is not used. If a target has both of its
-    /// names, the one without `windows-` counts.
+    /// If `warm-ip-target` or `minimum-ip-target` is greater than 0, `warm-prefix-target` is not used. If a target is set under both of its
+    /// names, the value under the name without `windows-` is used.
     pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<SettingsMistake>) {
         let mut reader = Reader { data, mistakes: Vec::new() };
         let enabled = reader.switch(IPAM);
@@ -86,7 +86,7 @@ impl Settings {
     }
 }
 
-/// Returns the target if it is greater than 0: with prefixes, 0 means that there is none.
+/// Returns the target, or `None` if it is 0: for prefixes, 0 means that no target is set.
 fn some(target: Option<usize>) -> Option<usize> {
     target.filter(|target| *target > 0)
 }

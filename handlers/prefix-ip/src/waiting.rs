@@ -14,7 +14,7 @@ struct WaitingPod {
     /// The name of the node of the pod.
     node: String,
     pod: Arc<Pod>,
-    /// The reason of the wait that was last reported.
+    /// The reason for the wait that was last reported.
     reported: Option<&'static str>,
 }
 
@@ -32,7 +32,8 @@ impl WaitingPods {
         }
     }
 
-    /// Records the reason for which a pod waits. Returns `true` if it was another one before.
+    /// Records the reason for which a pod waits. Returns `true` if the reason has changed or is the first one; `false` if the pod does not
+    /// wait.
     pub(crate) fn is_new(&self, uid: &Uid, reason: &'static str) -> bool {
         let mut pods = self.pods();
         pods.get_mut(uid).is_some_and(|waiting| waiting.reported.replace(reason) != Some(reason))

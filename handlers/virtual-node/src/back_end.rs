@@ -57,7 +57,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         self.apply(request).await
     }
 
-    /// Takes one step towards a machine without any workload of the owner.
+    /// Takes one step to remove the workload of the owner from the machine.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError>;
 
     /// Returns the time of the last response of the machine to any request; `None` if the back end does not track it. A
@@ -67,8 +67,8 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         None
     }
 
-    /// Returns `false` while the silence of the machine says nothing about it, because the way to all machines is
-    /// interrupted. By default, it always says something.
+    /// Returns `false` while reports of the machine cannot arrive, for example because a message broker is not connected. The machine is
+    /// then not considered gone, however long it is silent. By default, always returns `true`.
     fn hears(&self) -> bool {
         true
     }

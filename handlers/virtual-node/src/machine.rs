@@ -37,9 +37,9 @@ struct State {
     view: MachineView,
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
-    /// The reports that were not the answers to reads, and heartbeats.
+    /// The times of the reports that the machine sent by itself or later than requested, and of its heartbeats.
     reports: Reports,
-    /// `true` if a report has ended an outage, and no Event says so yet.
+    /// `true` if a report has ended an outage and the Event about that is not published yet.
     reached: bool,
 }
 
@@ -173,12 +173,12 @@ impl Machine {
         std::mem::take(&mut lock(&self.state).reached)
     }
 
-    /// Calls `of` with the record of what was heard of the machine and when, to read or change it.
+    /// Calls `of` with the times of the reports and heartbeats of the machine, to read or change them.
     pub(crate) fn reports<T>(&self, of: impl FnOnce(&mut Reports, &Policy) -> T) -> T {
         of(&mut lock(&self.state).reports, &self.policy)
     }
 
-    /// Judges the machine by the time since it was heard.
+    /// Returns whether the machine is silent, unreachable or gone, by the time since its last report or heartbeat.
     pub(crate) fn report_verdict(&self) -> ReportVerdict {
         self.reports(|reports, policy| reports.verdict(policy))
     }

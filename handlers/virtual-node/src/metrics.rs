@@ -36,11 +36,11 @@ pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, Shown>>>)
 /// The state of the machine of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// It answered the last read.
+    /// The machine answered the last read.
     Reached,
-    /// It was not read yet.
+    /// The machine was not read yet.
     Untried,
-    /// It cannot be reached, with the reason.
+    /// The machine cannot be reached, for this reason.
     Unreachable(String),
 }
 

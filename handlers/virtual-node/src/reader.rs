@@ -24,13 +24,15 @@ use crate::reports::ReportVerdict;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
 
-/// The number of nodes from which the silence of most machines is taken for a failure of the way to them.
+/// The minimum number of nodes for [`MASS_PATIENCE`]: with fewer nodes, machines that are silent together are not taken for a network
+/// failure.
 const FEW: usize = 4;
 
-/// The maximum interval at which the tasks of the nodes are looked after.
+/// The maximum interval at which the tasks are compared with the nodes: tasks are started for new nodes and stopped for removed ones.
 const TURNOVER: Duration = Duration::from_secs(10);
 
-/// The factor by which a machine must be silent longer before its node is removed, if most machines are silent.
+/// The factor by which `Policy::gone_after` is extended while most machines are silent, because then this process probably cannot reach
+/// them.
 const MASS_PATIENCE: u32 = 5;
 
 /// The trigger source of the handler. It runs the [`NodeSource`](crate::NodeSource) and one task per node, and sends a
@@ -235,8 +237,8 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
     }
 }
 
-/// Waits until `next`, the time of the next read, or until the verdict on a silent machine changes. While heartbeats arrive, it waits
-/// until the health of the machine is due. It changes `next` to the time until which it waits.
+/// Waits until `next`, the time of the next read, or until the [verdict](crate::reports::ReportVerdict) on a silent machine changes. While
+/// heartbeats arrive, waits longer, at most until `health_due`. Sets `next` to the time until which it waited.
 async fn until_due(machine: &Machine, next: &mut Instant, health_due: Instant) {
     let judged_at = machine.reports(|reports, policy| reports.judged_at(policy));
     *next = judged_at.map_or(*next, |at| at.min(*next));
@@ -250,7 +252,8 @@ async fn until_due(machine: &Machine, next: &mut Instant, health_due: Instant) {
     }
 }
 
-/// Judges a machine whose answers come later by its last report. A node whose machine is gone is removed.
+/// Acts on the time since the last report of a machine whose answers come later ([`Reply::Later`]): counts the read as answered or failed,
+/// reports an outage, or removes the node of a machine that is gone.
 fn judge_reports(shared: &Shared, machine: &Machine) {
     match machine.report_verdict() {
         ReportVerdict::None => shared.counts.read(Read::Success),
@@ -306,8 +309,8 @@ fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
 
-/// Reads a machine within the time limit of the policy, which its other responses extend. Returns `false` if all its
-/// answers come later.
+/// Reads a machine within the time limit of the policy, which its other responses extend. Returns `true` if the machine answered, `false`
+/// if all its answers come later ([`Reply::Later`]).
 async fn bounded_read(
     shared: &Shared,
     machine: &Machine,
@@ -340,7 +343,8 @@ async fn with_extended_limit<T>(
     }
 }
 
-/// Reads a machine. Returns `false` if all its answers come later.
+/// Reads the workloads of a machine and, if `health_due` has passed, its health. Returns `true` if the machine answered, `false` if all its
+/// answers come later ([`Reply::Later`]).
 async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<bool, DriverError> {
     let back_end = back_end(shared, machine).await?;
     let mut answered = false;

@@ -6,32 +6,32 @@ use tokio::time::Instant;
 
 use crate::policy::Policy;
 
-/// The verdict on a machine whose answers come later than requested, by the time since it was heard.
+/// The state of a machine whose answers come later than requested, derived from the time since its last report or heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportVerdict {
-    /// It was heard recently.
+    /// The machine sent a report or a heartbeat recently.
     None,
-    /// It cannot be reached.
+    /// The machine was silent for `Policy::silent_after`: it cannot be reached.
     Unreachable,
-    /// It does not exist any more.
+    /// The machine was silent for `Policy::gone_after`: it is taken to exist no more.
     Gone,
 }
 
-/// The times at which a machine was heard. A heartbeat shows that the machine runs, and an answer that requests reach it. So
-/// heartbeats count from the first answer on, and only while no read waits for its answer.
+/// The times of the last report and the last heartbeat of a machine. A heartbeat shows that the machine runs; only an answer shows that
+/// requests reach it. So heartbeats count only after the first answer, and only while no read waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Reports {
     /// The time when the node was added.
     added: Instant,
-    /// The time of the last report that is no heartbeat.
+    /// The time of the last report, heartbeats excluded.
     reported: Option<Instant>,
     /// The time of the last heartbeat.
     heartbeat: Option<Instant>,
     /// The time of the first read since the last report; `None` if there was no read since.
     asked: Option<Instant>,
-    /// `true` from a read to the next list of workloads.
+    /// `true` while no list of workloads has arrived since the last read.
     unlisted: bool,
-    /// The last time at which the machine could not have been heard; `None` if it always could.
+    /// The last time at which reports of the machine could not be received, for example without a connection; `None` if they always could.
     deaf_until: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ impl Reports {
         self.unlisted = true;
     }
 
-    /// Records a report that is no heartbeat. `lists` is `true` if it lists the workloads.
+    /// Records a report other than a heartbeat. `lists` is `true` if the report lists the workloads.
     pub(crate) fn arrived(&mut self, lists: bool) {
         (self.reported, self.asked) = (Some(Instant::now()), None);
         self.unlisted &= !lists;
@@ -59,7 +59,7 @@ impl Reports {
         self.heartbeat = Some(Instant::now());
     }
 
-    /// Records that nothing can be heard of the machine at this time, whether it reports or not.
+    /// Records that reports of the machine cannot be received at this time.
     pub(crate) fn cannot_be_heard(&mut self) {
         self.deaf_until = Some(Instant::now());
     }
@@ -81,7 +81,7 @@ impl Reports {
         self.silent_since().elapsed()
     }
 
-    /// Returns the time for which the machine could have been heard and was silent.
+    /// Returns the time for which the machine has been silent although its reports could be received.
     pub(crate) fn audibly_silent_for(&self) -> Duration {
         let since = self.silent_since();
         self.deaf_until.map_or(since, |until| until.max(since)).elapsed()
@@ -98,7 +98,7 @@ impl Reports {
         format!("no report for {seconds} s")
     }
 
-    /// Judges the machine.
+    /// Returns the state of the machine now, by the time limits of `policy`.
     pub(crate) fn verdict(&self, policy: &Policy) -> ReportVerdict {
         if policy.gone_after.is_some_and(|limit| self.audibly_silent_for() >= limit) {
             ReportVerdict::Gone

@@ -34,10 +34,11 @@ pub trait NodeSource: Send + Sync + 'static {
         true
     }
 
-    /// Waits until the machines have ended what this process has asked of them, and lets nothing new begin, at the end of the process.
+    /// Waits until the machines have ended the operations that this process has requested, and begins no new ones. Called at the end of the
+    /// process.
     async fn drain(&self) {}
 
-    /// Gives up the leases that the source holds, at the end of the process.
+    /// Gives up the leases that the source holds. Called at the end of the process.
     async fn release(&self) {}
 
     /// Opens a connection to the machine behind `node`. The caller keeps the connection until a read is refused, or the

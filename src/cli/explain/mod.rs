@@ -49,7 +49,7 @@ pub(super) async fn explain(
     Ok(format.write(&explanation, text, output)?)
 }
 
-/// The way of one object through the chain.
+/// The state of one object at each step of the chain, from the watch to the handlers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation<'s> {
@@ -67,7 +67,7 @@ struct Explanation<'s> {
     watched_kinds: Vec<&'s str>,
     /// `true` if the object is in the store of the watch.
     known: bool,
-    /// The error of the request that reads the object, so that the handlers are not asked whether they take it.
+    /// The error of the request that reads the object. With an error, it is not known which handlers want the object.
     unread: Option<&'s str>,
     /// The error of the decoder, if the object cannot be decoded.
     undecodable: Option<&'s str>,
@@ -82,11 +82,11 @@ struct HandlerStep<'s> {
     handler: &'s str,
     /// The conditions that must be met before the handler receives events.
     waits: &'s [String],
-    /// The answer of the handler to the object; `None` if the object does not exist or could not be read.
+    /// Whether the handler wants the object, and why not; `None` if the object does not exist or could not be read.
     interest: Option<&'s InterestSummary>,
     /// The events that the handler has not handled yet, usually none or one.
     unfinished: Vec<Unfinished<'s>>,
-    /// The last requests of its work for the object in the background, if that fails.
+    /// The last requests of the handler's background work for the object, if that work fails.
     background: Vec<&'s RequestSummary>,
 }
 

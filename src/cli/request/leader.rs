@@ -48,7 +48,7 @@ enum ForwardError {
     NoResponse(BoxError),
 }
 
-/// The way to the replica that leads. It is found anew for each request.
+/// A client of the admin server of the leading replica. Each request looks up the leader in the Lease and opens a port-forward to its pod.
 pub(in crate::cli) struct Leader {
     client: Client,
     namespace: String,
@@ -103,7 +103,7 @@ impl Leader {
         })
     }
 
-    /// Sends one request to the replica in the pod `pod`.
+    /// Sends one request to the replica in the pod `pod`, and returns the status code and the body of the response.
     pub(super) async fn send_to(
         &self,
         pod: &str,
@@ -123,7 +123,7 @@ impl Leader {
         })
     }
 
-    /// Returns the names of the pods of the replicas other than `leader`, by its identity.
+    /// Returns the names of the running pods of all replicas except `leader`, the identity of a replica.
     pub(super) async fn others(&self, leader: &str) -> Result<Vec<String>, LeaderError> {
         let leader = host(leader);
         let is_leader = |pod: &Pod| {
@@ -136,7 +136,7 @@ impl Leader {
         Ok(running.iter().map(ResourceExt::name_any).collect())
     }
 
-    /// Sends one request through a port-forward.
+    /// Sends one request through `forward`, closes it, and returns the status code and the body of the response.
     async fn through(
         &self,
         mut forward: Portforwarder,
@@ -161,7 +161,8 @@ impl Leader {
         result
     }
 
-    /// Opens the port-forward. Returns the name of the pod, too.
+    /// Opens a port-forward to the pod of the leader. Returns the name of the pod, the last renewal of the leader's Lease, and the
+    /// port-forward.
     async fn connect(&self) -> Result<(String, Renewal, Portforwarder), LeaderError> {
         let Holder { host, renewal } = self.holder().await?;
         let pods = self.pods();
@@ -198,7 +199,7 @@ impl Leader {
         Ok(pods.first().map(ResourceExt::name_any))
     }
 
-    /// Returns the pods of replicas that run, and match further field selectors.
+    /// Lists the running pods of all replicas. `fields` restricts the list: further field selectors, each after a comma, or empty.
     async fn running_pods(&self, fields: &str) -> Result<Vec<Pod>, LeaderError> {
         let fields = format!("status.phase=Running{fields}");
         let listed = self.pods().list(&ListParams::default().labels(PODS).fields(&fields)).await;

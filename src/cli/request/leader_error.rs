@@ -13,7 +13,7 @@ use crate::state::duration;
 /// The label of the pods of all replicas, which the manifests set.
 pub(super) const PODS: &str = "app.kubernetes.io/name=staffetta";
 
-/// The cluster role in the manifests with the rights that are needed here.
+/// The `ClusterRole` in the manifests with the rights to read the Lease, list the pods and open a port-forward.
 const ROLE: &str = "staffetta-operator";
 
 /// The time limit for finding the leader and opening the port-forward.
@@ -40,7 +40,7 @@ pub(in crate::cli) enum LeaderError {
          replicas run"
     )]
     NoHolder { namespace: String, lease: String },
-    /// The holder of the Lease is no pod of the namespace.
+    /// The namespace has no pod with the name of the holder of the Lease.
     #[error("the leader's pod {namespace}/{pod} does not exist; its Lease was {renewal}")]
     NoPod { namespace: String, pod: String, renewal: Renewal },
     /// The user may not do what is needed.
@@ -60,7 +60,7 @@ pub(in crate::cli) enum LeaderError {
     /// The connection ended before the whole response was received.
     #[error("the leader's pod {namespace}/{pod} does not respond; its Lease was {renewal}")]
     NoResponse { namespace: String, pod: String, renewal: Renewal, source: BoxError },
-    /// Another replica cannot be asked.
+    /// A replica other than the leader does not respond.
     #[error("the pod {namespace}/{pod}, which may hold Leases of virtual nodes, does not respond")]
     Replica { namespace: String, pod: String, source: BoxError },
 }

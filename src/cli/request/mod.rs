@@ -130,7 +130,7 @@ impl AdminClient {
         decode(self.to_string(), &self.send(Method::POST, CHECK, String::new()).await?)
     }
 
-    /// Makes the replicas other than the leader `leader` (by its identity) run their checks. Returns the name of the pod of each.
+    /// Makes all replicas except `leader` (an identity) run their checks. Returns the name of the pod and the findings of each.
     pub(super) async fn check_others(
         &self,
         leader: &str,
@@ -141,8 +141,8 @@ impl AdminClient {
             .collect())
     }
 
-    /// Sends one request to each replica other than the leader `leader` (by its identity), if the client knows the replicas. Returns the
-    /// name of the pod and the body of each response.
+    /// Sends one request to each replica except `leader` (an identity). Returns the name of the pod and the body of each response; empty
+    /// for a client with a fixed address, which does not know the replicas.
     async fn ask_others(
         &self,
         leader: &str,
@@ -191,8 +191,8 @@ impl AdminClient {
 /// The bodies of the responses of other replicas, each with the name of its pod.
 type ReplicaBodies = Vec<(String, Result<Bytes, RequestError>)>;
 
-/// Adds the state of the other replicas to that of the leader. One that refuses or fails is shown as missing: it may be of another version
-/// while the release is upgraded. So is the reason for which the replicas cannot be found.
+/// Adds the state of the other replicas to that of the leader. A replica that does not return its state is listed as missing, with the
+/// error: during an upgrade, it may have another version. If the replicas cannot be found, the error is listed, too.
 fn add_others(state: &mut StateSnapshot, others: Result<ReplicaBodies, RequestError>) {
     let others = others.unwrap_or_else(|error| {
         state.lacks("the other replicas".to_owned(), causes(&error));
@@ -211,7 +211,7 @@ fn decode<T: DeserializeOwned>(server: String, body: &Bytes) -> Result<T, Reques
     serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
 }
 
-/// Returns the name of the replica in `pod` in messages.
+/// Returns how messages name the replica in the pod `pod`.
 fn replica(pod: &str) -> String {
     format!("the replica {pod}")
 }
@@ -222,7 +222,7 @@ fn request(method: Method, path: &str, host: &str, body: String) -> Request<Full
     request.body(Full::from(body)).expect("the path and the host are parts of a URL")
 }
 
-/// Returns the body of a successful response of `server`, or the error that another one is.
+/// Returns the body of a response with the status 200. Any other response of `server` is an error.
 fn success(code: StatusCode, body: Bytes, server: &str) -> Result<Bytes, RequestError> {
     match code {
         StatusCode::OK => Ok(body),

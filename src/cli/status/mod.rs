@@ -82,8 +82,8 @@ pub(super) async fn status(
     if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
 }
 
-/// Requests the state until the objects that `query` selects are handled or `limit` has passed. Errors are tolerated until then, because
-/// the leader may change, except for those that will not go away.
+/// Requests the state until the objects that `query` selects are handled or `limit` has passed. Until then, transient errors are ignored,
+/// because the leader may change; a permanent error is returned at once.
 async fn until_handled(
     client: &AdminClient,
     query: &Query,

@@ -28,7 +28,7 @@ pub(super) fn plan(state: &ClusterState, delete: bool) -> Vec<PlannedTakeover> {
     planned.collect()
 }
 
-/// Returns the ids of all ports that any pod or `KuryrPort` names, even if it does so wrongly.
+/// Returns the ids of all ports that a pod or a `KuryrPort` names. A port that is named by mistake is included, so it is not deleted.
 fn named(state: &ClusterState) -> BTreeSet<VifId> {
     let annotations = state.pods.iter().filter_map(|pod| pod.annotations().get(KURYR_VIF));
     let states = annotations.filter_map(|text| PodState::read(text).ok());
@@ -39,8 +39,8 @@ fn named(state: &ClusterState) -> BTreeSet<VifId> {
     annotated.chain(vifs.filter_map(id)).collect()
 }
 
-/// Returns `true` for a port without a mark and a pod on a node of this cluster. Another cluster in the same project has other nodes. A
-/// subport is active without a pod, any other port only with one.
+/// Returns `true` for a port on a node of this cluster that has neither an ownership mark nor a pod. Ports on other nodes may belong to
+/// another cluster in the same project. An active port is in use, except for a subport of a trunk, which is active without a pod, too.
 fn is_idle(state: &ClusterState, port: &ExistingPort) -> bool {
     let is_on_node = match &port.attachment {
         ExistingAttachment::Host(host) => !port.active && state.nodes.contains(host),

@@ -8,11 +8,11 @@ use std::time::Duration;
 use staffetta_driver::tunnel::NodeId;
 use tokio::time::Instant;
 
-/// The time after its last report or answer during which an id belongs to its address. It is the time after which the reference takes
-/// a silent base for dead.
+/// The time since the last report or answer of a base during which no other address can use its id. Koupleless considers a silent base dead
+/// after the same time.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// The addresses of bases. An id belongs to the address that reports it, so no base can speak for another one.
+/// The addresses of bases, by their ids. An id is bound to the address that reports it, so that no base can report for another one.
 #[derive(Debug)]
 pub(super) struct Bases {
     limit: usize,
@@ -20,11 +20,11 @@ pub(super) struct Bases {
     by_address: HashMap<SocketAddr, NodeId>,
 }
 
-/// The address of a base, and when it was heard.
+/// The address of a base, and the time of its last report or answer.
 #[derive(Debug)]
 struct Base {
     address: SocketAddr,
-    /// The time of the last report or answer. A base that is known from its Node object counts as heard when that was read.
+    /// The time of the last report or answer; for a base that is known only from its Node object, the time at which the object was read.
     heard: Instant,
     /// `true` if a node exists for the base.
     started: bool,
@@ -47,13 +47,13 @@ impl Bases {
         Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
     }
 
-    /// Checks that `ip` may report for the base `id`: no other address did so recently.
+    /// Checks that `ip` may report for the base `id`: no other IP address has reported for it within [`CLAIM`].
     pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
         let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
     }
 
-    /// Records a report of a base at `address`. A base that had this address before is no longer there.
+    /// Records a report of a base at `address`. Another base that had this address is removed.
     pub(super) fn record(
         &mut self,
         id: &NodeId,
@@ -74,14 +74,14 @@ impl Bases {
         Ok(())
     }
 
-    /// Records that a base answered a query at `address`. Reports may reach other replicas, so the base may not be heard otherwise.
+    /// Records that a base answered a query at `address`. This keeps the base alive if its reports reach other replicas.
     pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
         if let Some(base) = self.by_id.get_mut(id).filter(|base| base.address == address) {
             base.heard = now;
         }
     }
 
-    /// Records that a node exists for a base. `address` is that of its Node object, which counts if the base has not reported yet.
+    /// Records that a node exists for a base. `address` comes from the Node object, and is used only if the base has not reported yet.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) {
         match (self.by_id.get_mut(id), address) {
             (Some(base), _) => base.started = true,

@@ -105,11 +105,11 @@ impl BaseClient {
     }
 }
 
-/// The body of a request. It is read when the connection is open, right before the request is written, and fails if it is too late then,
-/// so that a process that was suspended while it connected sends nothing.
+/// The body of a request with a deadline. The body is read when the connection is open, just before the request is written, and fails if
+/// the deadline has passed. So a process that was suspended while it connected sends nothing.
 struct TimelyBody {
     content: Option<Bytes>,
-    /// The boot time after which it is too late; `None` for never.
+    /// The deadline as a boot time; `None` for no deadline.
     send_by: Option<Duration>,
 }
 

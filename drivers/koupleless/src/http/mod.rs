@@ -59,7 +59,7 @@ struct TunnelState {
 struct Running {
     address: SocketAddr,
     sender: TunnelSender,
-    /// Passes changes of modules to the task of the tunnel. It is bounded by [`Operations`].
+    /// Passes changes of modules to the task of the tunnel. [`Operations`] limits the number of changes in the channel.
     changes: mpsc::UnboundedSender<ModuleChange>,
 }
 
@@ -69,11 +69,11 @@ struct ModuleChange {
     command: ArkletCommand,
     module: Module,
     address: SocketAddr,
-    /// The log of the attempt that asks for it.
+    /// The request log of the attempt that asks for the change.
     requests: Arc<RequestLog>,
-    /// The boot time after which it is not sent any more.
+    /// The boot time after which the request is not sent any more.
     send_by: Duration,
-    /// The request to the base, which ends when this is dropped.
+    /// Keeps the request recorded as in progress until it is dropped.
     under_way: RequestUnderWay,
 }
 
@@ -91,8 +91,9 @@ impl HttpTunnel {
         lock(&self.shared.running).as_ref().map(|running| running.address)
     }
 
-    /// Has the task of the tunnel load or unload a module. Returns at once; the answer of the base becomes a report. Fails if
-    /// the container names no module, if the address of the base is not known, or if an operation on the module is under way.
+    /// Queues the loading or unloading of a module for the task of the tunnel, and returns at once. The answer of the base arrives as a
+    /// report. Fails if the container names no module, if the address of the base is not known, or if an operation on the module is in
+    /// progress.
     fn change(
         &self,
         command: ArkletCommand,
@@ -225,7 +226,8 @@ async fn run_changes(
     }
 }
 
-/// Loads or unloads one module and reports the answer, or that there is none. Once the node has stopped, nothing is sent or reported.
+/// Sends the request to load or unload one module, and reports the answer or, without one, a failure. Once the node has stopped, nothing is
+/// sent or reported.
 async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: TunnelSender) {
     let ModuleChange { command, module, address, requests, send_by, under_way } = change;
     let (node, key) = (under_way.node.clone(), module.key());

@@ -22,8 +22,8 @@ pub(super) struct BaselineQueries {
 }
 
 impl BaselineQueries {
-    /// Asks the handler for the baseline of a base, and publishes the answer to `topic`. Nothing is published
-    /// if the baseline is not known yet.
+    /// Starts a task that asks the handler for the baseline of a base and publishes the answer to `topic`. Nothing is published if the
+    /// baseline is not known yet. Fails if a query of the same base, or too many queries, wait already.
     pub(super) fn ask(
         &mut self,
         base: NodeId,

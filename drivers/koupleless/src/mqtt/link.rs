@@ -52,7 +52,8 @@ pub(super) enum SentCommand {
 }
 
 impl SentCommand {
-    /// Waits until the broker has confirmed the message, and returns `None`, or the reason why it has not. MQTT 3.1.1 has no refusals.
+    /// Waits for the broker to confirm the message. Returns `None` if it did, otherwise the reason why it did not. Over MQTT 3.1.1, a
+    /// broker cannot refuse a message.
     pub(super) async fn unconfirmed(self) -> Option<Unconfirmed> {
         match self {
             Self::V3(notice) => notice.wait_completion_async().await.err().map(|_| Unconfirmed::Disconnected),

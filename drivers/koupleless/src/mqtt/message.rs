@@ -22,13 +22,13 @@ use crate::wire::{
 /// The maximum size of a report, in bytes.
 pub(super) const MAX_REPORT: usize = 1 << 20;
 
-/// The condition of a node that says whether the clock of its base differs from ours by the maximum age of a report.
+/// The type of the node condition that is true if the clock of the base differs from ours by at least the maximum age of a report.
 const CLOCK_SKEWED: &str = "ClockSkewed";
 
 /// A report that is passed on to the handler.
 #[derive(Debug)]
 pub(super) enum BaseMessage {
-    /// The base introduced itself, or said that it ends.
+    /// The base introduced itself, or announced that it ends.
     Discovered(NodeDescription),
     /// The base asks for the modules with which it starts.
     Baseline(QueryBaselineRequest),
@@ -36,7 +36,7 @@ pub(super) enum BaseMessage {
     Health(NodeStatusData),
     /// The state of all modules of the base.
     Modules(Vec<ContainerStatusData>),
-    /// The answer to a command. It counts only if the command is under way.
+    /// The answer to a command. It is dropped unless the command is in progress.
     Operation(ArkletCommand, ContainerKey, ContainerOperationResponseData),
 }
 
@@ -82,7 +82,7 @@ pub(super) enum DropReason {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReportEnvelope<T> {
-    /// The time when the base sent it, in milliseconds since 1970.
+    /// The time at which the base sent the report, in milliseconds since 1970.
     publish_timestamp: i64,
     data: T,
 }
@@ -98,8 +98,8 @@ struct BizOperationResponse {
 }
 
 /// Reads the report `payload` of the kind `kind`, whose topic names `base`, at the time `now`, and returns it with the time when it was
-/// sent. Lists of modules and baseline queries that are older than `max_age` are dropped. An answer to a command is not, because the
-/// command knows its time limit; neither are heartbeats and health, which show that a base lives whatever its clock says.
+/// sent. Lists of modules and baseline queries that are older than `max_age` are dropped. Answers to commands are not, because each command
+/// has its own time limit; neither are heartbeats and health reports, which show that the base runs even if its clock is wrong.
 pub(super) fn read(
     base: &NodeId,
     kind: ReportKind,
@@ -155,8 +155,8 @@ pub(super) fn read(
     }
 }
 
-/// Returns the condition of a node that compares the clock of its base with that of this computer, by the age of a report. Its text has
-/// no exact number, because each other text is a write.
+/// Returns the node condition [`CLOCK_SKEWED`], derived from the age of a report. The message contains no exact age, because each change of
+/// the message would cause a write of the node's status.
 fn clock_condition(age: SignedDuration, max_age: Duration) -> NodeCondition {
     let skewed = age.unsigned_abs() >= max_age;
     let limit = max_age.as_secs_f32();
@@ -222,7 +222,7 @@ impl ReceivedReport<'_> {
         response.data().map_err(DropReason::Invalid)
     }
 
-    /// Checks that the base in the body, `body`, is the one in the topic.
+    /// Checks that `body`, the id of the base in the body of a report, is that of the base in its topic.
     fn is_of(&self, body: &str) -> Result<(), DropReason> {
         if body == self.base.as_str() {
             return Ok(());

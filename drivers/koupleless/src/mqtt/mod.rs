@@ -46,14 +46,14 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// The maximum delay after a failed connection.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The period in which commands without an answer are looked for.
+/// The interval at which commands without an answer are searched for.
 const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
 
 /// The minimum time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
 
-/// The time after which the broker drops a command that no base received, over MQTT 5. By default, it ends before another replica can take
-/// the node over, whose commands are then the newer ones.
+/// The time after which the broker drops a command that its base has not received (MQTT 5 only). With the default Lease duration, it ends
+/// before another replica can take over the node, so that an old command never follows those of that replica.
 const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 
 /// The tunnel over MQTT, with the topics of Arklet.
@@ -251,7 +251,8 @@ impl Tunnel for MqttTunnel {
 }
 
 impl MqttState {
-    /// Sends a command to a base. Fails without a connection, since a command that waits for one would be of the past.
+    /// Queues a command for a base. Fails without a connection to the broker: a command that waits for one could be obsolete when it is
+    /// sent.
     fn publish(
         &self,
         base: &NodeId,
@@ -276,7 +277,7 @@ impl MqttState {
     }
 }
 
-/// Reports commands without an answer, and now and then that reports were dropped.
+/// Reports the failure of commands without an answer, and logs dropped reports, at most once in [`DROPPED_PERIOD`].
 async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
     let mut ticks = tokio::time::interval(UNANSWERED_PERIOD);
     let mut told: Option<Instant> = None;

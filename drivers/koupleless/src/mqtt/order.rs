@@ -23,8 +23,8 @@ impl ReportOrder {
         self.0.remove(base);
     }
 
-    /// Records a report that was sent at `sent`. Returns `false` if a newer state of its kind came before. A report that is older than
-    /// that by `window` or more is accepted: the clock of the base was set back.
+    /// Records a report that was sent at `sent`. Returns `false` if a newer report of the same kind has already arrived. A report that is
+    /// older than the newest one by `window` or more is accepted, because then the clock of the base was set back.
     pub(super) fn accept(
         &mut self,
         base: &NodeId,

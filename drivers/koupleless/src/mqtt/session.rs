@@ -62,7 +62,7 @@ pub(super) async fn run(
     (ended, true)
 }
 
-/// Receives reports until the connection ends. It is polled at least once in [`POLL_PERIOD`].
+/// Receives and processes reports until the connection ends. Polls the connection at least once in [`POLL_PERIOD`].
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -106,8 +106,8 @@ async fn receive(
     }
 }
 
-/// Reads a message of a base. Dropped are a topic outside of the schema, retained messages, which may be of any age, and reports older than
-/// `max_report_age_ms`.
+/// Parses a message of a base. Fails for a topic that is none of reports, for a retained message, which may be of any age, and for a report
+/// that [`message::read`] drops.
 fn read(
     options: &MqttTunnelOptions,
     topics: &Topics,
@@ -124,13 +124,13 @@ fn read(
     Ok((base, message, sent))
 }
 
-/// Records a report. Returns `false` if a newer one came before.
+/// Records a report. Returns `false` if a newer report of the same kind has already arrived.
 fn in_order(state: &MqttState, base: &NodeId, message: &BaseMessage, sent: Timestamp) -> bool {
     let window = milliseconds(state.options.max_report_age_ms);
     lock(&state.order).accept(base, message, sent, window)
 }
 
-/// Passes a report on to the receiver of the tunnel. An answer counts only if its command is under way.
+/// Passes a report on to the receiver of the tunnel. An answer to a command that is not in progress is dropped.
 fn pass_on(
     state: &MqttState,
     sender: &TunnelSender,
@@ -185,8 +185,8 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
     }
 }
 
-/// Returns the time between two queries, so that the queries of all bases are spread over
-/// [`MqttTunnelOptions::resync_ms`], and few of them take less.
+/// Returns the time between two queries, at most [`MAX_PACE`]: the queries of all bases are spread over [`MqttTunnelOptions::resync_ms`],
+/// or over less time if there are few bases.
 fn pace(state: &MqttState, bases: usize) -> Duration {
     let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);
     (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)

@@ -7,7 +7,7 @@ use staffetta_driver::tunnel::NodeId;
 /// The maximum number of bases in one request to the broker.
 const BASES_PER_REQUEST: usize = 50;
 
-/// The bases to whose topics the tunnel subscribes, and the requests that the broker has not got yet.
+/// The bases to whose topics the tunnel subscribes, and the requests that were not sent to the broker yet.
 ///
 /// A connection begins without subscriptions, so everything is subscribed again. Once the topics of a base
 /// are subscribed, the base is asked for its modules, because reports may have been missed.

@@ -147,8 +147,8 @@ fn address(text: &str) -> Result<Option<IpAddr>, InvalidReport> {
     Ok(Some(address.to_canonical()))
 }
 
-/// Returns `text` if it is the value of a label as Kubernetes defines it, and otherwise an empty one: what a base calls itself is
-/// no reason to reject it.
+/// Returns `text` if it is a valid label value of Kubernetes, otherwise an empty string. A base is not rejected for a name that is no valid
+/// label value.
 fn label_value(text: &str) -> String {
     let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -157,7 +157,7 @@ fn label_value(text: &str) -> String {
     if valid { text.to_owned() } else { String::new() }
 }
 
-/// Returns `text` if it can be a host name (RFC 1123), and otherwise an empty one.
+/// Returns `text` if it can be a host name (RFC 1123), otherwise an empty string.
 fn host_name(text: &str) -> String {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
     if text.len() <= 253 && text.bytes().all(allowed) { text.to_owned() } else { String::new() }

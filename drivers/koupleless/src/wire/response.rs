@@ -34,7 +34,7 @@ pub(crate) struct OperationData {
 }
 
 impl<T> ArkResponse<T> {
-    /// Returns the data of a query. The error is a text for people.
+    /// Returns the data of the response to a query. The error is a message that tells why there are none.
     pub(crate) fn data(self) -> Result<T, String> {
         if self.code != SUCCESS {
             let said = self.message.as_deref().map(message).unwrap_or_default();
@@ -43,7 +43,7 @@ impl<T> ArkResponse<T> {
         self.data.ok_or_else(|| "the answer contains no data".to_owned())
     }
 
-    /// Returns the id of the base that answered; `None` if it does not say.
+    /// Returns the id of the base that answered; `None` if the response contains no id.
     pub(crate) fn base(&self) -> Option<&str> {
         self.base_identity.as_deref().filter(|base| !base.is_empty())
     }
@@ -72,7 +72,7 @@ impl ArkResponse<OperationData> {
     }
 }
 
-/// Returns the answer in place of one that did not come or could not be read.
+/// Returns the answer that reports the failure `error` of a request that got no readable answer.
 pub(crate) fn failed(key: ContainerKey, error: &DriverError) -> ContainerOperationResponseData {
     ContainerOperationResponseData {
         container_key: key,

@@ -60,18 +60,18 @@ type Access = (ClientCredential, &'static str, &'static [&'static str]);
 pub(super) struct Authorizer {
     client: Client,
     node: String,
-    /// The decisions, with the end of their validity.
+    /// The cached decisions (`None`: permitted), each with the time until which it is valid.
     decisions: Mutex<HashMap<Access, (Option<Denial>, Instant)>>,
 }
 
 impl Authorizer {
-    /// Creates the decisions for the node named `node`, at first none. Reviews are sent by `client`.
+    /// Creates the authorizer of the node named `node`, without cached decisions. `client` sends the reviews to the API server.
     pub(super) fn new(client: Client, node: String) -> Self {
         Self { client, node, decisions: Mutex::default() }
     }
 
-    /// Decides on a request with `method` for `path`. Without a decision of the API server, the denial has the status
-    /// 500.
+    /// Succeeds if the user of `credential` may send a request with `method` for `path`. If the API server makes no decision, the denial
+    /// has the status 500.
     pub(super) async fn authorize(
         &self,
         credential: ClientCredential,
@@ -106,8 +106,9 @@ impl Authorizer {
         lock(&self.decisions).len()
     }
 
-    /// Asks the API server for a decision: a denial, or `None`. Returns a denial that is not cached as the error: the
-    /// credential is invalid, or there is no decision.
+    /// Asks the API server whether the user of `credential` may access one of these subresources of the node. Returns `None` if so,
+    /// otherwise the denial; [`authorize`](Self::authorize) caches both. The error is a denial that is not cached: the credential is
+    /// invalid (401), or the API server made no decision (500).
     async fn review(
         &self,
         credential: &ClientCredential,

@@ -54,8 +54,8 @@ fn sum(amounts: impl Iterator<Item = u64>) -> Option<u64> {
     amounts.fold(None, |sum: Option<u64>, amount| Some(sum.unwrap_or(0).saturating_add(amount)))
 }
 
-/// Returns the response of `/metrics/resource`. Values that the machine does not report are left out; those of a pod or
-/// the node are sums over containers. Without a report, only the error is there.
+/// Returns the response of `/metrics/resource`. Values that the machine does not report are omitted; the values of a pod or the node are
+/// sums over containers. Without a report, the response contains only the metric that signals the error.
 pub(super) fn resource_metrics(report: Option<&UsageReport>) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {

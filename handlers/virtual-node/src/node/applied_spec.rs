@@ -46,7 +46,7 @@ pub(crate) struct NodeMarks {
 }
 
 impl NodeMarks {
-    /// Returns those of `node` that this program wrote.
+    /// Returns the labels, annotations and taints of `node` that this program wrote.
     pub(crate) fn of(node: &Node) -> Self {
         let applied = AppliedNodeSpec::read(node);
         let kept = |all: &Option<BTreeMap<String, String>>, keys: &BTreeSet<String>| {

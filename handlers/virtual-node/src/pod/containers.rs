@@ -133,7 +133,7 @@ fn waiting(
     ContainerState { waiting: Some(waiting), ..ContainerState::default() }
 }
 
-/// The state of a container that has ended, at this time.
+/// Returns the state `terminated` of a container that ran from `began` to `now`.
 fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, message: &str) -> ContainerState {
     let terminated = ContainerStateTerminated {
         exit_code,

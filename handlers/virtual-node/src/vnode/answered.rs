@@ -1,4 +1,4 @@
-//! The baselines that this process has answered.
+//! The baselines (the containers with which a base is to start) that this process has sent to bases.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,11 @@ use crate::lock::lock;
 /// The maximum number of bases whose baselines are remembered.
 const REMEMBERED: usize = 10_000;
 
-/// The time for which a baseline is remembered. The pods of its containers come within this time.
+/// The time for which a baseline is remembered. The pods of its containers are expected to be scheduled within this time.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The images of the containers in the last baseline of each base, by the name of its node. Reports do not contain them.
+/// The images of the containers in the baseline that this process last sent to each base, by the name of its node. They are needed because
+/// the reports of a base contain no images.
 #[derive(Default)]
 pub(super) struct AnsweredBaselines(Mutex<HashMap<Arc<str>, AnsweredBaseline>>);
 
@@ -25,7 +26,7 @@ struct AnsweredBaseline {
 }
 
 impl AnsweredBaselines {
-    /// Records the answer to a base. It is not remembered if there are too many.
+    /// Records the images of the baseline that was sent to the base of `node`. A further base is ignored if [`REMEMBERED`] are recorded.
     pub(super) fn record(&self, node: &Arc<str>, images: HashMap<ContainerKey, String>, now: Instant) {
         let mut answered = lock(&self.0);
         if images.is_empty() {
@@ -35,12 +36,12 @@ impl AnsweredBaselines {
         }
     }
 
-    /// Returns the image with which a base was to start a container; `None` if this process has not told it.
+    /// Returns the image of a container in the baseline of a base; `None` if this process has not sent one with that container.
     pub(super) fn image(&self, node: &str, key: &ContainerKey) -> Option<String> {
         lock(&self.0).get(node)?.images.get(key).cloned()
     }
 
-    /// Forgets old answers.
+    /// Forgets the baselines that were sent longer than [`KEPT`] ago.
     pub(super) fn expire(&self, now: Instant) {
         lock(&self.0).retain(|_, answered| now.saturating_duration_since(answered.at) < KEPT);
     }

@@ -20,14 +20,14 @@ use crate::error::IMAGE_CONFLICT;
 use crate::lock::lock;
 use crate::node::NodeHealth;
 
-/// The delay before the next look at an operation under way. An answer ends it.
+/// The delay before an operation in progress is checked again. An answer of the base ends the delay.
 const POLL: Duration = Duration::from_secs(5);
 
 /// The back end of a node that is a base: starts and stops containers through its tunnel. All answers come as events of the
 /// tunnel.
 pub(super) struct BaseBackEnd {
     pub(super) base: Arc<Base>,
-    /// The baselines that this process has answered.
+    /// The baselines that this process has sent to bases.
     pub(super) answered: Arc<AnsweredBaselines>,
 }
 
@@ -55,8 +55,8 @@ impl NodeBackEnd for BaseBackEnd {
         Ok(progress)
     }
 
-    /// Stops the containers of the pod that no other pod on the node has, too. Without the pod object, nothing is known of
-    /// its containers, since reports contain no UID.
+    /// Stops the containers of the pod, except those that another pod on the node also has. Does nothing without the pod object: reports
+    /// contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
         let mut progress = PodProgress::Done;
@@ -72,8 +72,8 @@ impl NodeBackEnd for BaseBackEnd {
 }
 
 impl BaseBackEnd {
-    /// Starts a container of a pod, or replaces it if its image has changed. An older pod that has the same module with
-    /// another image precedes it. Returns how far it is.
+    /// Takes the next step to start a container of a pod, or to replace it if its image has changed. Fails while an older pod on the node
+    /// has the same module with another image.
     async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         if let Some((first, theirs)) = self.base.claimants(&key).first()
@@ -113,7 +113,7 @@ impl BaseBackEnd {
         self.take(pod, container, &key, step).await
     }
 
-    /// Stops a container of a pod, unless another pod on the node has the same module. Returns how far it is.
+    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
@@ -132,7 +132,8 @@ impl BaseBackEnd {
         self.take(pod, container, &key, step).await
     }
 
-    /// Takes a step for a container of a pod. The requests of an operation count as those of the attempt that finds it failed.
+    /// Executes `step` for a container of a pod and returns the progress. If an operation failed, its requests are recorded with the
+    /// current attempt of the handler.
     async fn take(
         &self,
         pod: &Arc<Pod>,

@@ -54,7 +54,7 @@ pub(super) struct Base {
     pub(super) said: Mutex<BaseProfile>,
     /// The wait for its first answer, before which it gets no node; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
-    /// The pods for which the operations under way are done, for the record.
+    /// The pod that requested each operation in progress, by the key of its container; it is named when the operation ends.
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 
@@ -115,7 +115,8 @@ impl Base {
         lock(&self.first_answer).take().is_some()
     }
 
-    /// Returns the number of the question that is due to a base that has not answered yet; `None` if there is none.
+    /// If a base has not answered yet and the next request for its health is due, returns the number of that request, from 1; otherwise
+    /// `None`.
     pub(super) fn question(&self) -> Option<u32> {
         lock(&self.first_answer).as_mut()?.question(Instant::now())
     }
@@ -297,8 +298,8 @@ fn age(pod: &Pod) -> (Option<Timestamp>, bool, &str) {
     (created, waits, pod.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// Returns the state of a container for the status of its pod; `None` if it was stopped. No state is an end: a container that
-/// was stopped is started again, or its pod goes.
+/// Converts the reported state of a container to that in the status of its pod; `None` if it was stopped. No state becomes `terminated`: a
+/// stopped container is started again, unless its pod is deleted.
 fn state(shown: &ShownContainer) -> Option<HostedContainerState> {
     let failed = |default: &str| {
         let reason = if shown.reason.is_empty() { default } else { &shown.reason };

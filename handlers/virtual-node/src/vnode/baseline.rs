@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest};
 
-/// Knows the containers with which a base is to start. The handler asks it for each baseline query of a base, in every
-/// replica, leading or not. It answers from memory and does not wait.
+/// Supplies the baseline of a base: the containers with which it is to start. The handler calls it for each baseline query of a base, in
+/// every replica, leading or not. Implementations answer from memory and do not wait.
 pub trait BaselineSource: Send + Sync + 'static {
     /// Returns the containers with which `base` is to start; `None` while that is not known yet, and the base then asks
     /// again. An empty list means that it starts without modules. `environment` is that of this controller
@@ -16,7 +16,7 @@ pub trait BaselineSource: Send + Sync + 'static {
         request: &QueryBaselineRequest,
     ) -> Option<Vec<Container>>;
 
-    /// Returns a container that `is_it` accepts and that was in a baseline since the start of this process; `None` if there was
-    /// none, or a baseline still has it.
+    /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process, but is in none now;
+    /// `None` if there is no such container.
     fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container>;
 }

@@ -19,7 +19,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10),
 
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The time after an answer for which it counts more than a report, which may be from before the operation.
+/// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The containers on one base, by key.
@@ -39,17 +39,17 @@ pub(super) struct BaseContainers {
 struct BaseContainer {
     /// The state, as of the last report or answer; `None` if the base does not have it.
     shown: Option<ShownContainer>,
-    /// The image with which this process has started or found it; `None` if it is not known.
+    /// The image with which this process has started or found the container; `None` if it is not known.
     image: Option<String>,
     /// The operation under way.
     operation: Option<PendingOperation>,
-    /// The last failure, until it is started.
+    /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
-    /// The time until which the last answer counts more than a report.
+    /// The time until which reports that contradict the last answer are ignored.
     settled: Option<Instant>,
     /// The last pod on the node that had it at a report, if containers without a pod are to be stopped.
     pod: Option<Arc<Pod>>,
-    /// The time since which reports show it although no pod on the node has it.
+    /// The time since which reports have shown the container although no pod on the node has it.
     unclaimed_since: Option<Instant>,
 }
 
@@ -58,13 +58,13 @@ struct BaseContainer {
 pub(super) struct ShownContainer {
     /// The state.
     pub(super) state: ContainerState,
-    /// The pod of which the base says that it belongs to.
+    /// The pod to which the container belongs, according to the base.
     pub(super) pod_key: PodKey,
-    /// The reason of the last change, as one word, or empty.
+    /// The reason of the last change of the state: one word, or empty.
     pub(super) reason: String,
-    /// The message of the last change, or empty.
+    /// The message about the last change of the state, or empty.
     pub(super) message: String,
-    /// The time since which it has this state, by our clock.
+    /// The time at which this process first observed the state.
     since: Instant,
 }
 
@@ -89,11 +89,11 @@ struct OperationFailure {
 /// The next step for a container.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ContainerStep {
-    /// The container is as wanted.
+    /// The container is in the desired state: nothing is to be done.
     Done,
-    /// Wait for the base. The text is its current step, for people.
+    /// Wait for the base. The text describes the current step, for messages.
     Wait(String),
-    /// The last operation failed, and is repeated after the delay.
+    /// The last operation failed, and may be repeated after the delay `after`.
     Failing {
         /// The reason, as one word in CamelCase.
         reason: String,
@@ -117,8 +117,8 @@ impl BaseContainers {
         self.by_key.get(key)?.shown.as_ref()
     }
 
-    /// Returns the next step towards a container that runs with this image. `changed` is `true` if the pod's status shows
-    /// another image than its specification: the container was started with that, before this process knew it.
+    /// Returns the next step towards a container that runs with this image. `changed` is used if this process does not know with which
+    /// image the container runs: `true` if other sources, such as the status of the pod, show another image.
     pub(super) fn start(
         &mut self,
         key: &ContainerKey,
@@ -161,7 +161,7 @@ impl BaseContainers {
         }
     }
 
-    /// Returns the next step towards a base without this container.
+    /// Returns the next step towards removing this container from the base.
     pub(super) fn stop(&mut self, key: &ContainerKey, now: Instant) -> ContainerStep {
         let limit = self.limit;
         if let Some(wait) = self.obstacle() {
@@ -222,7 +222,7 @@ impl BaseContainers {
         }
     }
 
-    /// Records the answer to an operation. Returns `false` if none is under way that it answers.
+    /// Records the answer to an operation. Returns `false` if no such operation is in progress.
     pub(super) fn answered(
         &mut self,
         action: ContainerAction,
@@ -261,7 +261,8 @@ impl BaseContainers {
         true
     }
 
-    /// Records a report of all containers. Returns the operations whose effect it shows, although nobody answered.
+    /// Records a report of all containers. Returns the operations that have ended because the report shows their effect, although no answer
+    /// arrived.
     pub(super) fn report(
         &mut self,
         statuses: Vec<ContainerStatusData>,
@@ -320,7 +321,8 @@ impl BaseContainers {
 }
 
 impl BaseContainer {
-    /// Returns the step to wait for the operation under way; `None` if there is none. One whose time is over fails.
+    /// Returns the step to wait for the operation in progress; `None` if there is none. An operation past its deadline is recorded as
+    /// failed.
     fn under_way(&mut self, limit: Duration, now: Instant) -> Option<ContainerStep> {
         let operation = self.operation.take_if(|operation| operation.deadline <= now);
         if let Some(PendingOperation { requests, .. }) = operation {
@@ -331,7 +333,7 @@ impl BaseContainer {
         Some(ContainerStep::Wait(operation.action.progress().to_owned()))
     }
 
-    /// Returns the step to send the operation, or to wait until it may be repeated.
+    /// Returns the step to send the operation or, after a failure, to wait until the back-off ends.
     fn attempt(&self, action: ContainerAction, now: Instant) -> ContainerStep {
         match &self.failure {
             Some(failure) if now < failure.retry_at => ContainerStep::Failing {
@@ -355,7 +357,8 @@ impl BaseContainer {
         });
     }
 
-    /// Records the status of a report; `None` if the report does not contain it. Returns the action whose effect it shows.
+    /// Records the status of this container in a report; `None` if the report does not contain the container. Returns the action in
+    /// progress if the status shows its effect.
     fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) -> Option<ContainerAction> {
         let shown = status.map(|status| ShownContainer {
             since: self

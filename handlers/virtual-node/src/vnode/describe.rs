@@ -10,7 +10,7 @@ use staffetta_driver::tunnel::{
 use super::marks;
 use crate::node::{MachineInfo, NodeHealth, NodeMarks, NodeSpec, is_label_key, is_label_value, is_own_label};
 
-/// The prefix of the names of these nodes.
+/// The prefix of the name of each node that a base backs.
 const PREFIX: &str = "vnode.";
 
 /// The maximum number of labels, annotations, taints and conditions that a base may report, each.
@@ -158,7 +158,7 @@ pub(super) fn health(status: &NodeStatusData) -> NodeHealth {
     }
 }
 
-/// Returns what a base reports for its node beside its health.
+/// Returns the labels, annotations and taints that a base reports for its node.
 pub(super) fn reported_marks(status: &NodeStatusData) -> NodeMarks {
     NodeMarks {
         labels: status.custom_labels.clone(),
@@ -167,8 +167,8 @@ pub(super) fn reported_marks(status: &NodeStatusData) -> NodeMarks {
     }
 }
 
-/// Returns the tunnel key, the description and the reported marks of a base, as its Node object shows them: the base has not
-/// reported to this process yet.
+/// Reads the tunnel key, the description and the reported marks (labels, annotations, taints) of a base from its Node object. They are used
+/// until the base reports to this process.
 pub(super) fn from_node(node: &Node) -> (String, NodeDescription, NodeMarks) {
     let applied = NodeMarks::of(node);
     let label = |key: &str| {

@@ -5,26 +5,26 @@ use std::time::Duration;
 use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
-/// The delays between two questions.
+/// The delays between two health requests.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(2), Duration::from_secs(60));
 
 /// The wait for the first answer of a base that introduces itself and has no node. A base that reports and cannot be reached would
 /// otherwise get a node and lose it, again and again.
 #[derive(Debug)]
 pub(super) struct FirstAnswer {
-    /// The number of questions so far.
+    /// The number of health requests that were sent.
     asked: u32,
-    /// The time of the next question.
+    /// The time of the next health request.
     due: Instant,
 }
 
 impl FirstAnswer {
-    /// Begins to wait. A question is due at once.
+    /// Begins to wait. The first health request is due at once.
     pub(super) fn new(now: Instant) -> Self {
         Self { asked: 0, due: now }
     }
 
-    /// Returns the number of this question if one is due now, and plans the next one.
+    /// If a health request is due, returns its number, from 1, and schedules the next one; otherwise `None`.
     pub(super) fn question(&mut self, now: Instant) -> Option<u32> {
         if now < self.due {
             return None;

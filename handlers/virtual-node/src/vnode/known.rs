@@ -24,9 +24,9 @@ pub(super) struct KnownBase {
     /// The name of its node.
     pub(super) node: Arc<str>,
     pub(super) election: LeaseElection,
-    /// The description and the marks that it reported last.
+    /// The description and the marks (labels, annotations, taints) that the base reported last.
     pub(super) said: BaseProfile,
-    /// The time at which it introduced itself last to this process; `None` if it did not, or said that it ends.
+    /// The time at which the base last introduced itself to this process; `None` if it has not, or has announced that it ends.
     pub(super) introduced: Option<Instant>,
     /// `true` if the base has or is to have a node.
     wanted: bool,
@@ -40,7 +40,7 @@ impl KnownBase {
         self.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive)
     }
 
-    /// Returns `true` while a write is under way that takes the Lease.
+    /// Returns `true` while a write that takes the Lease is in progress.
     fn is_being_taken(&self) -> bool {
         self.election.is_writing() && self.election.until().is_none()
     }
@@ -50,8 +50,8 @@ impl KnownBase {
 pub(super) struct KnownBases {
     replica: String,
     timing: LeaseTiming,
-    /// The time after its introduction during which a base without a Node object is to get one, and by which the Lease of a base
-    /// without a tunnel is taken later than others: another replica may have the tunnel.
+    /// The time after its introduction during which a base without a Node object is to get one. Also an extra delay before this process
+    /// takes the Lease of a base whose tunnel it does not have: a replica with the tunnel takes it first.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
     /// The replicas without nodes.
@@ -64,7 +64,7 @@ pub(super) struct KnownBases {
 pub(super) enum Duty {
     /// This process holds the Lease of the node from now on.
     Begins(Arc<str>),
-    /// It does not hold the Lease any more.
+    /// This process does not hold the Lease of the node any more.
     Ends(Arc<str>, Arc<Base>),
 }
 
@@ -94,7 +94,7 @@ impl KnownBases {
         self.by_node.values().filter_map(|known| known.base.as_ref())
     }
 
-    /// Returns the nodes to give up: this process looks after their bases, and they do not exist and are not about to.
+    /// Returns the nodes to give up: this process looks after their bases, but the nodes do not exist and are not about to be created.
     pub(super) fn ended(&self, exists: impl Fn(&str) -> bool, now: Instant) -> Vec<Arc<str>> {
         let is_coming = |known: &KnownBase, base: &Base| base.is_awaited() && known.is_alive(self.alive, now);
         let ended = |known: &&KnownBase| {
@@ -299,7 +299,7 @@ impl KnownBases {
     }
 }
 
-/// Returns the tunnel key, and what a base says of itself, from its Node object.
+/// Reads the tunnel key and the last reports of a base about itself from its Node object.
 pub(super) fn said_of(node: &Node) -> (String, BaseProfile) {
     let (tunnel, description, marks) = super::describe::from_node(node);
     (tunnel, BaseProfile { description, marks })

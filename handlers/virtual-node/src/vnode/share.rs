@@ -3,22 +3,23 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// The interval at which Leases are looked at.
+/// The interval at which the Leases of nodes are checked.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
-/// The delay before a replica that has its share takes a free node, so that others can take it first.
+/// The delay before a replica that already has its share of the nodes takes a free one, so that others can take it first.
 const FULL_DELAY: Duration = Duration::from_millis(2500);
 
 /// The maximum delay before a replica below its share takes a free node. With [`TIE_BREAK`], it is at most [`FULL_DELAY`].
 const MAX_DELAY_BELOW: Duration = Duration::from_secs(1);
 
-/// The range of the delays by which replicas with the same number of nodes differ. It is several times [`TICK`].
+/// The upper bound of [`tie_break`], the part of a delay that differs between replicas with the same number of nodes. It is several times
+/// [`TICK`].
 const TIE_BREAK: Duration = Duration::from_millis(1500);
 
-/// The part of a share by which a replica may exceed it without giving nodes up, as a divisor.
+/// A replica may exceed its share by one part in `SLACK` (a tenth) without giving nodes up.
 const SLACK: usize = 10;
 
-/// The part of a share that a replica gives up in one renewal period at most, as a divisor.
+/// A replica gives up at most one part in `MOVED` (a quarter) of its share in one renewal period.
 const MOVED: usize = 4;
 
 /// The number of nodes that each replica is to hold.

@@ -37,13 +37,13 @@ const WRITES: usize = 64;
 /// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// The time limit of what a tunnel does when a node starts or stops. The elections wait for it.
+/// The time limit of the calls that tell a tunnel that a node starts or stops. The Lease elections wait for these calls.
 pub(super) const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
 
-/// The number of questions without an answer after which a base is reported.
+/// The number of the unanswered health request with which a warning about the base is logged.
 const SILENT: u32 = 4;
 
-/// The time limit of a question to a base that has not answered yet.
+/// The time limit of a health request to a base that has not answered yet.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The requests under way. Only renewals and hand-overs of Leases have a result.
@@ -352,12 +352,12 @@ impl VnodeSource {
     }
 }
 
-/// Tells the tunnel of a base that its node starts, or of a new description.
+/// Tells the tunnel of a base that the node of the base starts, or that its description has changed.
 pub(super) async fn starts(base: &Base, description: &NodeDescription) {
     within_limit(base, base.tunnel.tunnel.on_node_start(&base.id, description)).await;
 }
 
-/// Waits for the tunnel of a base, at most for [`TUNNEL_LIMIT`].
+/// Waits for `call`, a call of the tunnel of a base, for at most [`TUNNEL_LIMIT`]. Logs a warning if it takes longer.
 async fn within_limit(base: &Base, call: impl Future<Output = ()>) {
     if tokio::time::timeout(TUNNEL_LIMIT, call).await.is_err() {
         warn!(

@@ -25,7 +25,7 @@ use crate::node_store::NodeStore;
 /// The delays before a tunnel that ended is started again.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
 
-/// The interval at which the room of nodes that exist no more is given up.
+/// The interval at which the queues of a tunnel forget bases that are not known any more.
 const SWEEP: Duration = Duration::from_secs(10);
 
 impl VnodeSource {
@@ -52,7 +52,7 @@ impl VnodeSource {
         }
     }
 
-    /// Takes the events of a tunnel.
+    /// Processes the events of a tunnel, one after the other, for ever.
     async fn receive(
         &self,
         tunnel: usize,
@@ -84,7 +84,7 @@ impl VnodeSource {
         }
     }
 
-    /// Takes one event of a base. Returns `true` if a node of the base exists or is to exist.
+    /// Processes one event of a base. Returns `true` if a node of the base exists or is to exist.
     pub(super) async fn take(
         &self,
         tunnel: usize,

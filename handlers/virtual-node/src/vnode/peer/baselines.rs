@@ -33,7 +33,7 @@ impl PeerBaselines {
     }
 }
 
-/// A trigger that reaches its handler once the indexes of the handler are complete, as every trigger does.
+/// A trigger that shows that the indexes of the handler are complete: a handler gets no trigger before.
 #[derive(Clone, Debug)]
 struct BaselinesComplete(Identity);
 
@@ -52,7 +52,7 @@ impl TriggerHandler<BaselinesComplete> for PeerBaselines {
     }
 }
 
-/// Sends the trigger once.
+/// A source that sends [`BaselinesComplete`] once.
 struct Once;
 
 #[async_trait]
