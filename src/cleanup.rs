@@ -138,8 +138,8 @@ fn with_pool(configuration: &Configuration) -> Configuration {
     configuration
 }
 
-/// Returns the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. The handler `vif` has started
-/// the pool by then.
+/// Returns the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. Call it after the handler `vif`
+/// has started the pool.
 pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<usize, CleanupError> {
     let pool = setup.driver::<dyn VifPoolDriver>();
     let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;

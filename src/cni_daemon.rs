@@ -41,7 +41,7 @@ pub(crate) enum CniDaemonError {
     /// The CNI configuration cannot be written.
     #[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
     Conflist {
-        /// The file.
+        /// The path of the CNI configuration.
         path: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -141,7 +141,7 @@ async fn serve(
     ended(server.await)
 }
 
-/// Returns the result of the server.
+/// Converts the result of the task that runs the server of the plugin. A panic of the task is an error, too.
 fn ended(result: Result<Result<(), ServeError>, JoinError>) -> Result<(), CniDaemonError> {
     Ok(result.map_err(|error| RunError::Start(io::Error::other(error)))??)
 }

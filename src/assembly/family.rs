@@ -1,4 +1,4 @@
-//! Real and simulated drivers cannot be combined: the ids of one mean nothing to the other.
+//! Prevents the combination of real and simulated drivers: neither could use the ids that the others return.
 
 use staffetta_handler::{Setup, SetupError};
 

@@ -71,7 +71,7 @@ pub async fn dry_run(
     Ok(DryRun::new(planner.log.take(), not_planned))
 }
 
-/// The state of one dry run.
+/// Lists the objects and runs the handlers on them, for one dry run.
 struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,

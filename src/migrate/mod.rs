@@ -53,7 +53,7 @@ pub struct MigratedObject {
     pub namespace: String,
     /// The name of the object, or the id of the port.
     pub name: String,
-    /// The planned steps, the outcome, or the reason of a refusal, in words.
+    /// The planned steps, the outcome, or the reason of a refusal, as text.
     pub result: String,
     /// `false` if the object cannot be taken over, or a step failed.
     #[serde(rename = "ok")]

@@ -231,7 +231,7 @@ pub(crate) struct HandlerSummary {
     /// The number of attempts since the process started.
     #[serde(default)]
     pub(crate) attempts: u64,
-    /// Whether the handler wants the object of the query, if the query asks to explain it.
+    /// The decision of the handler about the object of the query; only if the query asks to explain the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interest: Option<InterestSummary>,
     /// The number of events by phase.
@@ -239,7 +239,7 @@ pub(crate) struct HandlerSummary {
     pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
 
-/// Whether a handler wants an object, and why not.
+/// The decision of a handler about an object: it wants the object, or the reason why not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InterestSummary {

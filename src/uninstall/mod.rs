@@ -62,14 +62,14 @@ pub struct UninstalledObject {
     pub namespace: String,
     /// The name of the object.
     pub name: String,
-    /// The change that was made or would be made, or the error, in words.
+    /// The change that was made or would be made, or the error, as text.
     pub result: String,
     /// `false` if the change failed.
     #[serde(rename = "ok")]
     pub is_ok: bool,
 }
 
-/// The reason why nothing was uninstalled.
+/// The reason why `staffetta uninstall` failed. A finalizer that cannot be removed is no such failure, but an entry of the result.
 #[derive(Debug, thiserror::Error)]
 pub enum UninstallError {
     /// A replica of the controller holds a Lease.
@@ -95,8 +95,9 @@ pub enum UninstallError {
     },
 }
 
-/// Removes our finalizers, and the virtual nodes of this installation, if `options.apply` is set, otherwise lists them. Those of handlers that are not enabled are
-/// included, because they may have been before. Either way, it lists the owners of what stays in external systems.
+/// Removes our finalizers and the virtual nodes of this installation if `options.apply` is set, otherwise lists them. Those of handlers
+/// that are not enabled are included, because these handlers may have been enabled before. In both cases, lists the owners of the resources
+/// that stay in external systems.
 ///
 /// # Errors
 ///

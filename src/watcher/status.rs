@@ -15,7 +15,7 @@ use crate::lock::lock;
 pub(super) struct WatchState {
     /// The watched kind.
     pub(super) kind: Kind,
-    /// The objects that exist, which turn watch items into events.
+    /// The store of the objects that exist. It turns watch items into events.
     pub(super) store: Mutex<ObjectStore>,
     /// The times of the last activity of the server and of the task.
     pub(super) liveness: Arc<Liveness>,

@@ -29,7 +29,7 @@ const OUTAGE_BACKOFF: BackoffPolicy =
     BackoffPolicy::unlimited(Duration::from_secs(5), Duration::from_secs(5));
 
 /// The number of failures since the last complete list from which on [`OUTAGE_BACKOFF`] applies. A kind that can be listed but not watched
-/// stays below this number; its retries repeat whole lists, so they need the longer delays.
+/// does not reach this number: each of its retries begins with a list, which costs more than one request, so the longer delays apply.
 const OUTAGE_FAILURES: u32 = 3;
 
 /// The duration of a watch if [`watcher::Config::timeout`] is not set: the default of kube.

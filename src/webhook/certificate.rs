@@ -57,7 +57,7 @@ pub(super) enum CertificateError {
 impl PemIdentity {
     /// Generates a self-signed certificate for these DNS names and IP addresses, which expires after `lifetime`.
     ///
-    /// It is not a CA certificate: API servers are told to trust exactly this one.
+    /// It is not a CA certificate: the webhook configuration makes API servers trust exactly this certificate.
     pub(super) fn generate(
         names: &BTreeSet<String>,
         now: Timestamp,

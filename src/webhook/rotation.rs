@@ -27,7 +27,7 @@ pub(super) struct WebhookTrust {
     pub(super) since: Timestamp,
 }
 
-/// The next step of the leader.
+/// The next step of the leader in the rotation of the webhook's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RotationStep {
     /// Nothing is due before this time, unless the Secret or the configuration changes.

@@ -20,9 +20,9 @@ use crate::error::failed;
 use crate::messages;
 use crate::namespace::{NetworkNamespaces, within};
 
-/// The time in which the kernel sets an interface operational that was set up.
+/// The time limit for an interface that was set up to become operational.
 const OPERATIONAL_TIMEOUT: Duration = Duration::from_millis(250);
-/// The interval between two looks at the interface.
+/// The interval between two checks whether the interface is operational.
 const OPERATIONAL_INTERVAL: Duration = Duration::from_millis(2);
 /// All nodes of the link (RFC 4291, section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

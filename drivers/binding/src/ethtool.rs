@@ -8,7 +8,7 @@ use staffetta_driver::DriverError;
 
 use crate::error::failed;
 
-/// The family that names the other families, and its command that does so.
+/// The id of the generic netlink family `nlctrl`, and its command `CTRL_CMD_GETFAMILY`, which returns the id of another family.
 const CONTROLLER: (u16, u8) = (16, 3);
 /// The attribute with the number of a family (`CTRL_ATTR_FAMILY_ID` in linux/genetlink.h).
 const CONTROLLER_FAMILY_ID: u16 = 1;

@@ -19,8 +19,8 @@ pub(crate) fn remove(host: &RouteSocket, name: &str) -> Result<(), DriverError> 
     }
 }
 
-/// Deletes an interface of these drivers called `name`, which an earlier call left. Fails if another program
-/// created it.
+/// Makes the name `name` available for a new interface on the node: deletes a leftover interface of these drivers. Fails if another program
+/// created the interface.
 pub(crate) fn make_way(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
     remove(host, name)?;
     let step = "create the interface on the node";

@@ -19,14 +19,14 @@ use staffetta_driver::MacAddress;
 /// that creates an interface, so that there is never an interface of ours without it. `ip link show group 1400137265` lists them.
 pub(crate) const GROUP: u32 = 0x5374_6631;
 
-/// The end of a connection in a pod.
+/// The properties of an interface in a pod that is to be created.
 #[derive(Clone, Copy)]
 pub(crate) struct PodEnd<'a> {
     /// The name of the interface.
     pub(crate) name: &'a str,
-    /// Its MAC address.
+    /// The MAC address of the interface.
     pub(crate) mac: MacAddress,
-    /// Its MTU; `None` leaves the choice to the kernel.
+    /// The MTU of the interface in bytes; `None` leaves the choice to the kernel.
     pub(crate) mtu: Option<u32>,
     /// The open network namespace.
     pub(crate) netns: RawFd,
@@ -94,7 +94,8 @@ pub(crate) fn new_vlan(parent: u32, vlan_id: u16, pod: PodEnd<'_>) -> RouteNetli
     nested(parent, pod, info(InfoKind::Vlan, InfoData::Vlan(vec![InfoVlan::Id(vlan_id)])))
 }
 
-/// Creates a macvlan interface in a pod, on the interface of the node with the index `parent`. The pods of the node reach one another.
+/// Creates a macvlan interface in a pod, on the interface of the node with the index `parent`, in the mode `bridge`: the pods of the node
+/// reach one another.
 pub(crate) fn new_macvlan(parent: u32, pod: PodEnd<'_>) -> RouteNetlinkMessage {
     let mode = InfoMacVlan::Mode(MacVlanMode::Bridge);
     nested(parent, pod, info(InfoKind::MacVlan, InfoData::MacVlan(vec![mode])))

@@ -12,9 +12,9 @@ use staffetta_driver::{DriverError, Reason};
 use crate::error::failed;
 use crate::netlink::RouteSocket;
 
-/// The time for Open vSwitch to create an interface that the database requests.
+/// The time limit for Open vSwitch to apply a change of the database, such as to create an interface.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The interval between two looks whether Open vSwitch has applied a change.
+/// The interval between two checks whether Open vSwitch has applied a change.
 const APPLY_INTERVAL: Duration = Duration::from_millis(5);
 /// The time limit of a request, longer than [`APPLY_TIMEOUT`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -171,8 +171,8 @@ impl Ovsdb {
             .detail(row["error"].as_str().unwrap_or(name).to_owned()))
     }
 
-    /// Removes the port of an interface, and waits until Open vSwitch has done so. It would otherwise take a new port of the same name
-    /// for the old one, and keep the interface that does not exist any more.
+    /// Removes the port of an interface, and waits until Open vSwitch has applied the removal. Without the wait, Open vSwitch could take a
+    /// new port of the same name for the old one, and keep its interface, which does not exist any more.
     #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
     pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
         let step = "remove the port from Open vSwitch";

@@ -33,7 +33,7 @@ pub struct LoggedRequest {
     pub request_id: Option<String>,
     /// The time at which the request was sent.
     pub sent: Instant,
-    /// The time until the response was read, or until nobody waited for it any more.
+    /// The time until the response was read, or until the request was cancelled.
     pub duration: Duration,
 }
 

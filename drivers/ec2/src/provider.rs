@@ -58,7 +58,8 @@ pub struct Ec2Prefixes {
 }
 
 impl Ec2Prefixes {
-    /// Creates the driver. Sends nothing. `observer` is told of each request with the service `ec2` and the name of the action.
+    /// Creates the driver. Sends nothing. `observer` is called for each request, with `ec2` as the service and the name of the action as
+    /// the method.
     pub fn new(
         access: Ec2Access,
         observer: Arc<dyn RequestObserver>,
@@ -287,7 +288,7 @@ impl FilteredPages {
     }
 }
 
-/// Ignores poisoning: every critical section is a single change.
+/// Locks `mutex`. Ignores poisoning: every critical section is a single change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

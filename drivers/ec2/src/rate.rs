@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The longest time for which a request waits for its permit. A longer wait is an error with that delay.
+/// The longest time for which a request waits for its permit. If the wait would be longer, the request fails with that delay.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause of all requests after the first throttled one. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -27,7 +27,8 @@ impl RateLimit {
         }))
     }
 
-    /// Waits until a request may be sent. Returns the delay after which the caller may ask again if it is too long to wait.
+    /// Waits until a request may be sent. During a pause, or if the wait would exceed [`PATIENCE`], fails at once; the error is the delay
+    /// before the next call.
     pub(crate) async fn permit(&self) -> Result<(), Duration> {
         let wait = self.bucket().take(Instant::now())?;
         sleep(wait).await;
@@ -55,14 +56,15 @@ struct RequestBucket {
     interval: Duration,
     /// The number of tokens in a full bucket: the requests that may be sent at once after a pause.
     burst: u32,
-    /// The time at which the token was due that was taken last; `None` if none was taken yet.
+    /// The time at which the last token that was taken became available; `None` if none was taken yet.
     last: Option<Instant>,
     /// The end of the pause, and its length.
     throttled: Option<(Instant, Duration)>,
 }
 
 impl RequestBucket {
-    /// Takes a token and returns the delay until it is available. If that exceeds [`PATIENCE`], takes none and returns an error.
+    /// Takes a token and returns the delay until it is available. During a pause, or if the delay exceeds [`PATIENCE`], takes none; the
+    /// error is the remaining pause or the delay.
     fn take(&mut self, now: Instant) -> Result<Duration, Duration> {
         let pause = self.throttled.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
         if !pause.is_zero() {

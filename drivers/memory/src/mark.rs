@@ -31,7 +31,8 @@ impl Mark {
         self.is_of(cluster, Some(owner)).then_some(()).ok_or(Reason::Refused)
     }
 
-    /// Returns the mark as `cluster` sees it.
+    /// Converts the mark for an adoption by `cluster`: a mark of another cluster, or one without an owner, becomes
+    /// [`ExistingMark::Foreign`].
     pub(super) fn existing(&self, cluster: &ClusterId) -> ExistingMark {
         match (&self.cluster, &self.owner) {
             (None, _) => ExistingMark::Unmarked,

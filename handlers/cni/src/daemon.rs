@@ -157,7 +157,8 @@ impl CniDaemon {
         });
     }
 
-    /// Waits until the pod `is_ready`. `wanting` is the part of the error message about what it lacks.
+    /// Waits until `is_ready` returns `true` for the pod, for at most the time limit of the daemon. `wanting` completes the error message
+    /// `the pod NAME ... after 60 s`.
     async fn until(
         &self,
         target: &PodTarget,

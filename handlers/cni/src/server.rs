@@ -59,7 +59,7 @@ impl CniServer {
         }
     }
 
-    /// Answers requests until `stop` completes and the requests under way are answered.
+    /// Answers requests until `stop` completes and the requests in progress are answered.
     pub async fn serve(
         self,
         daemon: Arc<CniDaemon>,

@@ -154,8 +154,8 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports counts more than the
-/// annotation, which others can write.
+/// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports takes precedence over that
+/// in the annotation, which others can write.
 fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;

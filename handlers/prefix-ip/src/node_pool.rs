@@ -259,14 +259,15 @@ impl NodePool {
         self.pool(kind).shrunk(op, left, now)
     }
 
-    /// Assigns no blocks before the time `until`, because the subnet, which other nodes use too, has no more.
+    /// Prevents assignments of blocks before the time `until`, because the subnet, which other nodes use too, has no free block.
     pub fn block(&mut self, until: Duration) {
         for kind in KINDS {
             self.pool(kind).block(until);
         }
     }
 
-    /// Assigns blocks again: the subnet has some.
+    /// Ends the effect of [`block`](Self::block) and of failed assignments: blocks may be assigned at once, because the subnet has free
+    /// ones again.
     pub fn end_backoff(&mut self) {
         for kind in KINDS {
             self.pool(kind).end_backoff();

@@ -70,8 +70,8 @@ impl Reports {
         self.reported.map(|at| heartbeat.map_or(at, |heartbeat| heartbeat.max(at)))
     }
 
-    /// Returns the time since which the machine is silent. One that has not reported yet counts as heard when its node was added,
-    /// so that no node is lost by a restart of this process.
+    /// Returns the time since which the machine is silent: before its first report, the time at which its node was added, so that a restart
+    /// of this process removes no node.
     fn silent_since(&self) -> Instant {
         self.last().unwrap_or(self.added)
     }
@@ -109,7 +109,7 @@ impl Reports {
         }
     }
 
-    /// Returns the time of the next change of the verdict if nothing is heard until then; `None` if there is none.
+    /// Returns the time at which the [`verdict`](Self::verdict) changes next if no report arrives before; `None` if it will not change.
     pub(crate) fn judged_at(&self, policy: &Policy) -> Option<Instant> {
         let (last, limits) = (self.last()?, [Some(policy.silent_after), policy.gone_after]);
         let times = limits.into_iter().flatten().map(|limit| last + limit);

@@ -10,7 +10,7 @@ use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 
-/// Lists virtual nodes, while the program runs too, and connects to the machine behind each node.
+/// Supplies the virtual nodes, at the start and whenever one is added, changed or removed, and connects to the machine behind each node.
 #[async_trait]
 pub trait NodeSource: Send + Sync + 'static {
     /// Keeps `nodes` up to date until the returned future is dropped, and reports the data that machines publish

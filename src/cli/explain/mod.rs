@@ -1,4 +1,4 @@
-//! `staffetta explain`: the way of one object through the chain, and what would help where it does not get on.
+//! `staffetta explain`: the state of one object at each step of the chain, and the remedies for what keeps it from being handled.
 
 mod remedy;
 
@@ -82,7 +82,7 @@ struct HandlerStep<'s> {
     handler: &'s str,
     /// The conditions that must be met before the handler receives events.
     waits: &'s [String],
-    /// Whether the handler wants the object, and why not; `None` if the object does not exist or could not be read.
+    /// The decision of the handler: it wants the object, or the reason why not. `None` if the object does not exist or could not be read.
     interest: Option<&'s InterestSummary>,
     /// The events that the handler has not handled yet, usually none or one.
     unfinished: Vec<Unfinished<'s>>,

@@ -30,10 +30,10 @@ pub(super) use address::{AddressError, AdminAddress};
 pub(super) use leader::{Leader, LeaderArguments};
 pub(super) use leader_error::LeaderError;
 
-/// The time limit for the connection.
+/// The time limit for connecting to the admin server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time limit for the whole response.
+/// The time limit for receiving the whole response of the admin server.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response, in bytes.

@@ -83,5 +83,5 @@ pub(super) async fn top(
     }
 }
 
-/// The answer to a request.
+/// The state of the controller at one moment, or the error of the request for it.
 type Answer = Result<StateSnapshot, RequestError>;

@@ -50,7 +50,7 @@ impl View {
         (self.received, self.problem) = (Instant::now(), None);
     }
 
-    /// Replaces the state by that of an answer, or keeps it and shows the error.
+    /// Records the result of a request: replaces the state by the new one or, after an error, keeps the state and shows the error.
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
             Ok(next) => self.update(next),
@@ -58,7 +58,7 @@ impl View {
         }
     }
 
-    /// Orders the objects by the next criterion.
+    /// Switches to the next order of the objects.
     pub(super) fn reorder(&mut self) {
         self.order = match self.order {
             Order::Age => Order::Attempts,

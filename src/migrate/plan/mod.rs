@@ -29,10 +29,10 @@ pub(super) enum MigrationStep {
 /// The reason why an object is not taken over by this run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Obstacle {
-    /// Somebody must decide or correct something first.
+    /// A person must decide or correct something first. The text tells what.
     #[error("refused: {0}")]
     Refused(String),
-    /// Nothing is wrong, and a later run of the command continues.
+    /// Nothing is wrong; a later run of the command continues. The text tells what it waits for.
     #[error("later: {0}")]
     Later(String),
 }

@@ -70,8 +70,8 @@ pub trait Tunnel: Send + Sync + 'static {
     /// still ready: it reconnects by itself.
     fn ready(&self) -> bool;
 
-    /// Returns `false` while the tunnel can hear no machine at all, for example because it has lost its broker. The silence of a
-    /// machine then says nothing about the machine. By default, it always can.
+    /// Returns `false` while the tunnel can receive no reports at all, for example because the connection to its broker is lost. During
+    /// that time, a silent machine is not considered gone. By default, always returns `true`.
     fn connected(&self) -> bool {
         true
     }
@@ -104,8 +104,9 @@ pub trait Tunnel: Send + Sync + 'static {
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError>;
 
     /// Asks a node for the status of all its containers. The answer comes as
-    /// [`TunnelEvent::AllContainerStatuses`](super::TunnelEvent::AllContainerStatuses). The call ends when that of
-    /// [`fetch_health_data`](Self::fetch_health_data) does.
+    /// [`TunnelEvent::AllContainerStatuses`](super::TunnelEvent::AllContainerStatuses). Like
+    /// [`fetch_health_data`](Self::fetch_health_data), the call ends when the request is sent or, on a connection that also carries the
+    /// answer, when the machine has answered.
     async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError>;
 
     /// Asks a node to start a container. Does not wait for it; the answer comes as

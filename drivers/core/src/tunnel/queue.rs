@@ -85,8 +85,8 @@ impl NodeQueues {
 
 impl NodeQueue {
     /// Adds an event. The state of a node replaces an earlier state of the same type in its place, and is always accepted. Any other event
-    /// waits its turn: [`SendError::QueueFull`] if `limit` of them wait already. Queries that nobody waits for any more do not count, and are
-    /// dropped.
+    /// is appended; the error is [`SendError::QueueFull`] if `limit` such events are queued already. Queries that nobody waits for any more
+    /// do not count, and are dropped.
     fn push(&mut self, event: TunnelEvent, limit: usize) -> Result<(), SendError> {
         if event.is_state() {
             let mut earlier = self.events.iter_mut();

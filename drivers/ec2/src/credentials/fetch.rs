@@ -74,7 +74,7 @@ impl CredentialFetch {
         Ok(keys)
     }
 
-    /// Obtains the keys from a source that has them itself.
+    /// Obtains the keys from `source`, without assuming further roles.
     async fn of_source(&self, source: &DirectSource) -> Result<AccessKeys, DriverError> {
         match source {
             DirectSource::Fixed(keys) => Ok(keys.clone()),
@@ -225,7 +225,7 @@ fn sensitive(token: &str) -> Result<HeaderValue, DriverError> {
     Ok(value)
 }
 
-/// Returns the error of credentials that cannot be obtained, which a retry does not mend.
+/// Returns the final error of credentials that cannot be obtained: a retry cannot help.
 fn refused(detail: impl Into<String>) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(detail)
 }

@@ -117,7 +117,7 @@ impl MqttTunnel {
     }
 
     /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if
-    /// the container names no module, if the message cannot be queued, or if an operation on the module is under way.
+    /// the container names no module, if the message cannot be queued, or if an operation on the module is in progress.
     fn change(
         &self,
         command: ArkletCommand,

@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 64 * 1024;
 #[derive(Clone)]
 pub struct Secret(SecretSource);
 
-/// The place of a secret.
+/// The text of a secret, or the file that contains it.
 #[derive(Clone)]
 enum SecretSource {
     /// The text of the secret, from the options or the environment.

@@ -57,7 +57,7 @@ impl OctaviaApi {
         call.items(items).json_member(T::KEY).await
     }
 
-    /// Returns the call that updates a resource.
+    /// Builds the call that updates the resource `id` with the fields of `body`. The caller sends it.
     pub(super) fn update<T: OctaviaResource>(&self, id: &str, body: &Value) -> ApiCall<'_> {
         let call = self.service.put(T::UPDATE, format!("{}/{id}", T::COLLECTION));
         call.json(&json!({ T::KEY: body }))

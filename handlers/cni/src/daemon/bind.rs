@@ -14,7 +14,8 @@ use crate::pods::PodEntry;
 use crate::records::{ClaimError, Record, RecordError};
 use crate::target::PodTarget;
 
-/// Returns the VIFs of a pod with their places in it. The default route leads through the default VIF.
+/// Returns the VIFs of a pod, the default VIF first, each with the network namespace and the interface to which it is bound. The default
+/// route leads through the default VIF.
 pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttachment> {
     let attachment = |vif: &staffetta_driver::Vif, interface: &str, default_route| VifAttachment {
         vif: vif.clone(),
@@ -27,7 +28,7 @@ pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttach
     std::iter::once(default).chain(additional).collect()
 }
 
-/// Returns `true` if the pod still has these VIFs, active or not.
+/// Returns `true` if the VIFs in the annotation of the pod are still those in `bound`, active or not.
 pub(super) fn are_of(bound: &[VifAttachment], target: &PodTarget, pod: &PodEntry) -> bool {
     pod.vifs.as_ref().is_ok_and(|state| same(bound, &attachments(target, state)))
 }

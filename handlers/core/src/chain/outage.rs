@@ -16,21 +16,21 @@ const SPREAD: Duration = Duration::from_secs(10);
 
 /// The messages of one handler that wait for their next attempt after a transient failure.
 ///
-/// The one that has waited longest is the probe, which waits no longer than [`PROBE_INTERVAL`] from then on. The next one becomes the
-/// probe after it, so that a message that fails for a reason of its own is not the only one that is tried. When an attempt shows that
-/// the outage is over, all are woken.
+/// The message that has waited longest is the probe: it is tried after [`PROBE_INTERVAL`], and the next message becomes the probe. So the
+/// probe is not always the same message, which may fail for a reason of its own. When an attempt shows that the outage is over, all
+/// messages are woken.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     wake: Notify,
-    /// Held by the probe, and passed on in order of arrival.
+    /// Locked by the message that is the probe. The lock passes to the next message in order of arrival.
     probe: tokio::sync::Mutex<()>,
-    /// The time at which all messages were last woken. If only some calls of a driver fail, messages do not wake each other all the
-    /// time.
+    /// The time at which all messages were last woken. It limits how often they are woken if only some calls of a driver fail.
     ended: Mutex<Option<Instant>>,
 }
 
 impl Outage {
-    /// Waits until `at`, or until an earlier attempt is worthwhile. The probe waits at least for `delay`, which its error requested.
+    /// Waits until `at`, or less: until this message is the probe and its time has come, or until all messages are woken. The probe waits
+    /// at least for `delay`, which its error requested.
     pub(super) async fn wait_until(&self, at: Instant, delay: Duration) {
         let probe = async {
             sleep(delay).await;
@@ -44,7 +44,8 @@ impl Outage {
         }
     }
 
-    /// Wakes all waiting messages, because an attempt after a transient failure did not fail in that way again.
+    /// Wakes all waiting messages, because an attempt after a transient failure succeeded or failed permanently. Does nothing if they were
+    /// woken less than [`PROBE_INTERVAL`] ago.
     pub(super) fn end(&self) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.is_none_or(|ended| ended.elapsed() >= PROBE_INTERVAL) {

@@ -44,7 +44,7 @@ pub struct Registration<H = ()> {
     filter: Option<EventFilter>,
 }
 
-/// Returns the filter that accepts what both accept.
+/// Combines two optional filters: the result accepts an event if both accept it. A missing filter accepts everything.
 fn both(one: Option<EventFilter>, other: Option<EventFilter>) -> Option<EventFilter> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Arc::new(move |event| one(event).and(|| other(event)))),
@@ -141,10 +141,10 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as
-    /// one handler. Of a type for which both are registered, each gets the events that it wants, and the ordering key is that of `self`.
-    /// Earlier filters stay those of one of the handlers; a later one is that of both. At most one of them may have a garbage collector;
-    /// that of `other` is ignored if both have one.
+    /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
+    /// handler. If both are registered for the same type, each gets the events that it wants, and `self` determines the ordering key. A
+    /// filter that was added before the join applies to its own handler only; a filter that is added later applies to both. At most one of
+    /// them may have a garbage collector; that of `other` is ignored if both have one.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
         let filtered = |filter: Option<EventFilter>| {
@@ -284,7 +284,7 @@ impl HandlerRoute {
     }
 }
 
-/// Returns the answer of a filter, if there is one.
+/// Returns the answer of the filter to `event`; without a filter, the event is taken.
 fn filtered(filter: Option<&EventFilter>, event: &AnyEvent) -> Interest {
     filter.map_or(Interest::Taken, |filter| filter(event))
 }

@@ -33,7 +33,7 @@ pub(super) struct HandlerRoute {
 
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased.
 pub(super) trait RouteHandler: Send + Sync {
-    /// Returns whether the handler takes the event; not another type of event.
+    /// Returns whether the handler takes the event. Events of another type are declined.
     fn wants(&self, event: &AnyEvent) -> Interest;
     /// Returns the ordering key; `None` for another type of event.
     fn key(&self, event: &AnyEvent) -> Option<OrderingKey>;

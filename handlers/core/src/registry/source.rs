@@ -58,9 +58,9 @@ pub trait Source: Send + Sync + 'static {
     /// Sends triggers until the future is dropped.
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError>;
 
-    /// Waits until what was begun outside has ended, and lets nothing new begin. It is called when the process is about to end, while
-    /// [`run`](Self::run) and the handler still run, and waits for half of the drain time at most. By default, there is nothing to
-    /// wait for.
+    /// Waits until the operations that were begun in the external system have ended, and begins no new ones. It is called when the process
+    /// is about to end, while [`run`](Self::run) and the handler still run, and waits for half of the drain time at most. By default, there
+    /// is nothing to wait for.
     async fn drain(&self) {}
 
     /// Gives up what the source holds in Kubernetes, such as a Lease. It is called at the end of the process, when the handler has

@@ -21,7 +21,7 @@ use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 use crate::source::NodeSource;
 
-/// The time limit of the lookup of a device's host name.
+/// The time limit for resolving the host name of a device.
 const RESOLVED: Duration = Duration::from_secs(5);
 
 /// The node source of `app_hosting`: lists each configured device as a node and opens connections to devices.

@@ -1,4 +1,4 @@
-//! A base that this process looks after.
+//! A base that this process looks after, as the holder of the Lease of its node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -115,8 +115,7 @@ impl Base {
         lock(&self.first_answer).take().is_some()
     }
 
-    /// If a base has not answered yet and the next request for its health is due, returns the number of that request, from 1; otherwise
-    /// `None`.
+    /// Returns the number, from 1, of the health request that is due to a base that has not answered yet; `None` if no request is due.
     pub(super) fn question(&self) -> Option<u32> {
         lock(&self.first_answer).as_mut()?.question(Instant::now())
     }

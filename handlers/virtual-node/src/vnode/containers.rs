@@ -1,4 +1,4 @@
-//! The containers on one base: what it reports, and the operations under way. Without I/O.
+//! The containers on one base: their reported states, and the operations in progress. Without I/O.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ struct BaseContainer {
     shown: Option<ShownContainer>,
     /// The image with which this process has started or found the container; `None` if it is not known.
     image: Option<String>,
-    /// The operation under way.
+    /// The operation in progress.
     operation: Option<PendingOperation>,
     /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
@@ -192,7 +192,7 @@ impl BaseContainers {
         }
     }
 
-    /// Ends all starting and stopping, unless an operation is under way. Returns `true` if it did.
+    /// Ends all starting and stopping, unless an operation is in progress. Returns `true` if it did.
     pub(super) fn close(&mut self) -> bool {
         let idle = self.under_way().next().is_none();
         self.closed = idle;
@@ -207,7 +207,7 @@ impl BaseContainers {
         container.operation = Some(PendingOperation { action, image, deadline, requests });
     }
 
-    /// Returns the log of the requests of the operation under way or, without one, of the last one that failed.
+    /// Returns the log of the requests of the operation in progress or, without one, of the last one that failed.
     pub(super) fn requests(&self, key: &ContainerKey) -> Arc<RequestLog> {
         let container = self.by_key.get(key);
         let under_way = container.and_then(|of| of.operation.as_ref().map(|operation| &operation.requests));
@@ -314,7 +314,7 @@ impl BaseContainers {
         unclaimed
     }
 
-    /// Returns the operations under way, each with its key.
+    /// Returns the operations in progress, each with its key.
     pub(super) fn under_way(&self) -> impl Iterator<Item = (&ContainerKey, ContainerAction)> {
         self.by_key.iter().filter_map(|(key, container)| Some((key, container.operation.as_ref()?.action)))
     }

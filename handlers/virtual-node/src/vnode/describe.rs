@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 1024;
 /// The properties of the nodes of one environment.
 #[derive(Clone, Debug)]
 pub(super) struct NodeTemplate {
-    /// The environment.
+    /// The environment of the bases, a part of the names of their nodes (`vnode.environment`).
     pub(super) environment: String,
     /// The maximum number of pods.
     pub(super) max_pods: u32,

@@ -24,7 +24,7 @@ impl FirstAnswer {
         Self { asked: 0, due: now }
     }
 
-    /// If a health request is due, returns its number, from 1, and schedules the next one; otherwise `None`.
+    /// Returns the number, from 1, of the health request that is due, and schedules the next one; `None` if no request is due.
     pub(super) fn question(&mut self, now: Instant) -> Option<u32> {
         if now < self.due {
             return None;

@@ -60,7 +60,7 @@ pub(super) struct KnownBases {
     next_move: BootTime,
 }
 
-/// A change of the bases that this process looks after.
+/// A Lease that this process has taken or lost, so that it begins or stops to look after the base of the node.
 pub(super) enum Duty {
     /// This process holds the Lease of the node from now on.
     Begins(Arc<str>),
@@ -250,7 +250,7 @@ impl KnownBases {
         }
     }
 
-    /// Records that the results of all writes under way will not be known.
+    /// Records that the results of all writes in progress will not be known, because the requests were dropped.
     pub(super) fn interrupted(&mut self, now: BootTime) {
         self.by_node.values_mut().for_each(|known| known.election.finish(&WriteResult::Failed, now));
         self.replicas.interrupted();

@@ -63,7 +63,7 @@ pub enum OperationStage {
 #[derive(Clone)]
 pub struct OperationLog(Arc<RecordStage>);
 
-/// A function that records a step.
+/// The type of a function that records a stage of an operation.
 type RecordStage = dyn Fn(&Operation, OperationStage) + Send + Sync;
 
 impl OperationLog {

@@ -25,7 +25,7 @@ struct ReplicaLease {
     version: Option<u64>,
     /// The time of the next write.
     due: BootTime,
-    /// The time at which the write under way began.
+    /// The time at which the write in progress began.
     began: Option<BootTime>,
 }
 
@@ -86,7 +86,7 @@ impl Replicas {
         true
     }
 
-    /// Records that the result of the write under way will not be known.
+    /// Records that the result of the write in progress will not be known.
     pub(super) fn interrupted(&mut self) {
         self.own.began = None;
     }

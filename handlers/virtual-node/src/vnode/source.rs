@@ -46,7 +46,7 @@ const SILENT: u32 = 4;
 /// The time limit of a health request to a base that has not answered yet.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// The requests under way. Only renewals and hand-overs of Leases have a result.
+/// The requests in progress. Only renewals and hand-overs of Leases have a result.
 type Requests = JoinSet<Option<(Arc<str>, WriteResult)>>;
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
@@ -242,8 +242,8 @@ impl VnodeSource {
         join_all(duties.into_iter().map(follow)).await;
     }
 
-    /// Begins to look after a base whose Lease was taken: it gets a back end, its tunnel learns of it, and its node is added to
-    /// the store. What the base reported last, to whatever replica, is read from its Node object.
+    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The last
+    /// reports of the base, even to another replica, are read from its Node object.
     async fn begins(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);

@@ -1,4 +1,4 @@
-//! Runs the tunnels, and takes what bases report and answer.
+//! Runs the tunnels, and processes the reports and answers of bases.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -80,7 +80,7 @@ pub(super) struct PolicyModel {
     pub(super) changed_policies: HashSet<Uid>,
 }
 
-/// The number of changes above which each pod is recomputed without a look at the changes.
+/// The number of pending changes above which all pods are recomputed, instead of only those that a change concerns.
 const MANY_CHANGES: usize = 8;
 
 /// The policies of a namespace, and the peer selectors of all policies that match the namespace.

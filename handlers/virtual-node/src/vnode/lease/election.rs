@@ -76,7 +76,7 @@ pub(in crate::vnode) struct LeaseElection {
     wanted: Option<BootTime>,
     /// The earliest time of the next write: a renewal of the holder, or a retry.
     due: BootTime,
-    /// The time at which the write under way began.
+    /// The time at which the write in progress began.
     began: Option<BootTime>,
     /// `true` if the last write met another state than expected.
     conflicted: bool,
@@ -113,7 +113,7 @@ impl LeaseElection {
         held.then_some(&seen.holder)
     }
 
-    /// Returns `true` while a write to the Lease is under way.
+    /// Returns `true` while a write to the Lease is in progress.
     pub(in crate::vnode) fn is_writing(&self) -> bool {
         self.began.is_some()
     }
@@ -140,7 +140,7 @@ impl LeaseElection {
         self.seen = Some((seen.clone(), now));
     }
 
-    /// Ends the hold if its time is over, and returns the write that is due; `None` if there is none, or one is under way. A
+    /// Ends the hold if its time is over, and returns the write that is due; `None` if there is none, or one is in progress. A
     /// process that does not hold the Lease takes it if `wanted` is set, with a further `delay`, by which replicas share nodes
     /// evenly.
     pub(in crate::vnode) fn next(
@@ -216,7 +216,7 @@ impl LeaseElection {
     }
 
     /// Ends the hold, and begins to give the Lease up: from now on, this process does not act. Returns the write; `None` if this
-    /// process does not hold the Lease, or a write is under way.
+    /// process does not hold the Lease, or a write is in progress.
     pub(in crate::vnode) fn hand_over(&mut self, now: BootTime) -> Option<LeaseWrite> {
         if self.is_writing() {
             return None;

@@ -1,5 +1,5 @@
-//! The Leases by which replicas share nodes: who holds a node's Lease acts for the node. A replica without a node has a Lease
-//! of its own.
+//! The Leases by which replicas share nodes: the replica that holds the Lease of a node acts for the node. A replica without a node has a
+//! Lease of its own.
 
 mod election;
 mod index;
@@ -41,7 +41,7 @@ pub(super) struct SeenLease {
 }
 
 impl SeenLease {
-    /// Returns the state of an existing Lease.
+    /// Reads the holder and the `resourceVersion` of an existing Lease.
     pub(super) fn of(lease: &Lease) -> Self {
         let text = lease.metadata.resource_version.as_deref().unwrap_or_default();
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());

@@ -23,7 +23,7 @@ const NAMESPACE: &str = "kube-node-lease";
 /// The minimum time between two warnings about failed writes.
 const WARNED: Duration = Duration::from_secs(30);
 
-/// The time limit of a write.
+/// The time limit of one request for a Lease.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Writes the Leases of nodes. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's

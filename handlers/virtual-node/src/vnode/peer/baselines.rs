@@ -1,4 +1,4 @@
-//! Keeps the index by which a replica answers baseline queries.
+//! Keeps the index up to date from which a replica answers baseline queries.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::module_deployments;
 pub struct PeerBaselines(Arc<PeerIndex>);
 
 impl PeerBaselines {
-    /// Creates the keeper of an index.
+    /// Creates the handler that keeps `index` up to date.
     pub fn new(index: Arc<PeerIndex>) -> Self {
         Self(index)
     }

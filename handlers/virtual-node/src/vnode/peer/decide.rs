@@ -1,4 +1,4 @@
-//! The replicas and the containers that peer Deployments ask for. Pure.
+//! Computes the replicas of peer Deployments, and the containers with which a base is to start. Pure functions.
 
 use std::cmp::Ordering;
 

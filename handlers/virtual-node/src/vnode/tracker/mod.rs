@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `open` | the operations under way, without I/O |
+//! | `open` | the operations in progress, without I/O |
 //! | [`EndedOperation`] | an operation that ended, with its outcome and its times, for metrics |
 //! | [`OperationTracker`] | the receiver of all steps, and the inspection that reports stuck operations as Events |
 
@@ -29,7 +29,7 @@ pub(crate) const STUCK: &str = "OperationStuck";
 /// The time limits by which an operation counts as stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackerPolicy {
-    /// The time since an operation was asked for after which it is stuck. Default: 60 s.
+    /// The time since its request after which an operation counts as stuck. Default: 60 s.
     pub stuck_after: Duration,
     /// The time after which a stuck operation is reported again. Default: 10 min.
     pub repeat_after: Duration,
@@ -75,7 +75,7 @@ impl OperationTracker {
         OperationLog::new(move |operation, stage| tracker.record(operation, stage))
     }
 
-    /// Returns the number of operations under way by tunnel and action, and how many of them are stuck.
+    /// Returns the number of operations in progress by tunnel and action, and how many of them are stuck.
     pub fn under_way(&self) -> Vec<(Arc<str>, ContainerAction, [u64; 2])> {
         lock(&self.0.open).counts(Instant::now(), self.0.policy.stuck_after)
     }

@@ -1,4 +1,4 @@
-//! The operations under way. Pure: the time is an argument.
+//! The operations in progress. No I/O; the time is an argument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::action_name;
 use super::ended::{EndedOperation, OperationOutcome};
 use crate::vnode::{ContainerAction, Operation, OperationStage};
 
-/// The operations under way.
+/// The operations in progress.
 #[derive(Debug, Default)]
 pub(super) struct OpenOperations(HashMap<OperationId, OpenOperation>);
 
-/// The fields of an operation that distinguish it from others under way.
+/// The fields of an operation that distinguish it from others in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OperationId(NodeId, Uid, ContainerKey, ContainerAction);
 
