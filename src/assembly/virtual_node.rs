@@ -39,14 +39,14 @@ pub(super) fn diagnose(
 ) -> Result<(), SetupError> {
     let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
     setup.diagnosis(handler, move || {
-        let findings = judged(machines, figures.machines(handler));
+        let findings = reachability_findings(machines, figures.machines(handler));
         async move { Ok(findings) }
     });
     Ok(())
 }
 
 /// Returns a finding with the number of reachable machines, and a failure for each unreachable one, at most [`MAX_MACHINES`].
-fn judged(machines: &str, states: Vec<(String, MachineState)>) -> Vec<Finding> {
+fn reachability_findings(machines: &str, states: Vec<(String, MachineState)>) -> Vec<Finding> {
     let count = |state| states.iter().filter(|(_, of)| *of == state).count();
     let (check, untried) = (format!("the {machines} are known"), count(MachineState::Untried));
     let detail = format!("{} of {} answer", count(MachineState::Reached), states.len());
@@ -122,7 +122,7 @@ mod tests {
     fn machines_that_were_not_read_yet_are_a_warning_and_unreachable_ones_failures() {
         let results = |states: &[MachineState]| {
             let named = states.iter().map(|state| ("base-1".to_owned(), state.clone())).collect();
-            judged("bases", named)
+            reachability_findings("bases", named)
                 .into_iter()
                 .map(|finding| (finding.result, finding.detail))
                 .collect::<Vec<_>>()

@@ -21,7 +21,7 @@ pub(crate) fn remove(host: &RouteSocket, name: &str) -> Result<(), DriverError> 
 
 /// Makes the name `name` available for a new interface on the node: deletes a leftover interface of these drivers. Fails if another program
 /// created the interface.
-pub(crate) fn make_way(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
+pub(crate) fn remove_leftover(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
     remove(host, name)?;
     let step = "create the interface on the node";
     match host.link(name).map_err(failed(step))? {

@@ -7,7 +7,7 @@ use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, int
 use crate::announcement::announce;
 use crate::bridges::PermittedBridges;
 use crate::error::failed;
-use crate::host_interface::{self, make_way};
+use crate::host_interface::{self, remove_leftover};
 use crate::linux_bridge::{LinuxBridgeBinding, bridge};
 use crate::namespace::within;
 use crate::netlink::RouteSocket;
@@ -70,7 +70,7 @@ impl BridgeBinding {
         }
         let host = RouteSocket::open().map_err(failed(step))?;
         for name in [&names.in_switch, &names.in_bridge, &names.bridge] {
-            make_way(&host, name)?;
+            remove_leftover(&host, name)?;
         }
         let create = |request| host.change(request, NLM_F_CREATE | NLM_F_EXCL).map_err(failed(step));
         // The kernel takes this of an interface that exists and is down.

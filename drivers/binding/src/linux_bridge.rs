@@ -65,7 +65,7 @@ pub(crate) fn create_pair(
     if namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).is_ok() {
         return Ok(());
     }
-    host_interface::make_way(&namespaces.host, &name)?;
+    host_interface::remove_leftover(&namespaces.host, &name)?;
     pod_interface::remove(attachment, namespaces)?;
     namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).map_err(|error| {
         failed("create the interfaces")(error).detail(format!("{name} and {}", attachment.interface))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The longest time for which a request waits for its permit. If the wait would be longer, the request fails with that delay.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 /// The pause of all requests after the first throttled one. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
@@ -27,7 +27,7 @@ impl RateLimit {
         }))
     }
 
-    /// Waits until a request may be sent. During a pause, or if the wait would exceed [`PATIENCE`], fails at once; the error is the delay
+    /// Waits until a request may be sent. During a pause, or if the wait would exceed [`MAX_WAIT`], fails at once; the error is the delay
     /// before the next call.
     pub(crate) async fn permit(&self) -> Result<(), Duration> {
         let wait = self.bucket().take(Instant::now())?;
@@ -63,7 +63,7 @@ struct RequestBucket {
 }
 
 impl RequestBucket {
-    /// Takes a token and returns the delay until it is available. During a pause, or if the delay exceeds [`PATIENCE`], takes none; the
+    /// Takes a token and returns the delay until it is available. During a pause, or if the delay exceeds [`MAX_WAIT`], takes none; the
     /// error is the remaining pause or the delay.
     fn take(&mut self, now: Instant) -> Result<Duration, Duration> {
         let pause = self.throttled.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now));
@@ -74,7 +74,7 @@ impl RequestBucket {
         let full = now.checked_sub(self.interval * self.burst);
         let due = self.last.max(full).unwrap_or(now) + self.interval;
         let wait = due.saturating_duration_since(now);
-        if wait > PATIENCE {
+        if wait > MAX_WAIT {
             return Err(wait);
         }
         self.last = Some(due);
@@ -123,7 +123,7 @@ mod tests {
         let waits: Vec<_> = (0..100).map(|_| limit.bucket().take(Instant::now())).collect();
         let refused = waits.iter().filter(|wait| wait.is_err()).count();
         assert!((85..=92).contains(&refused), "{refused}");
-        assert!(waits.last().unwrap().is_err_and(|wait| wait <= PATIENCE + Duration::from_secs(1)));
+        assert!(waits.last().unwrap().is_err_and(|wait| wait <= MAX_WAIT + Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]

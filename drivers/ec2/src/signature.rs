@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 
 use crate::access_keys::AccessKeys;
 
-const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+const FORM_URLENCODED: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
 /// The reason why a request cannot be signed.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +41,11 @@ pub(crate) fn signature(
     let parameters = SigningParams::builder().identity(&identity).region(scope.region).name(scope.service);
     let parameters =
         parameters.time(now).settings(SigningSettings::default()).build().map_err(|error| wrong(&error))?;
-    let headers = [(CONTENT_TYPE.as_str(), FORM)].into_iter();
+    let headers = [(CONTENT_TYPE.as_str(), FORM_URLENCODED)].into_iter();
     let request = SignableRequest::new("POST", url, headers, SignableBody::Bytes(body.as_bytes()));
     let signed = sign(request.map_err(|error| wrong(&error))?, &parameters.into());
     let (instructions, _) = signed.map_err(|error| wrong(&error))?.into_parts();
-    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM))]);
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(FORM_URLENCODED))]);
     for (name, value) in instructions.headers() {
         let name = HeaderName::try_from(name).map_err(|error| wrong(&error))?;
         let mut value = HeaderValue::try_from(value).map_err(|error| wrong(&error))?;

@@ -31,7 +31,7 @@ pub(crate) const OPTION_NOT_USED: &str = "OptionNotUsed";
 pub(crate) const SUBNET_EXHAUSTED: &str = "SubnetExhausted";
 
 /// The delay before the next search for a machine that was not found.
-const LATER: Duration = Duration::from_secs(20);
+const SEARCH_RETRY: Duration = Duration::from_secs(20);
 
 /// An error of the handler `prefix_ip`: the capacity of a node or the address of a pod could not be
 /// reconciled.
@@ -108,7 +108,7 @@ impl Failure for PrefixIpError {
         match self {
             Self::ReadInterface(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
-            Self::NoMachine(_) => Some(LATER),
+            Self::NoMachine(_) => Some(SEARCH_RETRY),
             Self::Wait(_) | Self::AwaitOwnWrite(_) | Self::ForeignAddress => None,
         }
     }

@@ -69,7 +69,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
 
     /// Returns `false` while reports of the machine cannot arrive, for example because a message broker is not connected. The machine is
     /// then not considered gone, however long it is silent. By default, always returns `true`.
-    fn hears(&self) -> bool {
+    fn receives_reports(&self) -> bool {
         true
     }
 

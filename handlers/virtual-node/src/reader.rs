@@ -26,10 +26,10 @@ use crate::triggers::NodeDue;
 
 /// The minimum number of nodes for [`MASS_PATIENCE`]: with fewer nodes, machines that are silent together are not taken for a network
 /// failure.
-const FEW: usize = 4;
+const MASS_MINIMUM: usize = 4;
 
 /// The maximum interval at which the tasks are compared with the nodes: tasks are started for new nodes and stopped for removed ones.
-const TURNOVER: Duration = Duration::from_secs(10);
+const TASK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The factor by which `Policy::gone_after` is extended while most machines are silent, because then this process probably cannot reach
 /// them.
@@ -125,7 +125,7 @@ impl MachineReaders {
                 self.orphaned_nodes();
             }
             // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
-            let _ = tokio::time::timeout(TURNOVER, node_store.turnover.notified()).await;
+            let _ = tokio::time::timeout(TASK_CHECK_INTERVAL, node_store.turnover.notified()).await;
         }
     }
 
@@ -183,8 +183,8 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
 async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut health_due, mut failed, mut round, mut overslept) = (Instant::now(), 0, 0, false);
     loop {
-        if overslept || machine.back_end().is_some_and(|back_end| !back_end.hears()) {
-            machine.reports(|reports, _| reports.cannot_be_heard());
+        if overslept || machine.back_end().is_some_and(|back_end| !back_end.receives_reports()) {
+            machine.reports(|reports, _| reports.reports_cannot_arrive());
         }
         machine.reports(|reports, _| reports.asked());
         let wait = match bounded_read(shared, machine, &mut health_due).await {
@@ -273,10 +273,10 @@ impl Shared {
     fn machine_is_gone(&self, machine: &Machine) {
         let machines = self.node_store.all();
         let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
-        let most = machines.len() >= FEW && silent * 2 > machines.len();
+        let most = machines.len() >= MASS_MINIMUM && silent * 2 > machines.len();
         let limit = self.config.policy.gone_after.unwrap_or_default() * if most { MASS_PATIENCE } else { 1 };
         let (audibly, silent) =
-            machine.reports(|reports, _| (reports.audibly_silent_for(), reports.silent_for()));
+            machine.reports(|reports, _| (reports.silent_while_receivable(), reports.silent_for()));
         if audibly >= limit && self.config.source.may_act(&machine.name) {
             let silent = silent.as_secs();
             let text =

@@ -32,14 +32,21 @@ pub(crate) struct Reports {
     /// `true` while no list of workloads has arrived since the last read.
     unlisted: bool,
     /// The last time at which reports of the machine could not be received, for example without a connection; `None` if they always could.
-    deaf_until: Option<Instant>,
+    unreceivable_until: Option<Instant>,
 }
 
 impl Reports {
     /// Creates the reports of a machine whose node is added now.
     pub(crate) fn new() -> Self {
         let added = Instant::now();
-        Self { added, reported: None, heartbeat: None, asked: None, unlisted: false, deaf_until: None }
+        Self {
+            added,
+            reported: None,
+            heartbeat: None,
+            asked: None,
+            unlisted: false,
+            unreceivable_until: None,
+        }
     }
 
     /// Records that the machine is being read.
@@ -60,8 +67,8 @@ impl Reports {
     }
 
     /// Records that reports of the machine cannot be received at this time.
-    pub(crate) fn cannot_be_heard(&mut self) {
-        self.deaf_until = Some(Instant::now());
+    pub(crate) fn reports_cannot_arrive(&mut self) {
+        self.unreceivable_until = Some(Instant::now());
     }
 
     /// Returns the time of the last report, or of a later heartbeat that counts; `None` before the first report.
@@ -82,9 +89,9 @@ impl Reports {
     }
 
     /// Returns the time for which the machine has been silent although its reports could be received.
-    pub(crate) fn audibly_silent_for(&self) -> Duration {
+    pub(crate) fn silent_while_receivable(&self) -> Duration {
         let since = self.silent_since();
-        self.deaf_until.map_or(since, |until| until.max(since)).elapsed()
+        self.unreceivable_until.map_or(since, |until| until.max(since)).elapsed()
     }
 
     /// Returns the outage of a silent machine as a message.
@@ -100,7 +107,7 @@ impl Reports {
 
     /// Returns the state of the machine now, by the time limits of `policy`.
     pub(crate) fn verdict(&self, policy: &Policy) -> ReportVerdict {
-        if policy.gone_after.is_some_and(|limit| self.audibly_silent_for() >= limit) {
+        if policy.gone_after.is_some_and(|limit| self.silent_while_receivable() >= limit) {
             ReportVerdict::Gone
         } else if self.silent_for() >= policy.silent_after {
             ReportVerdict::Unreachable
@@ -155,7 +162,7 @@ mod tests {
             assert_eq!(reports.verdict(&policy), verdict);
         }
         assert_eq!(reports.verdict(&kept), ReportVerdict::Unreachable, "its node is kept");
-        reports.cannot_be_heard();
+        reports.reports_cannot_arrive();
         pass(59).await;
         assert_eq!(reports.verdict(&policy), ReportVerdict::Unreachable, "nothing could be heard of it");
     }

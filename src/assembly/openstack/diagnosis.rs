@@ -80,14 +80,14 @@ fn judge_quotas(
             let quotas = service.quotas(&project).await;
             let quotas = quotas.map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)))?;
             let check = format!("the quotas of the project {project} leave room");
-            Ok(judged(check, quotas.as_ref(), &created, unknown))
+            Ok(quota_findings(check, quotas.as_ref(), &created, unknown))
         }
     });
     Ok(())
 }
 
 /// Returns the findings about the quotas of the resources `created`. `unknown` is the detail and the remedy if the quotas are not known.
-fn judged(
+fn quota_findings(
     check: String,
     quotas: Option<&BTreeMap<String, Quota>>,
     created: &BTreeSet<&'static str>,
@@ -134,11 +134,12 @@ mod tests {
         let quotas = BTreeMap::from([quota("port", 100, 3), quota("floatingip", 0, 0)]);
         let result = |created: &[&'static str]| {
             let created = created.iter().copied().collect();
-            judged("room".to_owned(), Some(&quotas), &created, ("", "")).remove(0).result
+            quota_findings("room".to_owned(), Some(&quotas), &created, ("", "")).remove(0).result
         };
         assert_eq!([result(&["port"]), result(&[])], [CheckResult::Ok; 2]);
         assert_eq!(result(&["floatingip", "port"]), CheckResult::Failed);
-        let unknown = judged("room".to_owned(), None, &BTreeSet::from(["port"]), ("not known", "look"));
+        let unknown =
+            quota_findings("room".to_owned(), None, &BTreeSet::from(["port"]), ("not known", "look"));
         assert_eq!(unknown[0].result, CheckResult::Warning);
     }
 }

@@ -97,7 +97,7 @@ pub enum Remote<G> {
 impl<G> SecurityRule<G> {
     /// Converts a rule that refers to groups by `G` to one that refers to them by `H`, for example from names
     /// to ids. Returns `None` if the rule refers to a group for which `name` returns `None`.
-    pub fn naming<H>(&self, name: impl FnOnce(&G) -> Option<H>) -> Option<SecurityRule<H>> {
+    pub fn map_group<H>(&self, name: impl FnOnce(&G) -> Option<H>) -> Option<SecurityRule<H>> {
         let remote = match &self.remote {
             Remote::Any => Remote::Any,
             Remote::Net(net) => Remote::Net(*net),

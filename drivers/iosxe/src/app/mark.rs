@@ -24,7 +24,7 @@ const CONTAINER_NAME: [&str; 2] = ["cisco.vk/container-name", "io.kubernetes.con
 /// The key of the cluster that created the application.
 const CLUSTER: &str = "staffetta.dev/cluster";
 /// The key of the digest of the container's mutable fields.
-const FORM: &str = "staffetta.dev/form";
+const DIGEST_KEY: &str = "staffetta.dev/form";
 /// The key of the index of the container in its pod.
 const POSITION: &str = "staffetta.dev/position";
 /// The key of the place of the package; present only if it is a copy on the flash.
@@ -82,7 +82,7 @@ impl AppMark {
             (POD_UID[0], Some(self.owner.uid.as_str())),
             (CONTAINER_NAME[0], Some(self.container.as_str())),
             (CLUSTER, self.cluster.as_deref()),
-            (FORM, self.form.as_deref()),
+            (DIGEST_KEY, self.form.as_deref()),
             (POSITION, position.as_deref()),
         ];
         for (key, value) in labels {
@@ -107,7 +107,7 @@ impl AppMark {
             },
             container: one(CONTAINER_NAME)?,
             cluster: labels.get(CLUSTER).map(|cluster| (*cluster).to_owned()),
-            form: labels.get(FORM).map(|form| (*form).to_owned()),
+            form: labels.get(DIGEST_KEY).map(|form| (*form).to_owned()),
             position: labels.get(POSITION).and_then(|position| position.parse().ok()),
             copied: labels.get(PACKAGE).is_some_and(|package| *package == FLASH),
         })

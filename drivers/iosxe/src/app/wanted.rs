@@ -20,7 +20,7 @@ use super::run_options::Options;
 use crate::model::config::{RunOptions, body};
 
 /// The number of hexadecimal digits of the digest of a container's mutable fields.
-const FORM: usize = 12;
+const DIGEST_DIGITS: usize = 12;
 
 /// Translates pods into applications of one device, by its limits, its network and the id of the cluster.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ impl WantedApp {
 /// the pod is recognized.
 fn form(container: &Container) -> String {
     let resources = serde_json::to_string(&container.resources).unwrap_or_default();
-    digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), FORM)
+    digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), DIGEST_DIGITS)
 }
 
 /// Returns the name servers of the pod in the form of the configuration. Refuses more than the YANG module

@@ -315,7 +315,7 @@ impl GroupStore {
     /// Replaces the name of the remote group in a rule by its id. Returns `None` if that group does
     /// not exist.
     fn with_id(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
-        rule.naming(|name| self.ids.get(name).map(|id| id.clone()))
+        rule.map_group(|name| self.ids.get(name).map(|id| id.clone()))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::node_store::NodeStore;
 use crate::source::NodeSource;
 
 /// The time limit for resolving the host name of a device.
-const RESOLVED: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The node source of `app_hosting`: lists each configured device as a node and opens connections to devices.
 pub(super) struct DeviceSource {
@@ -89,7 +89,7 @@ impl NodeSource for DeviceSource {
 /// Resolves the host name or IP address of a device; `None` if that fails or exceeds its time limit. The connection to
 /// the device is opened in any case.
 async fn host_ip(address: &str) -> Option<IpAddr> {
-    let found = tokio::time::timeout(RESOLVED, tokio::net::lookup_host((address, 0))).await.ok()?;
+    let found = tokio::time::timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host((address, 0))).await.ok()?;
     Some(found.ok()?.next()?.ip())
 }
 

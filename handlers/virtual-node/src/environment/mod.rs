@@ -25,7 +25,7 @@ use self::field::field;
 use crate::pod::form;
 
 /// The time for which the environment of a pod is cached, if it contains data of `ConfigMap`s or Secrets.
-const KEPT: Duration = Duration::from_secs(60);
+const CACHE_TIME: Duration = Duration::from_secs(60);
 
 /// The delay before the next read of an object that is missing or has invalid content.
 const ABSENT: Duration = Duration::from_secs(15);
@@ -157,7 +157,7 @@ impl Environments {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
         }
         if !reading.objects.is_empty() {
-            self.kept.insert(uid, Kept { form, until: now + KEPT, environment: environment.clone() });
+            self.kept.insert(uid, Kept { form, until: now + CACHE_TIME, environment: environment.clone() });
         }
         Ok(environment)
     }

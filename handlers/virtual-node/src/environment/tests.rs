@@ -11,7 +11,7 @@ use super::*;
 impl Environments {
     /// Caches an empty environment.
     pub(crate) fn keep(&self, uid: &str) {
-        let kept = Kept { form: 0, until: Instant::now() + KEPT, environment: Environment::new() };
+        let kept = Kept { form: 0, until: Instant::now() + CACHE_TIME, environment: Environment::new() };
         self.kept.insert(uid.to_owned(), kept);
     }
 

@@ -13,7 +13,7 @@ use super::{gone, only};
 use crate::back_end::PodRemoval;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
-use crate::pod::{node_of, over};
+use crate::pod::{final_status, node_of};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 
@@ -33,9 +33,9 @@ impl Shared {
             return Ok(());
         }
         // A finalizer, a Job's for one, may keep the object: its status is to say that nothing of the pod runs any more.
-        if let Some(over) = over(pod, Timestamp::now()) {
+        if let Some(status) = final_status(pod, Timestamp::now()) {
             self.pods.fresh(pod)?;
-            self.pods.status(pod, over).await.map_err(VirtualNodeError::Status)?;
+            self.pods.status(pod, status).await.map_err(VirtualNodeError::Status)?;
         }
         let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };

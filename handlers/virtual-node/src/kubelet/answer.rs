@@ -26,10 +26,10 @@ use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
 /// The time for which resource usage is cached. The machine is not read again within this time.
-const KEPT: Duration = Duration::from_secs(5);
+const CACHE_TIME: Duration = Duration::from_secs(5);
 
 /// The time limit of a read of resource usage from the machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The data for the responses of the kubelet API of one node.
 pub(super) struct KubeletData {
@@ -58,11 +58,11 @@ impl KubeletData {
         self.cluster.pods_on(&self.machine.name)
     }
 
-    /// Returns the usage of the machine and its pods. A report is kept for [`KEPT`], so that frequent requests do not load the machine. Fails
-    /// if the machine is down or does not answer within [`PATIENCE`].
+    /// Returns the usage of the machine and its pods. A report is kept for [`CACHE_TIME`], so that frequent requests do not load the
+    /// machine. Fails if the machine is down or does not answer within [`READ_TIMEOUT`].
     async fn usage(&self) -> Result<UsageReport, UsageUnavailable> {
         let mut last = self.usage.lock().await;
-        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < KEPT) {
+        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < CACHE_TIME) {
             return Ok(last.clone());
         }
         let back_end = self
@@ -71,7 +71,7 @@ impl KubeletData {
             .filter(|_| self.machine.view().reach.is_up())
             .ok_or(UsageUnavailable::Down)?;
         let read =
-            tokio::time::timeout(PATIENCE, back_end.usage()).await.map_err(|_| UsageUnavailable::Down)?;
+            tokio::time::timeout(READ_TIMEOUT, back_end.usage()).await.map_err(|_| UsageUnavailable::Down)?;
         let report = UsageReport::new(read?.into(), last.as_ref(), Instant::now(), Timestamp::now());
         *last = Some(report.clone());
         Ok(report)

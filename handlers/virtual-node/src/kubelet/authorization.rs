@@ -35,7 +35,7 @@ const DENIED: Duration = Duration::from_secs(30);
 pub(super) const DECISIONS: usize = 256;
 
 /// The time limit of a review.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -165,7 +165,7 @@ impl Authorizer {
         R: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
         let reviews = Api::all(self.client.clone());
-        let answer = timeout(PATIENCE, reviews.create(&PostParams::default(), review)).await;
+        let answer = timeout(REVIEW_TIMEOUT, reviews.create(&PostParams::default(), review)).await;
         let error = match answer {
             Ok(Ok(review)) => return Ok(review),
             Ok(Err(error)) => causes(&error),

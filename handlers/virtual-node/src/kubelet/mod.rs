@@ -34,7 +34,7 @@ use crate::pod::ClusterIndex;
 const TRIES: u16 = 4096;
 
 /// The delay before the next attempt to listen, after no port was free.
-const AGAIN: Duration = Duration::from_secs(60);
+const LISTEN_RETRY: Duration = Duration::from_secs(60);
 
 /// The addresses, ports and certificates of the kubelet APIs.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Kubelets {
                 Err(error) => {
                     warn!(node = &*machine.name, listen = %self.options.listen, first_port = self.options.first_port, %error,
                         "the kubelet API of a node cannot listen");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(LISTEN_RETRY).await;
                 }
             }
         }

@@ -25,7 +25,7 @@ const LARGEST: u64 = 1 << 20;
 const FRESH: Duration = Duration::from_secs(60);
 
 /// The maximum time that a new connection waits for a read of the files.
-const PATIENCE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server certificate chain and its private key.
 type ServerIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -58,13 +58,13 @@ impl KubeletCertificates {
     }
 
     /// Returns the TLS acceptor for a new connection. If the files are read again, the connection waits for at most
-    /// [`PATIENCE`].
+    /// [`READ_TIMEOUT`].
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
         if due {
             let certificates = Arc::clone(self);
             let read = tokio::task::spawn_blocking(move || certificates.read_again());
-            let _ = tokio::time::timeout(PATIENCE, read).await;
+            let _ = tokio::time::timeout(READ_TIMEOUT, read).await;
         }
         TlsAcceptor::from(Arc::clone(&lock(&self.state).config))
     }

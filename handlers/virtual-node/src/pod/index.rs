@@ -25,7 +25,8 @@ pub(crate) struct ClusterIndex(Mutex<Cluster>);
 #[derive(Default)]
 struct Cluster {
     pods: HashMap<String, Arc<Pod>>,
-    on_node: HashMap<String, HashSet<String>>,
+    /// The pods on each node, by UID.
+    on_node: HashMap<String, HashMap<String, Arc<Pod>>>,
     virtual_nodes: HashMap<String, Arc<Node>>,
     real_nodes: HashSet<String>,
     /// The names of nodes that had a kubelet before, with the time at which they lost it. Their pods are not in the
@@ -62,9 +63,7 @@ impl ClusterIndex {
 
     /// Returns the pods on a node.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
-        let cluster = lock(&self.0);
-        let uids = cluster.on_node.get(node).into_iter().flatten();
-        uids.filter_map(|uid| cluster.pods.get(uid).map(Arc::clone)).collect()
+        lock(&self.0).on_node.get(node).into_iter().flat_map(HashMap::values).map(Arc::clone).collect()
     }
 
     /// Returns the namespace, name and UID of each pod on a node.
@@ -149,8 +148,9 @@ impl Cluster {
         if node.is_empty() || self.real_nodes.contains(&node) {
             return;
         }
-        self.on_node.entry(node).or_default().insert(uid.clone());
-        self.pods.insert(uid, Arc::new(pod.clone()));
+        let pod = Arc::new(pod.clone());
+        self.on_node.entry(node).or_default().insert(uid.clone(), Arc::clone(&pod));
+        self.pods.insert(uid, pod);
     }
 
     /// Removes a pod that was deleted, and records its UID for each node whose missing pods are being collected.
@@ -159,9 +159,9 @@ impl Cluster {
             gone.insert(uid.to_owned());
         }
         let pod = self.pods.remove(uid)?;
-        if let Some(uids) = self.on_node.get_mut(node_of(&pod)) {
-            uids.remove(uid);
-            if uids.is_empty() {
+        if let Some(pods) = self.on_node.get_mut(node_of(&pod)) {
+            pods.remove(uid);
+            if pods.is_empty() {
                 self.on_node.remove(node_of(&pod));
             }
         }
@@ -172,7 +172,7 @@ impl Cluster {
     fn keep_node(&mut self, node: &Arc<Node>) {
         let name = node.metadata.name.clone().unwrap_or_default();
         if is_real(node, self.predecessor) {
-            for uid in self.on_node.remove(&name).into_iter().flatten() {
+            for uid in self.on_node.remove(&name).into_iter().flat_map(HashMap::into_keys) {
                 self.pods.remove(&uid);
             }
             self.virtual_nodes.remove(&name);

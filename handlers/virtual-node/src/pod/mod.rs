@@ -12,4 +12,4 @@ pub(crate) use decide::{PodFacts, PodTask, decide};
 pub(crate) use form::form;
 pub(crate) use index::{ClusterIndex, node_of};
 pub(crate) use observation::{Change, PodObservation};
-pub(crate) use status::{over, patch, status};
+pub(crate) use status::{final_status, patch, status};

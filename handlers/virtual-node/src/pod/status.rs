@@ -27,7 +27,7 @@ pub(crate) fn status(pod: &Pod, observation: &PodObservation<'_>, now: Timestamp
 
 /// Returns the patch with the final status of a deleted pod whose workload was removed: all containers have terminated,
 /// and the phase is `Succeeded` or `Failed`. `None` if the pod has such a phase already.
-pub(crate) fn over(pod: &Pod, now: Timestamp) -> Option<Value> {
+pub(crate) fn final_status(pod: &Pod, now: Timestamp) -> Option<Value> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return None;

@@ -13,7 +13,7 @@ use crate::lock::lock;
 const REMEMBERED: usize = 10_000;
 
 /// The time for which a baseline is remembered. The pods of its containers are expected to be scheduled within this time.
-const KEPT: Duration = Duration::from_secs(600);
+const RETENTION: Duration = Duration::from_secs(600);
 
 /// The images of the containers in the baseline that this process last sent to each base, by the name of its node. They are needed because
 /// the reports of a base contain no images.
@@ -41,8 +41,8 @@ impl AnsweredBaselines {
         lock(&self.0).get(node)?.images.get(key).cloned()
     }
 
-    /// Forgets the baselines that were sent longer than [`KEPT`] ago.
+    /// Forgets the baselines that were sent longer than [`RETENTION`] ago.
     pub(super) fn expire(&self, now: Instant) {
-        lock(&self.0).retain(|_, answered| now.saturating_duration_since(answered.at) < KEPT);
+        lock(&self.0).retain(|_, answered| now.saturating_duration_since(answered.at) < RETENTION);
     }
 }

@@ -66,7 +66,7 @@ impl NodeBackEnd for BaseBackEnd {
         Ok(progress)
     }
 
-    fn hears(&self) -> bool {
+    fn receives_reports(&self) -> bool {
         self.base.tunnel.tunnel.connected()
     }
 }

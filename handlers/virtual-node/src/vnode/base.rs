@@ -51,7 +51,7 @@ pub(super) struct Base {
     /// The containers on the base, and the operations in progress.
     pub(super) containers: Mutex<BaseContainers>,
     /// The description and the marks that the base reported last.
-    pub(super) said: Mutex<BaseProfile>,
+    pub(super) profile: Mutex<BaseProfile>,
     /// The wait for its first answer, before which it gets no node; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
     /// The pod that requested each operation in progress, by the key of its container; it is named when the operation ends.
@@ -82,7 +82,7 @@ impl Base {
     pub(super) fn new(
         (id, node): (NodeId, Arc<str>),
         tunnel: NamedTunnel,
-        said: BaseProfile,
+        profile: BaseProfile,
         pods: Arc<ClusterIndex>,
         operations: OperationLog,
         limit: Duration,
@@ -94,7 +94,7 @@ impl Base {
             pods,
             operations,
             containers: Mutex::new(BaseContainers::new(limit)),
-            said: Mutex::new(said),
+            profile: Mutex::new(profile),
             first_answer: Mutex::default(),
             asked_by: Mutex::default(),
         }
@@ -194,7 +194,7 @@ impl Base {
                 images.entry(key).or_insert(&container.image);
             }
         }
-        let ip = lock(&self.said).description.network_info.node_ip;
+        let ip = lock(&self.profile).description.network_info.node_ip;
         let shown = lock(&self.containers);
         let hosted = keyed.iter().filter_map(|(pod, pod_key, containers)| {
             let hosted = containers.iter().filter_map(|(key, container)| {

@@ -25,7 +25,7 @@ pub(super) struct KnownBase {
     pub(super) node: Arc<str>,
     pub(super) election: LeaseElection,
     /// The description and the marks (labels, annotations, taints) that the base reported last.
-    pub(super) said: BaseProfile,
+    pub(super) profile: BaseProfile,
     /// The time at which the base last introduced itself to this process; `None` if it has not, or has announced that it ends.
     pub(super) introduced: Option<Instant>,
     /// `true` if the base has or is to have a node.
@@ -61,7 +61,7 @@ pub(super) struct KnownBases {
 }
 
 /// A Lease that this process has taken or lost, so that it begins or stops to look after the base of the node.
-pub(super) enum Duty {
+pub(super) enum HeldChange {
     /// This process holds the Lease of the node from now on.
     Begins(Arc<str>),
     /// This process does not hold the Lease of the node any more.
@@ -109,7 +109,12 @@ impl KnownBases {
     }
 
     /// Adds a base, unless it is known.
-    pub(super) fn add(&mut self, (id, node): (NodeId, Arc<str>), tunnel: Option<usize>, said: BaseProfile) {
+    pub(super) fn add(
+        &mut self,
+        (id, node): (NodeId, Arc<str>),
+        tunnel: Option<usize>,
+        profile: BaseProfile,
+    ) {
         let timing = LeaseTiming { renewal: spread(self.timing.renewal, &node), ..self.timing };
         let election = LeaseElection::new(&self.replica, timing);
         self.by_node.entry(Arc::clone(&node)).or_insert_with(|| KnownBase {
@@ -117,7 +122,7 @@ impl KnownBases {
             tunnel,
             node,
             election,
-            said,
+            profile,
             introduced: None,
             wanted: false,
             base: None,
@@ -138,8 +143,8 @@ impl KnownBases {
             if ends {
                 return true;
             }
-            let said = BaseProfile { description: description.clone(), marks: NodeMarks::default() };
-            self.add((id, Arc::clone(&node)), Some(tunnel), said);
+            let profile = BaseProfile { description: description.clone(), marks: NodeMarks::default() };
+            self.add((id, Arc::clone(&node)), Some(tunnel), profile);
         }
         let Some(known) = self.by_node.get_mut(&node) else { return false };
         if known.tunnel.is_none() && known.base.is_none() {
@@ -150,8 +155,8 @@ impl KnownBases {
             return false;
         }
         known.introduced = (!ends).then_some(now);
-        if !ends && known.said.description != *description {
-            known.said.description = description.clone();
+        if !ends && known.profile.description != *description {
+            known.profile.description = description.clone();
         }
         true
     }
@@ -257,19 +262,20 @@ impl KnownBases {
     }
 
     /// Returns the nodes whose Lease this process has taken or lost since the last call. Those lost are no longer held.
-    pub(super) fn duties(&mut self, now: BootTime) -> Vec<Duty> {
-        let mut duties = Vec::new();
+    pub(super) fn held_changes(&mut self, now: BootTime) -> Vec<HeldChange> {
+        let mut held_changes = Vec::new();
         for (node, known) in &mut self.by_node {
             let acts = known.election.may_act(now);
             match (&known.base, acts) {
-                (None, true) => duties.push(Duty::Begins(Arc::clone(node))),
+                (None, true) => held_changes.push(HeldChange::Begins(Arc::clone(node))),
                 (Some(_), false) => {
-                    duties.extend(known.base.take().map(|base| Duty::Ends(Arc::clone(node), base)));
+                    held_changes
+                        .extend(known.base.take().map(|base| HeldChange::Ends(Arc::clone(node), base)));
                 }
                 _ => {}
             }
         }
-        duties
+        held_changes
     }
 
     /// Forgets bases that this process does not look after, that have no Node object, and that have not introduced themselves
@@ -300,7 +306,7 @@ impl KnownBases {
 }
 
 /// Reads the tunnel key and the last reports of a base about itself from its Node object.
-pub(super) fn said_of(node: &Node) -> (String, BaseProfile) {
+pub(super) fn profile_of(node: &Node) -> (String, BaseProfile) {
     let (tunnel, description, marks) = super::describe::from_node(node);
     (tunnel, BaseProfile { description, marks })
 }

@@ -18,7 +18,7 @@ use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
 use super::baseline::BaselineSource;
 use super::describe::NodeTemplate;
-use super::known::{Duty, KnownBases, said_of};
+use super::known::{HeldChange, KnownBases, profile_of};
 use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::operation::OperationLog;
 use super::share::TICK;
@@ -214,7 +214,7 @@ impl VnodeSource {
         };
         for name in unknown {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
-            let (key, said) = said_of(&node);
+            let (key, profile) = profile_of(&node);
             let tunnel = self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key);
             if tunnel.is_none() {
                 warn!(
@@ -223,23 +223,23 @@ impl VnodeSource {
                     "the tunnel of the node is not in vnode.tunnels; the node will be removed"
                 );
             }
-            lock(&self.bases).add((id, name.into()), tunnel, said);
+            lock(&self.bases).add((id, name.into()), tunnel, profile);
         }
     }
 
     /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
     async fn follow(&self, nodes: &Arc<NodeStore>) {
-        let duties = lock(&self.bases).duties(BootTime::now());
-        let follow = async |duty| match duty {
-            Duty::Begins(node) => self.begins(&node, nodes).await,
-            Duty::Ends(node, base) => {
+        let held_changes = lock(&self.bases).held_changes(BootTime::now());
+        let follow = async |change| match change {
+            HeldChange::Begins(node) => self.begins(&node, nodes).await,
+            HeldChange::Ends(node, base) => {
                 self.counts.lease(LeaseChange::Lost);
                 info!(%node, "this replica does not hold the lease of the node any more");
                 nodes.left(&node);
                 self.ends(&base).await;
             }
         };
-        join_all(duties.into_iter().map(follow)).await;
+        join_all(held_changes.into_iter().map(follow)).await;
     }
 
     /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The last
@@ -252,11 +252,11 @@ impl VnodeSource {
             let mut tunnel_key = String::new();
             if let Some(object) = nodes.pods.node(node) {
                 // What the base reported last, to whatever process.
-                let (key, said) = said_of(&object);
+                let (key, profile) = profile_of(&object);
                 tunnel_key = key;
-                known.said.marks = said.marks;
+                known.profile.marks = profile.marks;
                 if known.introduced.is_none() {
-                    known.said.description = said.description;
+                    known.profile.description = profile.description;
                 }
             }
             let unconfigured = || NamedTunnel {
@@ -264,15 +264,15 @@ impl VnodeSource {
                 tunnel: Arc::new(UnconfiguredTunnel(tunnel_key)),
             };
             let tunnel = known.tunnel.map_or_else(unconfigured, |tunnel| self.tunnels[tunnel].clone());
-            let said = known.said.clone();
+            let profile = known.profile.clone();
             let (pods, log) = (Arc::clone(&nodes.pods), self.operations.clone());
-            let base = Arc::new(Base::new(names, tunnel, said, pods, log, self.operation_limit));
+            let base = Arc::new(Base::new(names, tunnel, profile, pods, log, self.operation_limit));
             known.base = Some(Arc::clone(&base));
             (Arc::clone(&base), self.spec(&base))
         };
         self.counts.lease(LeaseChange::Taken);
         info!(node, tunnel = &*base.tunnel.name, "this replica holds the lease of the node");
-        let description = lock(&base.said).description.clone();
+        let description = lock(&base.profile).description.clone();
         starts(&base, &description).await;
         if nodes.pods.node(node).is_some() {
             nodes.exists(spec);
@@ -347,7 +347,7 @@ impl VnodeSource {
 
     /// Returns the specification of the node of a base.
     pub(super) fn spec(&self, base: &Base) -> NodeSpec {
-        let BaseProfile { description, marks } = lock(&base.said).clone();
+        let BaseProfile { description, marks } = lock(&base.profile).clone();
         self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks)
     }
 }

@@ -164,10 +164,10 @@ impl VnodeSource {
             return;
         }
         let changed = {
-            let mut said = lock(&base.said);
-            let changed = said.description != description;
+            let mut profile = lock(&base.profile);
+            let changed = profile.description != description;
             if changed {
-                said.description = description.clone();
+                profile.description = description.clone();
             }
             changed
         };
@@ -186,9 +186,9 @@ impl VnodeSource {
     fn status(&self, base: &Base, status: &NodeStatusData, nodes: &NodeStore) {
         let marks = reported_marks(status);
         let changed = {
-            let mut said = lock(&base.said);
-            let changed = said.marks != marks;
-            said.marks = marks;
+            let mut profile = lock(&base.profile);
+            let changed = profile.marks != marks;
+            profile.marks = marks;
             changed
         };
         if changed && nodes.contains(&base.node) {

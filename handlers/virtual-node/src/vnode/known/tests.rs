@@ -106,7 +106,9 @@ fn a_replica_begins_with_a_lease_and_ends_without_it() {
     let later = now + Duration::from_secs(60);
     bases.expire(|_| false, later);
     assert_eq!(bases.names().len(), 1, "its Lease is held, and it is about to begin");
-    assert!(matches!(&bases.duties(at(106))[..], [Duty::Begins(node)] if **node == *"vnode.a.dev"));
+    assert!(
+        matches!(&bases.held_changes(at(106))[..], [HeldChange::Begins(node)] if **node == *"vnode.a.dev")
+    );
     assert!(bases.may_act("vnode.a.dev", at(135)) && !bases.may_act("vnode.a.dev", at(136)));
     assert!(!bases.may_act("vnode.other.dev", at(106)));
 }
@@ -220,8 +222,8 @@ impl Cluster {
                 *self.given_up.entry(replica).or_default() += 1;
                 writes.push((*replica, Arc::clone(&base.node), write));
             }
-            for duty in bases.duties(now) {
-                if let Duty::Begins(node) = duty {
+            for change in bases.held_changes(now) {
+                if let HeldChange::Begins(node) = change {
                     let known = bases.get_mut(&node).unwrap();
                     known.base = Some(base(known));
                 }
@@ -255,7 +257,7 @@ fn base(known: &KnownBase) -> Arc<Base> {
     let names = (known.id.clone(), Arc::clone(&known.node));
     let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) };
     let limit = Duration::from_secs(330);
-    Arc::new(Base::new(names, tunnel, known.said.clone(), Arc::default(), OperationLog::default(), limit))
+    Arc::new(Base::new(names, tunnel, known.profile.clone(), Arc::default(), OperationLog::default(), limit))
 }
 
 #[test]

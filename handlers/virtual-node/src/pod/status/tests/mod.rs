@@ -224,7 +224,7 @@ fn over_of(states: &[Value]) -> Option<Value> {
         "status": { "phase": "Running", "podIP": "10.0.0.1",
             "containerStatuses": states.iter().enumerate().map(status).collect::<Vec<_>>() },
     });
-    over(&serde_json::from_value(pod).unwrap(), Timestamp::from_second(9).unwrap())
+    final_status(&serde_json::from_value(pod).unwrap(), Timestamp::from_second(9).unwrap())
 }
 
 #[test]
