@@ -117,8 +117,9 @@ impl<'r> HandlerTasks<'r> {
         name
     }
 
-    /// Stops after at most about `grace`: waits for the operations that the sources have begun in external systems (at most half of
-    /// `grace`), ends the watches, and handles the queued events in the remaining time. Returns `true` if all events were handled.
+    /// Waits for the operations that the sources have begun in external systems (at most half of `grace`), ends the watches, handles the
+    /// queued events in the rest of `grace`, and then gives up what the sources hold in Kubernetes, such as Leases. Returns `true` if all
+    /// events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         if tokio::time::timeout(grace / 2, sources::drain(&self.pipeline)).await.is_err() {

@@ -23,13 +23,14 @@ use crate::lock::lock;
 /// The delays after an error of a list or a watch. They start again at the shortest one when the watch works.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(30));
 
-/// The fixed delay between attempts during an outage. It is short, so that objects are handled soon after the outage; one request per watch
-/// every five seconds is no load for an API server.
+/// The maximum delay between attempts during an outage. It is short, so that objects are handled soon after the outage; one request per
+/// watch every five seconds is no load for an API server.
 const OUTAGE_BACKOFF: BackoffPolicy =
     BackoffPolicy::unlimited(Duration::from_secs(5), Duration::from_secs(5));
 
 /// The number of failures since the last complete list from which on [`OUTAGE_BACKOFF`] applies. A kind that can be listed but not watched
-/// does not reach this number: each of its retries begins with a list, which costs more than one request, so the longer delays apply.
+/// does not reach this number, because it is listed again after two failures. A list costs more than one request, so the longer delays of
+/// [`BACKOFF`] apply to it.
 const OUTAGE_FAILURES: u32 = 3;
 
 /// The duration of a watch if [`watcher::Config::timeout`] is not set: the default of kube.

@@ -46,7 +46,7 @@ impl ArkletCommand {
 }
 
 /// The requests in progress. Requests carry no id on the wire, so an answer is matched to its request by base, command, module name and
-/// version. To keep that unambiguous, each base has at most one query of a kind and one change of a module in progress.
+/// version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 

@@ -178,7 +178,7 @@ impl Machine {
         of(&mut lock(&self.state).reports, &self.policy)
     }
 
-    /// Returns whether the machine is silent, unreachable or gone, by the time since its last report or heartbeat.
+    /// Returns whether the machine is unreachable or gone, by the time since its last report or heartbeat.
     pub(crate) fn report_verdict(&self) -> ReportVerdict {
         self.reports(|reports, policy| reports.verdict(policy))
     }

@@ -19,8 +19,8 @@ pub struct Policy {
     /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. A heartbeat counts as a report unless a
     /// read before it was not answered. Default: 25 s.
     pub silent_after: Duration,
-    /// The time since the last report of a machine whose answers come later than requested after which its node is removed; `None` to keep
-    /// the node. Default: `None`.
+    /// The time since the last report of such a machine (one whose answers come later than requested) after which its node is removed;
+    /// `None` to keep the node. Default: `None`.
     pub gone_after: Option<Duration>,
     /// The longest delay between two reads of an unreachable machine; for a machine that refuses the credentials, ten
     /// times as long. Default: 60 s.

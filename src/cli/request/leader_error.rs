@@ -40,7 +40,7 @@ pub(in crate::cli) enum LeaderError {
          replicas run"
     )]
     NoHolder { namespace: String, lease: String },
-    /// The namespace has no pod with the name of the holder of the Lease.
+    /// The name of the holder of the Lease is neither that of a pod in the namespace nor that of the node of a replica.
     #[error("the leader's pod {namespace}/{pod} does not exist; its Lease was {renewal}")]
     NoPod { namespace: String, pod: String, renewal: Renewal },
     /// The user may not do what is needed.

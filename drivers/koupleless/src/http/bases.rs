@@ -47,7 +47,7 @@ impl Bases {
         Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
     }
 
-    /// Checks that `ip` may report for the base `id`: no other IP address has reported for it within [`CLAIM`].
+    /// Checks that `ip` may report for the base `id`: no base at another IP address has reported or answered with this id within [`CLAIM`].
     pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
         let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }

@@ -23,7 +23,7 @@ pub(super) struct BaselineQueries {
 
 impl BaselineQueries {
     /// Starts a task that asks the handler for the baseline of a base and publishes the answer to `topic`. Nothing is published if the
-    /// baseline is not known yet. Fails if a query of the same base, or too many queries, wait already.
+    /// baseline is not known yet. Fails if a query of the same base waits already, or if [`WAITING`] queries wait.
     pub(super) fn ask(
         &mut self,
         base: NodeId,

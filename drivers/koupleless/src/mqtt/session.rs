@@ -106,8 +106,8 @@ async fn receive(
     }
 }
 
-/// Parses a message of a base. Fails for a topic that is none of reports, for a retained message, which may be of any age, and for a report
-/// that [`message::read`] drops.
+/// Parses a message of a base. Fails for a topic that is not one of reports, for a retained message, which may be of any age, and for a
+/// report that [`message::read`] drops.
 fn read(
     options: &MqttTunnelOptions,
     topics: &Topics,

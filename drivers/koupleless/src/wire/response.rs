@@ -34,7 +34,7 @@ pub(crate) struct OperationData {
 }
 
 impl<T> ArkResponse<T> {
-    /// Returns the data of the response to a query. The error is a message that tells why there are none.
+    /// Returns the data of the response to a query. The error is a message that tells why the base returned none.
     pub(crate) fn data(self) -> Result<T, String> {
         if self.code != SUCCESS {
             let said = self.message.as_deref().map(message).unwrap_or_default();

@@ -132,7 +132,7 @@ impl Activations {
     }
 
     /// Returns the status of the port of `vif`, and polls it if a poll is due. If the port does not exist, the error is
-    /// [`Reason::NotFound`].
+    /// [`Reason::NotFound`](staffetta_driver::Reason::NotFound).
     pub(crate) async fn status(&self, vif: &Vif) -> DriverResult<ActivationStatus> {
         let fetch = |ids: Vec<VifId>| async move {
             let ports = self.neutron.ports_by_id(READ_STATUS, &ids, self.fields).await?;

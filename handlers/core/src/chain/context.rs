@@ -72,8 +72,9 @@ pub(super) struct SharedQueueState {
 }
 
 impl SharedQueueState {
-    /// Waits for the next attempt at `at`. After a transient failure, which requested the delay in `outage`, it may come earlier.
-    /// Returns `false` if the queues shut down, or if `arrival` is notified before. Meanwhile, the queue is not busy.
+    /// Waits until `at`, the time of the next attempt. `outage` is set after a transient failure, to the delay that the error requested:
+    /// the wait may then end early, because the outage is over or is to be probed. Returns `false` if the queues shut down or `arrival` is
+    /// notified before. During the wait, the queue does not count as busy.
     pub(super) async fn wait_until(&self, at: Instant, outage: Option<Duration>, arrival: &Notify) -> bool {
         let due = async {
             match outage {

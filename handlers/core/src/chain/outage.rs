@@ -14,7 +14,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// The time over which the attempts of the woken messages are spread.
 const SPREAD: Duration = Duration::from_secs(10);
 
-/// The messages of one handler that wait for their next attempt after a transient failure.
+/// The messages (events or triggers) of one handler that wait for their next attempt after a transient failure.
 ///
 /// The message that has waited longest is the probe: it is tried after [`PROBE_INTERVAL`], and the next message becomes the probe. So the
 /// probe is not always the same message, which may fail for a reason of its own. When an attempt shows that the outage is over, all
@@ -24,13 +24,14 @@ pub(super) struct Outage {
     wake: Notify,
     /// Locked by the message that is the probe. The lock passes to the next message in order of arrival.
     probe: tokio::sync::Mutex<()>,
-    /// The time at which all messages were last woken. It limits how often they are woken if only some calls of a driver fail.
+    /// The time at which an outage last ended, and all waiting messages were woken to be retried. It limits how often that happens while
+    /// only some calls of a driver fail.
     ended: Mutex<Option<Instant>>,
 }
 
 impl Outage {
-    /// Waits until `at`, or less: until this message is the probe and its time has come, or until all messages are woken. The probe waits
-    /// at least for `delay`, which its error requested.
+    /// Waits until `at` or, if that is earlier, until this message is the probe and its time has come, or until up to [`SPREAD`] after all
+    /// messages are woken. The probe waits at least for `delay`, which its error requested.
     pub(super) async fn wait_until(&self, at: Instant, delay: Duration) {
         let probe = async {
             sleep(delay).await;

@@ -264,7 +264,7 @@ where
     }
 }
 
-/// The part of the metadata in the response that is decoded.
+/// The metadata in the response to a write. Only the resourceVersion of the written object is decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenVersion {

@@ -29,7 +29,7 @@ pub(crate) struct NodeLeases {
 }
 
 impl NodeLeases {
-    /// Creates the writer of the leases. `interval` is that between two calls of [`renew`](Self::renew) for a node.
+    /// Creates the writer of the leases. `interval` is the time between two calls of [`renew`](Self::renew) for a node.
     pub(crate) fn new(client: Client, interval: std::time::Duration) -> Self {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }

@@ -72,8 +72,8 @@ impl NodeBackEnd for BaseBackEnd {
 }
 
 impl BaseBackEnd {
-    /// Takes the next step to start a container of a pod, or to replace it if its image has changed. Fails while an older pod on the node
-    /// has the same module with another image.
+    /// Takes the next step to start a container of a pod, or to replace it if its image has changed. Returns [`PodProgress::Failing`] while
+    /// an older pod on the node has the same module with another image.
     async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         if let Some((first, theirs)) = self.base.claimants(&key).first()

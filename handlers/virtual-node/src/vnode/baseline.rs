@@ -16,7 +16,7 @@ pub trait BaselineSource: Send + Sync + 'static {
         request: &QueryBaselineRequest,
     ) -> Option<Vec<Container>>;
 
-    /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process, but is in none now;
-    /// `None` if there is no such container.
+    /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process; `None` if there is
+    /// none, or if such a container is in a baseline now.
     fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container>;
 }

@@ -93,13 +93,13 @@ pub(super) enum ContainerStep {
     Done,
     /// Wait for the base. The text describes the current step, for messages.
     Wait(String),
-    /// The last operation failed, and may be repeated after the delay `after`.
+    /// The last operation failed, or the base has switched the container off. Check again after the delay `after`.
     Failing {
-        /// The reason, as one word in CamelCase.
+        /// The reason of the failure, as one word in CamelCase.
         reason: String,
-        /// The message, for people.
+        /// The message about the failure, for people.
         message: String,
-        /// The delay.
+        /// The delay before the next check, which repeats a failed operation.
         after: Duration,
     },
     /// Send this operation now.
