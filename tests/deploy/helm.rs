@@ -40,25 +40,20 @@ spec: {driver: FAKE, address: 192.0.2.1, maxPods: 3}
 ";
 
 /// A release with a namespace of its own.
-pub(crate) struct Release {
+struct Release {
     kubeconfig: PathBuf,
-    pub(crate) namespace: String,
+    namespace: String,
     place: tempfile::TempDir,
 }
 
 impl Release {
     fn new(name: &str) -> Self {
-        Self::on(&real_kubeconfig(), name)
-    }
-
-    /// A release on the cluster of this kubeconfig.
-    pub(crate) fn on(kubeconfig: &Path, name: &str) -> Self {
         let namespace = format!("helm-{name}-{}", std::process::id());
-        Self { kubeconfig: kubeconfig.to_owned(), namespace, place: tempfile::tempdir().unwrap() }
+        Self { kubeconfig: real_kubeconfig(), namespace, place: tempfile::tempdir().unwrap() }
     }
 
     /// Runs Helm, and returns what it printed, or its error output if it failed.
-    pub(crate) async fn helm(&self, arguments: &[&str]) -> Result<String, String> {
+    async fn helm(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(program("helm"))
             .args(arguments)
             .args(["--namespace", &self.namespace])
@@ -73,7 +68,7 @@ impl Release {
     }
 
     /// Installs or upgrades the release with these values.
-    pub(crate) async fn install(&self, values: &Value, arguments: &[&str]) -> Result<String, String> {
+    async fn install(&self, values: &Value, arguments: &[&str]) -> Result<String, String> {
         let (file, chart) = (self.place.path().join("values.yaml"), folder().join("chart"));
         fs::write(&file, values.to_string()).unwrap();
         let install = ["upgrade", "--install", "staffetta", chart.to_str().unwrap(), "--create-namespace"];

@@ -261,6 +261,26 @@ fn base(known: &KnownBase) -> Arc<Base> {
 }
 
 #[test]
+fn the_only_replica_gives_no_node_up_when_another_base_ends() {
+    let (mut bases, now) = (known(), Instant::now());
+    for id in ["a", "b"] {
+        bases.introduced(names(id), 0, &described("ACTIVATED"), now);
+    }
+    take(&mut bases, 1, at(100));
+    take(&mut bases, 1, at(106));
+    for change in bases.held_changes(at(106)) {
+        if let HeldChange::Begins(node) = change {
+            let known = bases.get_mut(&node).unwrap();
+            known.base = Some(base(known));
+        }
+    }
+    bases.introduced(names("a"), 0, &described("DEACTIVATED"), now);
+    bases.due(|_| None, |_| false, false, (at(107), now));
+    assert_eq!(bases.all_held().count(), 2);
+    assert!(bases.surplus(|_| true, at(107)).is_empty());
+}
+
+#[test]
 fn replicas_that_join_get_their_shares_a_few_nodes_in_each_period() {
     let mut cluster = Cluster::new();
     cluster.join("a");
