@@ -30,6 +30,7 @@
 //! | `POST /v1/<trait>/<method>` | calls a driver, see [`Method`]: `{"cluster": ..., "arguments": [...]}` |
 //! | `GET /effects?after=N` | lists the effects after number N, a thousand at most |
 //! | `GET /ports`, `/load_balancers`, `/public_ips` | lists the existing resources with their owners |
+//! | `GET /faults` | counts the calls that planned faults still wait for |
 //! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; cancels all |
 //! | `GET /livez` | responds while the server runs |
 //!

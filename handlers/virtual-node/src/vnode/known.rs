@@ -224,7 +224,7 @@ impl KnownBases {
                 break;
             }
             let idle = |base: &&Arc<Base>| movable(&base.node) && lock(&base.containers).close();
-            let may_move = known.election.may_act(now) && !known.election.is_writing();
+            let may_move = known.wanted && known.election.may_act(now) && !known.election.is_writing();
             if may_move && known.base.as_ref().is_some_and(|base| idle(&base)) {
                 let write = known.election.hand_over(now);
                 moved.extend(known.base.take().zip(write));

@@ -40,8 +40,8 @@ pub struct VnodeOptions {
     /// longer than that of each tunnel.
     pub operation_timeout_ms: NonZeroU64,
     /// The time after which a module that no pod on its node has is unloaded, in milliseconds; at least `dead_after_ms`. Only
-    /// modules are unloaded that a pod on the node has had since the process started, or that a peer Deployment has named
-    /// since then and none names any more. Without this option, such modules stay.
+    /// modules are unloaded that a pod on the node had at an earlier report, or that a peer Deployment has named since the
+    /// process started and none names any more. Without this option, such modules stay.
     #[schemars(example = 600_000_u64)]
     pub uninstall_unowned_after_ms: Option<NonZeroU64>,
     /// The maximum number of pods on a node.
