@@ -83,21 +83,20 @@ async fn measure() -> Vec<Row> {
         "STAFFETTA_BENCH_TUNNEL is neither http nor mqtt"
     );
     let wanted = |tunnel: &str| only.as_ref().is_none_or(|only| only == tunnel);
-    let mut rows = Vec::new();
+    let mut links = Vec::new();
     if wanted("http") {
+        links.push(Link::Http(free_addresses()));
+    }
+    if wanted("mqtt") {
+        links.push(Link::Mqtt(SimulatedBroker::start().await.expect("a port is free")));
+    }
+    let mut rows = Vec::new();
+    for link in links {
         let folder = tempfile::tempdir().expect("a folder can be made");
-        let (mut world, first) = World::start(folder.path(), Link::Http(free_addresses()), size).await;
+        let (mut world, first) = World::start(folder.path(), link, size).await;
         rows.extend(world.discover().await);
         rows.extend(world.rest(&first).await);
         rows.extend(world.fail_over(first).await);
-    }
-    if wanted("mqtt") {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let broker = SimulatedBroker::start().await.expect("a port is free");
-        let (mut world, controller) = World::start(folder.path(), Link::Mqtt(broker), size).await;
-        rows.extend(world.discover().await);
-        rows.extend(world.rest(&controller).await);
-        rows.extend(world.fail_over(controller).await);
     }
     rows
 }

@@ -275,9 +275,9 @@ impl Shared {
         let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
         let most = machines.len() >= MASS_MINIMUM && silent * 2 > machines.len();
         let limit = self.config.policy.gone_after.unwrap_or_default() * if most { MASS_PATIENCE } else { 1 };
-        let (audibly, silent) =
+        let (receivable, silent) =
             machine.reports(|reports, _| (reports.silent_while_receivable(), reports.silent_for()));
-        if audibly >= limit && self.config.source.may_act(&machine.name) {
+        if receivable >= limit && self.config.source.may_act(&machine.name) {
             let silent = silent.as_secs();
             let text =
                 format!("the machine behind this node has not answered for {silent} s; its node is removed");

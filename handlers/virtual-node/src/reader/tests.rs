@@ -266,15 +266,15 @@ async fn a_machine_is_read_less_often_as_long_as_its_heartbeats_arrive() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_sends_heartbeats_and_answers_no_read_becomes_unreachable_and_then_its_node_is_removed()
  {
-    let (world, deaf) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
-    world.pass(60, Sends { answers: true, ..deaf }).await;
+    let (world, unanswering) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
+    world.pass(60, Sends { answers: true, ..unanswering }).await;
     let mut spared = 0;
-    while world.pass(1, deaf).await == 0 {
+    while world.pass(1, unanswering).await == 0 {
         spared += 1;
     }
     assert!(spared <= 33, "{spared} s until the first read that it does not answer");
     for (seconds, up) in [(22, Some(true)), (3, Some(false)), (32, Some(false)), (3, None)] {
-        world.pass(seconds, deaf).await;
+        world.pass(seconds, unanswering).await;
         assert_eq!(world.reach().map(|reach| reach.is_up()), up);
     }
     let reported = world.events().await;
@@ -295,11 +295,11 @@ async fn a_machine_that_falls_silent_is_judged_by_its_last_heartbeat_to_the_seco
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_before_the_first_answer_do_not_count_and_its_node_gets_its_time() {
-    let (world, deaf) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
-    let reads = world.pass(58, deaf).await;
+    let (world, unanswering) = (ReporterWorld::new(), Sends { heartbeats: true, answers: false });
+    let reads = world.pass(58, unanswering).await;
     assert!((5..=7).contains(&reads), "{reads}");
     assert!(world.reach().is_some_and(|reach| !reach.is_up()));
-    world.pass(14, deaf).await;
+    world.pass(14, unanswering).await;
     assert!(world.reach().is_none());
 }
 

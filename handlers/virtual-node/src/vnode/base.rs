@@ -170,12 +170,12 @@ impl Base {
         owners
     }
 
-    /// Returns a pod with its key, and its containers with theirs.
-    fn keyed<'p>(&self, pod: &'p Pod) -> (&'p Pod, PodKey, Vec<(ContainerKey, &'p Container)>) {
+    /// Returns the key of a pod, and its containers with theirs.
+    fn keyed<'p>(&self, pod: &'p Pod) -> (PodKey, Vec<(ContainerKey, &'p Container)>) {
         let pod_key = pod_key(pod);
         let key = |container| self.tunnel.tunnel.get_container_unique_key(&pod_key, container);
         let containers = containers(pod).iter().map(|container| (key(container), container)).collect();
-        (pod, pod_key, containers)
+        (pod_key, containers)
     }
 
     /// Records a report of all containers, and returns it by pod.
@@ -186,17 +186,17 @@ impl Base {
         }
         let mut pods = self.pods.pods_on(&self.node);
         pods.sort_by(|one, other| age(one).cmp(&age(other)));
-        let keyed: Vec<_> = pods.iter().map(|pod| self.keyed(pod)).collect();
+        let keyed: Vec<_> = pods.iter().map(|pod| (pod, self.keyed(pod))).collect();
         // The image of each container that is to run, from its oldest pod.
         let mut images = HashMap::new();
-        for (_, _, containers) in keyed.iter().filter(|(pod, ..)| is_living(pod)) {
+        for (_, (_, containers)) in keyed.iter().filter(|(pod, _)| is_living(pod)) {
             for (key, container) in containers {
                 images.entry(key).or_insert(&container.image);
             }
         }
         let ip = lock(&self.profile).description.network_info.node_ip;
         let shown = lock(&self.containers);
-        let hosted = keyed.iter().filter_map(|(pod, pod_key, containers)| {
+        let hosted = keyed.iter().filter_map(|(pod, (pod_key, containers))| {
             let hosted = containers.iter().filter_map(|(key, container)| {
                 let other = images.get(key).is_some_and(|image| **image != container.image);
                 let shown = shown.shown(key).filter(|_| !other || !is_living(pod))?;
@@ -221,8 +221,7 @@ impl Base {
         let pods = self.pods.pods_on(&self.node);
         let mut claimed = HashMap::new();
         for pod in &pods {
-            let (_, _, containers) = self.keyed(pod);
-            claimed.extend(containers.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
+            claimed.extend(self.keyed(pod).1.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
         }
         let unclaimed = lock(&self.containers).unclaimed(&claimed, grace, Instant::now());
         let ours = unclaimed.into_iter().filter_map(|(key, pod)| {

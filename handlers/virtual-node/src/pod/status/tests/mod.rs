@@ -215,7 +215,7 @@ fn a_container_that_was_lost_while_its_change_is_refused_keeps_its_image_and_was
     assert_eq!((app(&pod).image.as_str(), last.reason.as_deref()), ("i", Some("ContainerStatusUnknown")));
 }
 
-fn over_of(states: &[Value]) -> Option<Value> {
+fn final_status_of(states: &[Value]) -> Option<Value> {
     let container = |number: usize| json!({ "name": format!("c{number}"), "image": "i" });
     let status = |(number, state): (usize, &Value)| json!({ "name": format!("c{number}"), "image": "i", "imageID": "i", "ready": true, "restartCount": 2, "state": state });
     let pod = json!({
@@ -231,12 +231,12 @@ fn over_of(states: &[Value]) -> Option<Value> {
 fn what_ran_was_killed_and_what_had_ended_keeps_how() {
     let running = json!({ "running": { "startedAt": "1970-01-01T00:00:01Z" } });
     let ended = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
-    let over = over_of(&[running, ended.clone()]).unwrap();
+    let over = final_status_of(&[running, ended.clone()]).unwrap();
     assert_eq!((&over["phase"], &over["podIP"]), (&json!("Failed"), &json!("10.0.0.1")));
     let killed = &over["containerStatuses"][0]["state"]["terminated"];
     assert_eq!((&killed["exitCode"], &killed["startedAt"]), (&json!(137), &json!("1970-01-01T00:00:01Z")));
     assert_eq!(over["containerStatuses"][1]["state"], ended);
     assert_eq!(over["containerStatuses"][0]["restartCount"], 2);
-    assert_eq!(over_of(&[ended.clone(), ended]).unwrap()["phase"], "Succeeded");
-    assert_eq!(over_of(&[]).unwrap()["phase"], "Failed", "it never ran");
+    assert_eq!(final_status_of(&[ended.clone(), ended]).unwrap()["phase"], "Succeeded");
+    assert_eq!(final_status_of(&[]).unwrap()["phase"], "Failed", "it never ran");
 }
