@@ -1,6 +1,5 @@
 //! Reconciles `CiscoDevice` objects: status, finalizer and deletion.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,25 +236,19 @@ impl TriggerHandler<DeviceDue> for Controller {
     }
 }
 
-/// The trigger source of the reconciler: each second, it triggers a reconciliation of each `CiscoDevice` whose phase or
-/// reason changed without a watch event, for example because its device became unreachable.
+/// The trigger source of the reconciler: each second, it triggers a reconciliation of each `CiscoDevice` whose written phase or reason
+/// is not the observed one, for example because its device became unreachable, which no watch event says.
 pub(super) struct StatusRounds(pub(super) Controller);
 
 #[async_trait]
 impl Source for StatusRounds {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
-        let mut reported = HashMap::new();
         loop {
-            let mut now = HashMap::new();
             for object in self.0.devices.objects() {
-                let class = self.0.phase(&object, &self.0.devices.verdict(&object)).class();
-                let uid = object.uid().unwrap_or_default();
-                if reported.get(&uid) != Some(&class) {
+                if !self.0.phase(&object, &self.0.devices.verdict(&object)).is_written(&object) {
                     sender.send(DeviceDue(Identity::of_object(&*object)));
                 }
-                now.insert(uid, class);
             }
-            reported = now;
             tokio::time::sleep(ROUND).await;
         }
     }

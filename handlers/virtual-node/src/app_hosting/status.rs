@@ -16,9 +16,13 @@ pub(super) struct DevicePhase {
 }
 
 impl DevicePhase {
-    /// Returns the phase and the reason. A new message alone does not cause a write of the status.
-    pub(super) fn class(&self) -> (&'static str, &'static str) {
-        (self.phase, self.reason)
+    /// Returns `true` if the status of the object has this phase and reason. A new message alone does not cause a write of the status.
+    pub(super) fn is_written(&self, object: &CiscoDevice) -> bool {
+        object.status.as_ref().is_some_and(|status| {
+            let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
+            status.phase.as_deref() == Some(self.phase)
+                && ready.is_some_and(|ready| ready.reason == self.reason)
+        })
     }
 }
 
@@ -72,5 +76,23 @@ pub(super) fn phase(object: &CiscoDevice, verdict: &Verdict, machine: Option<&Ma
             of("Error", reason, message)
         }
         (NodeObject::Ours, None, None) => of(READY, "DeviceReady", "the device answers and takes pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_written_if_the_status_has_it_with_its_reason_whatever_the_message_is() {
+        let mut object = CiscoDevice::default();
+        let of = |phase, reason, message: &str| DevicePhase { phase, reason, message: message.into() };
+        let outage = of("Error", "DriverUnavailable", "no answer");
+        assert!(!outage.is_written(&object), "there is no status");
+        object.status = Some(status(&object, outage.clone(), Timestamp::UNIX_EPOCH));
+        assert!(outage.is_written(&object));
+        assert!(of("Error", "DriverUnavailable", "no route").is_written(&object));
+        assert!(!of("Error", "DriverRefused", "no answer").is_written(&object));
+        assert!(!of(READY, "DriverUnavailable", "no answer").is_written(&object));
     }
 }
