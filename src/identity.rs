@@ -9,10 +9,13 @@ const MAX_HOST: usize = 63;
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaIdentity(pub(crate) String);
 
-/// Returns a new identity: the host name (in a pod, the name of the pod), `_`, and a random number of 16 hexadecimal digits, so that a
-/// restarted process gets another identity. It has at most 80 characters, all of them in `A-Z a-z 0-9 . _ -`.
+/// Returns a new identity: the name of the pod from the variable `POD_NAME`, without it the host name, then `_`, and a random number of 16
+/// hexadecimal digits, so that a restarted process gets another identity. It has at most 80 characters, all of them in `A-Z a-z 0-9 . _ -`.
+/// The host name of a pod is its name too, unless the pod uses the network of its node.
 pub(crate) fn identity() -> String {
-    format_identity(&rustix::system::uname().nodename().to_string_lossy(), random())
+    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let host = pod.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    format_identity(&host, random())
 }
 
 /// Returns an unpredictable number, from the seed that the standard library takes from the operating system.

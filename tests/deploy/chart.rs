@@ -238,9 +238,9 @@ fn on_an_ipv6_cluster_every_listener_has_an_address_of_ipv6_with_helm() {
     let read = json!(read);
     assert_eq!(read["admin"]["probes_listen"], "[::]:8081");
     assert_eq!(read["webhook"]["listen"], "[::]:9443");
-    assert_eq!(container(&objects)["env"][1]["value"], "[$(POD_IP)]:8081");
+    assert_eq!(container(&objects)["env"][2]["value"], "[$(POD_IP)]:8081");
     let objects = rendered("staffetta", "koupleless", &values);
-    assert_eq!(container(&objects)["env"][2]["value"], "[$(POD_IP)]:7777");
+    assert_eq!(container(&objects)["env"][3]["value"], "[$(POD_IP)]:7777");
 }
 
 #[test]

@@ -40,20 +40,25 @@ spec: {driver: FAKE, address: 192.0.2.1, maxPods: 3}
 ";
 
 /// A release with a namespace of its own.
-struct Release {
+pub(crate) struct Release {
     kubeconfig: PathBuf,
-    namespace: String,
+    pub(crate) namespace: String,
     place: tempfile::TempDir,
 }
 
 impl Release {
     fn new(name: &str) -> Self {
+        Self::on(&real_kubeconfig(), name)
+    }
+
+    /// A release on the API server of this kubeconfig.
+    pub(crate) fn on(kubeconfig: &Path, name: &str) -> Self {
         let namespace = format!("helm-{name}-{}", std::process::id());
-        Self { kubeconfig: real_kubeconfig(), namespace, place: tempfile::tempdir().unwrap() }
+        Self { kubeconfig: kubeconfig.to_owned(), namespace, place: tempfile::tempdir().unwrap() }
     }
 
     /// Runs Helm, and returns what it printed, or its error output if it failed.
-    async fn helm(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) async fn helm(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(program("helm"))
             .args(arguments)
             .args(["--namespace", &self.namespace])
@@ -68,7 +73,7 @@ impl Release {
     }
 
     /// Installs or upgrades the release with these values.
-    async fn install(&self, values: &Value, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) async fn install(&self, values: &Value, arguments: &[&str]) -> Result<String, String> {
         let (file, chart) = (self.place.path().join("values.yaml"), folder().join("chart"));
         fs::write(&file, values.to_string()).unwrap();
         let install = ["upgrade", "--install", "staffetta", chart.to_str().unwrap(), "--create-namespace"];

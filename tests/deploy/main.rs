@@ -7,6 +7,8 @@
 mod kubectl;
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/node.rs"]
+mod real_node;
 
 mod admission;
 mod chart;
@@ -19,6 +21,7 @@ mod helm;
 mod image;
 mod manifests;
 mod openstack;
+mod pods;
 mod prefixes;
 mod removal;
 mod rendered;

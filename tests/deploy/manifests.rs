@@ -230,7 +230,9 @@ fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_ar
     // Without a host: the kubelet and Prometheus ask the address of the pod, which is that of the node.
     let probe = &container(&objects)["livenessProbe"]["httpGet"];
     assert_eq!((&probe["host"], &probe["port"]), (&Value::Null, &json!("probes")));
-    assert_eq!(variable(&objects, "POD_IP")["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
+    for (name, path) in [("POD_IP", "status.podIP"), ("POD_NAME", "metadata.name")] {
+        assert_eq!(variable(&objects, name)["valueFrom"]["fieldRef"]["fieldPath"], path);
+    }
     assert_eq!(configuration(&objects).admin.probes_listen.unwrap().to_string(), "192.0.2.7:8081");
     let tolerated: Vec<_> =
         pod["tolerations"].as_array().unwrap().iter().map(|one| one["key"].clone()).collect();

@@ -41,12 +41,13 @@ fn simulated(configuration: &str) -> String {
 /// The lines of a log that were not read yet.
 type Log = mpsc::UnboundedReceiver<String>;
 
-/// Reads all the time: a program whose log nobody reads waits for that in the end.
+/// Reads all the time: a program whose log nobody reads waits for that in the end. The output of a test that fails has the lines.
 fn log(stderr: ChildStderr) -> Log {
     let (sender, log) = mpsc::unbounded_channel();
     let mut lines = BufReader::new(stderr).lines();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
+            println!("{line}");
             // Nobody reads on when the process was dropped, or was hung up on.
             if sender.send(line).is_err() {
                 return;

@@ -69,8 +69,8 @@ const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 ///   16 MiB ends the connection.
 ///
 /// Each connection begins without a session. After a reconnect, the tunnel subscribes everything again and asks each base for its
-/// modules, spread over [`MqttTunnelOptions::resync_ms`]. Nothing that was to be sent during an outage is sent after it: without a
-/// connection, requests fail.
+/// modules, spread over [`MqttTunnelOptions::resync_ms`], and asks it again at its messages until it reports them; before that, no module of
+/// it is loaded or unloaded. Nothing that was to be sent during an outage is sent after it: without a connection, requests fail.
 #[derive(Debug)]
 pub struct MqttTunnel {
     state: Arc<MqttState>,
@@ -117,7 +117,9 @@ impl MqttTunnel {
     }
 
     /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if
-    /// the container names no module, if the message cannot be queued, or if an operation on the module is in progress.
+    /// the container names no module, if the message cannot be queued, or if an operation on the module is in progress; with
+    /// [`Reason::Awaited`] until the base has reported its modules on this connection. Without that, a broker that was restarted would
+    /// confirm and drop the message of a base that has not subscribed again, and a repeated command would come before the state of the base.
     fn change(
         &self,
         command: ArkletCommand,
@@ -128,6 +130,11 @@ impl MqttTunnel {
         let key = module.key();
         let body = serde_json::to_vec(&module)
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
+        if self.connected() && !lock(&self.state.subscriptions).has_reported(base) {
+            let error = DriverError::new(Reason::Awaited, command.step());
+            return Err(error
+                .detail(format!("base {base} has not reported its modules since the broker was reached")));
+        }
         let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
         let ended = lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
         let sent = self.state.publish(base, command, body).inspect_err(|_| {

@@ -137,6 +137,11 @@ fn pass_on(
     base: &NodeId,
     message: BaseMessage,
 ) -> Result<(), DropReason> {
+    if matches!(message, BaseMessage::Modules(_)) {
+        lock(&state.subscriptions).reported(base);
+    } else if lock(&state.subscriptions).heard(base, Instant::now()) {
+        state.changed.notify_one();
+    }
     let sent = match message {
         BaseMessage::Discovered(node) => sender.node_discovered(base, node),
         BaseMessage::Health(status) => sender.node_status(base, status),
@@ -172,7 +177,7 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
                     () = state.changed.notified() => {}
                     () = tokio::time::sleep_until(asked + pace(state, bases)), if waiting => {
                         asked = Instant::now();
-                        let base = lock(&state.subscriptions).next_query();
+                        let base = lock(&state.subscriptions).next_query(asked);
                         if let Some(base) = base
                             && let Err(error) = state.publish(&base, ArkletCommand::QueryAllBiz, b"{}".to_vec())
                         {

@@ -1,5 +1,7 @@
 //! A simulated base, which speaks MQTT 3.1.1 as Arklet does.
 
+use std::time::Duration;
+
 use mqtt3::{AsyncClient, Event, MqttOptions, Packet, PublishOptions, QoS};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -51,9 +53,30 @@ impl Base {
         Self { id, prefix, client, received, _polling: AbortOnDropHandle::new(polling) }
     }
 
-    /// Returns the next command with its body.
+    /// Returns the next command with its body. Queries of modules are skipped, as each heartbeat before the first report causes one.
     pub(crate) async fn command(&mut self) -> (String, Value) {
-        self.received.recv().await.unwrap()
+        loop {
+            match self.received.recv().await.unwrap() {
+                (command, _) if command == "queryAllBiz" => {}
+                command => return command,
+            }
+        }
+    }
+
+    /// Waits for a query of modules, which must be the next command.
+    pub(crate) async fn queried(&mut self) {
+        assert_eq!(self.received.recv().await.unwrap().0, "queryAllBiz");
+    }
+
+    /// Sends heartbeats until a query of modules comes, which must be the next command.
+    pub(crate) async fn queried_at_heartbeats(&mut self) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            tokio::select! {
+                Some((command, _)) = self.received.recv() => return assert_eq!(command, "queryAllBiz"),
+                _ = ticks.tick() => self.heart().await,
+            }
+        }
     }
 
     /// Publishes a report in its envelope.

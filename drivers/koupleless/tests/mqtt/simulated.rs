@@ -68,7 +68,7 @@ async fn duplicated_and_reordered_answers_count_once_and_a_foreign_one_never_on_
 
     answer_with(BaseCommand::UninstallBiz, AnswerFault::Reorder);
     world.uninstall(&id).await.unwrap();
-    while base.received(BaseCommand::UninstallBiz) == 0 {
+    while !base.modules().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     world.tunnel.query_all_container_status_data(&id).await.unwrap();

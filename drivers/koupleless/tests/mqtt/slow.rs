@@ -56,6 +56,8 @@ async fn full_queues(version: MqttVersion) {
     let (id, event) = world.receiver.recv().await.unwrap();
     let TunnelEvent::NodeDiscovered(node) = event else { panic!("{event:?}") };
     world.tunnel.on_node_start(&id, &node).await;
+    let event = world.event().await;
+    assert!(matches!(event, TunnelEvent::AllContainerStatuses(_)), "{event:?}");
 
     let mut asked = BTreeMap::new();
     let (mut missing, mut failures): (Vec<_>, _) = ((0..MODULES).collect(), 0);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
-use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::Password;
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, NodeDescription, NodeId, PodKey, Tunnel, TunnelEvent, TunnelLimits,
     TunnelReceiver, channel,
 };
+use staffetta_driver::{DriverError, Reason};
 use staffetta_koupleless::{MqttTunnel, MqttTunnelOptions, MqttVersion};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -64,13 +64,16 @@ impl World {
         Self { environment, tunnel, receiver, _running: AbortOnDropHandle::new(running) }
     }
 
-    /// Starts a tunnel and a base that is discovered and has a node.
+    /// Starts a tunnel and a base that is discovered, has a node, and has reported that it has no modules.
     pub(crate) async fn with_base(broker: &Broker, options: MqttTunnelOptions) -> (Self, Base, NodeId) {
         let mut world = Self::start(options);
         let mut base = Base::connect(broker, &world.environment, "base-1").await;
         let (id, node) = world.discover(&base).await;
         world.tunnel.on_node_start(&id, &node).await;
-        assert_eq!(base.command().await.0, "queryAllBiz", "it is subscribed and asked for its modules");
+        base.queried().await;
+        assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Awaited);
+        base.report("simpleBiz", &json!([])).await;
+        assert!(matches!(world.event().await, TunnelEvent::AllContainerStatuses(_)));
         (world, base, id)
     }
 
