@@ -169,9 +169,11 @@ impl Collector {
         Self { url, spans }
     }
 
-    /// The configuration of a controller that sends its traces here.
+    /// The configuration of a controller that sends its traces here, by default those of the share of the events that it traces by default.
     fn section(&self) -> String {
-        format!("[traces]\notlp_endpoint = \"{}\"\n", self.url)
+        let ratio = std::env::var("STAFFETTA_BENCH_SAMPLE_RATIO");
+        let ratio = ratio.map(|ratio| format!("sample_ratio = {ratio}\n")).unwrap_or_default();
+        format!("[traces]\notlp_endpoint = \"{}\"\n{ratio}", self.url)
     }
 
     fn spans(&self) -> usize {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use k8s_openapi::api::{core, events};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Client, Config, Resource};
@@ -250,6 +251,23 @@ async fn a_kind_is_watched_once_and_watches_can_be_added_and_removed_at_any_time
     world.create("unseen").await;
     watcher.add(&kind);
     world.expect(&["Added ConfigMap default/unseen", "listed"]).await;
+}
+
+#[tokio::test]
+async fn an_object_is_read_from_each_watched_kind_of_its_name() {
+    let world = world(CAPACITY).await;
+    // The API server has the same Events in both groups.
+    let events: Api<core::v1::Event> = Api::namespaced(world.client.clone(), "default");
+    let pulled = json!({ "metadata": { "name": "pulled" }, "involvedObject": { "namespace": "default" } });
+    events.create(&PostParams::default(), &serde_json::from_value(pulled).unwrap()).await.unwrap();
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<core::v1::Event>());
+    watcher.add(&Kind::of::<events::v1::Event>());
+    watcher.until_listed().await;
+    let read = watcher.read("event", Some("default"), "pulled").await.unwrap();
+    let mut versions: Vec<_> = read.iter().map(|object| object.api_version()).collect();
+    versions.sort();
+    assert_eq!(versions, ["events.k8s.io/v1", "v1"]);
 }
 
 #[tokio::test]

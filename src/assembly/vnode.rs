@@ -71,7 +71,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let counted = metrics.clone();
     let tracker =
         OperationTracker::new(TrackerPolicy::default(), setup.recorder(), move |ended| counted.count(ended));
-    metrics.read(&options.tunnels, &tracker);
+    metrics.read(&tunnels, &tracker);
     let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
     let handler = Vnode {
         cluster: setup.cluster_id()?,

@@ -115,6 +115,8 @@ descriptions! {
         "Requests to load or unload a module that have not ended";
     MODULE_OPERATIONS_STUCK = Gauge "staffetta_module_operations_stuck" [TUNNEL, ACTION]
         "Requests to load or unload a module that have not ended for a minute";
+    TUNNEL_CONNECTED = Gauge "staffetta_tunnel_connected" [TUNNEL]
+        "1 while the tunnel can receive reports of bases";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist according to the watch";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]

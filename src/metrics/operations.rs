@@ -1,9 +1,10 @@
-//! Metrics of the requests to load and unload the modules of bases.
+//! Metrics of the tunnels to bases, and of the requests to load and unload their modules.
 
 use std::sync::{Arc, Mutex};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
+use staffetta_driver::tunnel::Tunnel;
 use staffetta_virtual_node::vnode::ContainerAction;
 use staffetta_virtual_node::vnode::tracker::{
     EndedOperation, OperationOutcome, OperationTracker, action_name,
@@ -19,8 +20,11 @@ pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
     durations: MetricFamily<Histogram>,
     tracker: Arc<Mutex<Option<OperationTracker>>>,
-    tunnels: Arc<Mutex<Vec<String>>>,
+    tunnels: Arc<Mutex<Tunnels>>,
 }
+
+/// The tunnels of the handler, each with its name.
+type Tunnels = Vec<(String, Arc<dyn Tunnel>)>;
 
 impl Default for OperationMetrics {
     fn default() -> Self {
@@ -38,14 +42,15 @@ const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::
 
 impl OperationMetrics {
     /// Creates the series of these tunnels, and reads from `tracker` which operations are in progress.
-    pub(crate) fn read(&self, tunnels: &[String], tracker: &OperationTracker) {
-        for (tunnel, action) in tunnels.iter().flat_map(|tunnel| ACTIONS.map(|action| (tunnel, action))) {
+    pub(crate) fn read(&self, tunnels: &Tunnels, tracker: &OperationTracker) {
+        for (tunnel, action) in tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel, action)))
+        {
             for outcome in OperationOutcome::ALL {
                 self.ended.with(&[tunnel, action_name(action), outcome.name()]);
             }
             self.durations.with(&[tunnel, action_name(action)]);
         }
-        *lock(&self.tunnels) = tunnels.to_vec();
+        *lock(&self.tunnels) = tunnels.clone();
         *lock(&self.tracker) = Some(tracker.clone());
     }
 
@@ -63,7 +68,7 @@ impl OperationMetrics {
         let counts = lock(&self.tracker).as_ref().map(OperationTracker::under_way).unwrap_or_default();
         let tunnels = lock(&self.tunnels).clone();
         let series: Vec<_> =
-            tunnels.iter().flat_map(|tunnel| ACTIONS.map(|action| (tunnel.as_str(), action))).collect();
+            tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel.as_str(), action))).collect();
         for (description, place) in
             [(&names::MODULE_OPERATIONS_UNDER_WAY, 0), (&names::MODULE_OPERATIONS_STUCK, 1)]
         {
@@ -73,5 +78,7 @@ impl OperationMetrics {
             });
             page.counts(description, samples);
         }
+        let connected = tunnels.iter().map(|(name, tunnel)| ([name.as_str()], u64::from(tunnel.connected())));
+        page.counts(&names::TUNNEL_CONNECTED, connected);
     }
 }

@@ -17,14 +17,16 @@ use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, Wit
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider};
 use tokio::runtime::Handle;
+use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{FilterFn, LevelFilter};
+use tracing_subscriber::filter::{DynFilterFn, LevelFilter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::TraceOptions;
 use export::CollectorClient;
 use sampler::EventSampler;
+use traced::HANDLE;
 pub(crate) use traced::Traced;
 
 /// The time that the last export may take at the end of the program.
@@ -80,17 +82,21 @@ where
         .with_location(false)
         .with_threads(false)
         .with_tracked_inactivity(false);
-    Ok(Some(layer.with_filter(FilterFn::new(is_exported).with_max_level_hint(LevelFilter::DEBUG))))
+    // Outside of a sampled event, no span is created.
+    let filter =
+        DynFilterFn::new(|metadata, context| metadata.name() == HANDLE || context.lookup_current().is_some());
+    let filter = filter.with_callsite_filter(interest).with_max_level_hint(LevelFilter::DEBUG);
+    Ok(Some(layer.with_filter(filter)))
 }
 
-/// Returns `true` for the spans and log entries that traces contain.
-fn is_exported(metadata: &Metadata<'_>) -> bool {
+/// Returns whether traces may contain these spans or log entries.
+fn interest(metadata: &Metadata<'_>) -> Interest {
     let level = if metadata.is_span() && metadata.target().starts_with(KUBE_CLIENT) {
         LevelFilter::DEBUG
     } else {
         LevelFilter::INFO
     };
-    *metadata.level() <= level
+    if *metadata.level() <= level { Interest::sometimes() } else { Interest::never() }
 }
 
 /// Returns the tracer of this process; `None` if traces are not exported.

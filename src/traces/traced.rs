@@ -12,6 +12,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The name of the first span of a trace, which lasts from the arrival of the event to the end of its handling.
 pub(super) const EVENT: &str = "event";
+/// The name of the span of the handler, within which all others are.
+pub(super) const HANDLE: &str = "handle";
 /// The name of the span of the time in the queue.
 const QUEUE: &str = "queue";
 
@@ -61,7 +63,7 @@ impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Traced<H> {
         let Some(tracer) = &self.tracer else { return handled.await };
         let arrived = SystemTime::now() - context.queued_since().elapsed();
         let Some(trace) = self.start(tracer, event, arrived) else { return handled.await };
-        let span = info_span!(parent: None, "handle");
+        let span = info_span!(parent: None, HANDLE);
         // An error means that no layer records the span.
         let _ = span.set_parent(trace.clone());
         let result = handled.instrument(span).await;

@@ -27,25 +27,18 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("install -D \"${image%/*}/rootfs/usr/bin/staffetta\" ", "every_transcript_is_what_the_program_answers"),
     ("skopeo copy ", "the_archive_is_an_oci_image_whose_digests_are_true_and_the_same_each_time"),
     ("kubeconfig=$(devstack/real/kubernetes up)", "bring_up kubernetes"),
-    // No kubelet runs the pods of the chart.
-    (
-        "kubectl -n staffetta rollout status ",
-        "from_the_installation_on_a_pod_gets_its_annotation_on_a_real_server",
-    ),
+    ("kubectl -n staffetta rollout status ", RELEASE),
     ("kubectl apply -f node.yaml", OUTSIDE),
     ("kubectl get pod hello -o jsonpath=", OUTSIDE),
     ("kubectl get pod web -o jsonpath=", OUTSIDE),
     ("kubectl run ", OUTSIDE),
-    // Its Job needs a node.
-    (
-        "helm -n staffetta uninstall staffetta",
-        "helm_installs_over_an_older_definition_refuses_a_second_release_and_frees_all_objects_on_a_real_server",
-    ),
+    ("helm -n staffetta uninstall staffetta", RELEASE),
     ("ln -s \"$(command -v staffetta)\" ", "every_transcript_is_what_the_program_answers"),
     ("rm ", "the_page_removes_all_that_the_release_leaves_on_a_node"),
     ("staffetta-cni install ", "[\"install\", \"--bin\"]"),
 ];
 
+const RELEASE: &str = "a_release_serves_pods_and_frees_them_when_it_is_removed_on_a_real_node";
 const OUTSIDE: &str = "an_outside_handler_and_an_outside_driver_work_beside_ours";
 
 /// The beginnings of commands that no test runs: those of OpenStack, and those that need nodes.

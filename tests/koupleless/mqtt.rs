@@ -95,11 +95,13 @@ async fn outage(broker: AnyBroker, version: &str) {
         world.running(&format!("web-{number}")).await;
     }
 
+    replicas[0].mqtt_is_connected(true).await;
     broker.stop().await;
     // They are asked for while nobody can be reached.
     world.pod("more", &node(1), "2").await;
     world.delete("web-2").await;
     world.node(&node(1), "False").await;
+    replicas[0].mqtt_is_connected(false).await;
     broker.start().await;
     for (number, uid) in (1..=BASES).zip(uids) {
         assert_eq!(world.node(&node(number), "True").await.metadata.uid, uid, "no node was removed");

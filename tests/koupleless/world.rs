@@ -42,6 +42,13 @@ impl Replica {
         state["identity"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until the metric says whether the tunnel over MQTT is connected.
+    pub(crate) async fn mqtt_is_connected(&self, connected: bool) {
+        let sample = format!("staffetta_tunnel_connected{{tunnel=\"mqtt\"}} {}\n", u8::from(connected));
+        let shows = async || self.process.get("/metrics").await.1.contains(&sample);
+        eventually(&format!("the metric is {connected}"), shows).await;
+    }
+
     /// Waits until `staffetta explain` shows a request to a base for a pod, and returns it.
     pub(crate) async fn request_for(&self, pod: &str, method: &str) -> Value {
         let mut found = None;

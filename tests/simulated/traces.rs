@@ -46,7 +46,7 @@ async fn a_trace_shows_the_way_of_an_event_from_the_queue_to_the_write() {
         (network(), cluster().await, Collector::start().await);
     let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "request a VIF"));
     client.inject(Method::RequestVif, 1, &busy).await.unwrap();
-    let traces = format!("[traces]\notlp_endpoint = \"{}\"\n", collector.url());
+    let traces = format!("[traces]\notlp_endpoint = \"{}\"\nsample_ratio = 1\n", collector.url());
     let configuration = options(network.url(), ALONE) + &traces;
     let folder = tempfile::tempdir().unwrap();
     let mut process =
@@ -155,7 +155,7 @@ async fn a_request_id_of_openstack_can_be_traced_to_its_pod_on_a_real_collector(
         "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_vif_driver = \"neutron-vif\"\n[leader_election]\n{ALONE}\
          [neutron]\nauth_type = \"none\"\nendpoint_override = \"{neutron}\"\n\
          [neutron_defaults]\nproject = \"{PROJECT}\"\npod_subnet = \"{SUBNET}\"\n\
-         [traces]\notlp_endpoint = \"http://127.0.0.1:{port}\"\n"
+         [traces]\notlp_endpoint = \"http://127.0.0.1:{port}\"\nsample_ratio = 1\n"
     );
     let (server, _) = cluster().await;
     let place = tempfile::tempdir().unwrap();

@@ -64,7 +64,7 @@ use self::base::NamedTunnel;
 pub use self::baseline::BaselineSource;
 use self::describe::NodeTemplate;
 use self::known::KnownBases;
-use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter};
+use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter, REPLICA_LABEL, replica_digest};
 pub use self::operation::{ContainerAction, Operation, OperationLog, OperationStage};
 pub use self::options::VnodeOptions;
 use self::peer::{PeerBaselines, PeerIndex};
@@ -83,7 +83,7 @@ pub const HANDLER: &str = "vnode";
 const LEASE_RETRY: Duration = Duration::from_secs(2);
 
 /// The interval at which each Node object is compared with its base. The source renews the Leases by itself.
-const NODE_CHECK: Duration = Duration::from_secs(60);
+const NODE_CHECK: Duration = Duration::from_secs(150);
 
 /// The dependencies and options of the handler `vnode`.
 pub struct Vnode {
@@ -116,7 +116,9 @@ impl Vnode {
         let labels: BTreeMap<_, _> = [(HANDLER_LABEL, HANDLER), (CLUSTER_LABEL, cluster.as_str())]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
-        let selector: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let ours = labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let others = format!("{REPLICA_LABEL}!={}", replica_digest(&replica));
+        let selector: Vec<_> = ours.chain([others]).collect();
         let seconds = options.lease_duration_s.get();
         let timing = LeaseTiming {
             duration: Duration::from_secs(seconds.into()),
@@ -139,7 +141,7 @@ impl Vnode {
                 .map(|(name, tunnel)| NamedTunnel { name: name.into(), tunnel })
                 .collect(),
             leases: Arc::clone(&leases),
-            writer: LeaseWriter::new(client.clone(), replica.clone(), seconds, labels),
+            writer: Arc::new(LeaseWriter::new(client.clone(), replica.clone(), seconds, labels)),
             baselines: Arc::clone(&peers) as Arc<dyn BaselineSource>,
             answered: Arc::default(),
             operations: tracker.log(),

@@ -61,7 +61,7 @@ pub(super) struct VnodeSource {
     pub(super) unowned_grace: Option<Duration>,
     pub(super) tunnels: Vec<NamedTunnel>,
     pub(super) leases: Arc<LeaseIndex>,
-    pub(super) writer: LeaseWriter,
+    pub(super) writer: Arc<LeaseWriter>,
     pub(super) baselines: Arc<dyn BaselineSource>,
     pub(super) answered: Arc<AnsweredBaselines>,
     pub(super) operations: OperationLog,
@@ -160,7 +160,7 @@ impl VnodeSource {
                     let mut due = self.due(nodes);
                     due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
-                        let (writer, permits) = (self.writer.clone(), Arc::clone(&permits));
+                        let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(&permits));
                         let node = nodes.pods.node(&name);
                         requests.spawn(async move {
                             let _permit = permits.acquire().await;
@@ -319,7 +319,7 @@ impl VnodeSource {
             ended.extend(base);
             if let Some(version) = version {
                 self.counts.lease(LeaseChange::GivenUp);
-                let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
+                let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
                 requests.spawn(async move {
                     let _permit = permits.acquire().await;
                     writer.retire(&node, version).await;
@@ -329,7 +329,7 @@ impl VnodeSource {
         }
         let expired = lock(&self.bases).replicas.expired(BootTime::now());
         for (name, version) in expired {
-            let (writer, permits) = (self.writer.clone(), Arc::clone(permits));
+            let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
             requests.spawn(async move {
                 let _permit = permits.acquire().await;
                 writer.delete(&name, version.to_string()).await;

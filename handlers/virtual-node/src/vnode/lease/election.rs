@@ -80,6 +80,8 @@ pub(in crate::vnode) struct LeaseElection {
     began: Option<BootTime>,
     /// `true` if the last write met another state than expected.
     conflicted: bool,
+    /// `true` if the last write failed, and may have taken effect.
+    unsure: bool,
 }
 
 impl LeaseElection {
@@ -93,6 +95,7 @@ impl LeaseElection {
             due: BootTime::default(),
             began: None,
             conflicted: false,
+            unsure: false,
         }
     }
 
@@ -118,14 +121,16 @@ impl LeaseElection {
         self.began.is_some()
     }
 
-    /// Records a state of the Lease. An older one than the newest is ignored.
+    /// Records a state of the Lease that the watch has shown. An older one than the newest is ignored. So is the deletion of a Lease at the
+    /// version at which this process has taken it: it has left the selection of the watch.
     pub(in crate::vnode) fn observe(&mut self, seen: &SeenLease, now: BootTime) {
         let newer = match &self.seen {
             None => true,
             // A deletion may be reported with the version of the last state.
             Some((known, _)) => {
-                seen.version > known.version
-                    || (seen.version == known.version && seen.deleted && !known.deleted)
+                let is_ours = *known.holder == *self.replica;
+                let ends = seen.deleted && !known.deleted && !is_ours;
+                seen.version > known.version || (seen.version == known.version && ends)
             }
         };
         if newer {
@@ -157,8 +162,10 @@ impl LeaseElection {
         if self.began.is_some() || now < self.due {
             return None;
         }
+        // The write whose result is not known may have taken the Lease out of the selection of the watch, which shows that as a deletion.
+        let may_be_ours = self.unsure && self.seen.as_ref().is_some_and(|(seen, _)| seen.deleted);
         let write = match &self.seen {
-            Some((SeenLease { version, deleted: false, .. }, _)) => {
+            Some((SeenLease { version, deleted, .. }, _)) if !deleted || may_be_ours => {
                 LeaseWrite::Replace { version: *version, renews: holds }
             }
             // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
@@ -166,7 +173,7 @@ impl LeaseElection {
         };
         let may_take = || {
             let free_at = self.seen.as_ref().map_or(BootTime::default(), |(seen, since)| {
-                let free = seen.holder.is_empty() || *seen.holder == *self.replica;
+                let free = may_be_ours || seen.holder.is_empty() || *seen.holder == *self.replica;
                 if free { *since } else { *since + self.timing.duration }
             });
             self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay)
@@ -183,8 +190,14 @@ impl LeaseElection {
     pub(in crate::vnode) fn finish(&mut self, result: &WriteResult, now: BootTime) {
         let Some(began) = self.began.take() else { return };
         let again = std::mem::replace(&mut self.conflicted, matches!(result, WriteResult::Conflict(_)));
+        self.unsure = matches!(result, WriteResult::Failed);
         match result {
             WriteResult::Written(seen) => {
+                let left = |known: &SeenLease| known.deleted && known.version == seen.version;
+                if self.seen.as_ref().is_some_and(|(known, _)| left(known)) {
+                    // The watch was faster: the Lease has left its selection.
+                    self.replace(seen, now);
+                }
                 self.observe(seen, now);
                 // A newer state may have been seen meanwhile.
                 let newest = self.seen.as_ref().is_some_and(|(known, _)| known == seen);

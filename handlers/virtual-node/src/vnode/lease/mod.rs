@@ -17,11 +17,20 @@ use k8s_openapi::api::coordination::v1::Lease;
 /// The prefix of the names of the Leases of replicas. No node of a base has such a name.
 const REPLICA_PREFIX: &str = "staffetta-replica-";
 
-/// Returns the name of the Lease of a replica.
-pub(super) fn replica_lease(replica: &str) -> String {
+/// The label of the Lease of a node with the [digest](replica_digest) of the replica that holds it. The watch of a replica leaves out the
+/// Leases that it holds, whose states it knows from the responses to its renewals.
+pub(super) const REPLICA_LABEL: &str = "staffetta.dev/replica";
+
+/// Returns the digest of a replica, which is a valid value of a label.
+pub(super) fn replica_digest(replica: &str) -> String {
     let mut digest = DefaultHasher::new();
     replica.hash(&mut digest);
-    format!("{REPLICA_PREFIX}{:016x}", digest.finish())
+    format!("{:016x}", digest.finish())
+}
+
+/// Returns the name of the Lease of a replica.
+pub(super) fn replica_lease(replica: &str) -> String {
+    format!("{REPLICA_PREFIX}{}", replica_digest(replica))
 }
 
 /// Returns `true` if a Lease with this name is that of a replica.

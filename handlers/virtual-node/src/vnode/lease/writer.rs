@@ -1,7 +1,7 @@
 //! Writes the Leases of nodes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use staffetta_handler::causes;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{LeaseWrite, SeenLease, WriteResult};
+use super::{LeaseWrite, REPLICA_LABEL, SeenLease, WriteResult, is_of_replica, replica_digest};
 use crate::lock::lock;
 
 /// The namespace of node leases, in which the cluster looks for the heartbeat of a node.
@@ -28,14 +28,13 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Writes the Leases of nodes. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
 /// conditions to `Unknown`.
-#[derive(Clone)]
 pub(in crate::vnode) struct LeaseWriter {
     api: Api<Lease>,
     replica: String,
     seconds: i32,
     labels: BTreeMap<String, String>,
     /// The time of the last warning.
-    warned: Arc<Mutex<Option<Instant>>>,
+    warned: Mutex<Option<Instant>>,
 }
 
 /// The maximum number of attempts to give up a Lease.
@@ -49,7 +48,7 @@ impl LeaseWriter {
         seconds: i32,
         labels: BTreeMap<String, String>,
     ) -> Self {
-        let warned = Arc::default();
+        let warned = Mutex::default();
         Self { api: Api::namespaced(client, NAMESPACE), replica, seconds, labels, warned }
     }
 
@@ -151,6 +150,10 @@ impl LeaseWriter {
     /// Returns the Lease of a node for `holder`, renewed now. Its owner is the node, so that both are deleted together. With a `version`, the
     /// write fails if the Lease has changed since; without one, it must not exist.
     fn lease(&self, name: &str, node: Option<&Node>, version: Option<u64>, holder: &str) -> Lease {
+        let mut labels = self.labels.clone();
+        if !holder.is_empty() && !is_of_replica(name) {
+            labels.insert(REPLICA_LABEL.to_owned(), replica_digest(holder));
+        }
         let owner = node.and_then(|node| node.metadata.uid.clone()).map(|uid| OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Node".to_owned(),
@@ -162,7 +165,7 @@ impl LeaseWriter {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: Some(NAMESPACE.to_owned()),
-                labels: Some(self.labels.clone()),
+                labels: Some(labels),
                 owner_references: owner.map(|owner| vec![owner]),
                 resource_version: version.map(|version| version.to_string()),
                 ..ObjectMeta::default()

@@ -66,7 +66,7 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         unowned_grace: None,
         tunnels: vec![NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) }],
         leases: Arc::default(),
-        writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()),
+        writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()).into(),
         baselines: Arc::new(PeerIndex::new("dev")),
         answered: Arc::default(),
         operations: tracker.log(),

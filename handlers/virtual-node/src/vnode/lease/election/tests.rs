@@ -1,5 +1,7 @@
 //! Tests of the election of a Lease's holder.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -105,6 +107,42 @@ fn a_lease_that_was_deleted_while_somebody_held_it_counts_as_held_until_it_would
 }
 
 #[test]
+fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_after_the_response() {
+    let left = SeenLease { deleted: true, ..lease(8, "theirs") };
+    for watch_is_first in [true, false] {
+        let mut election = election();
+        election.observe(&lease(7, "theirs"), at(10));
+        let taken = LeaseWrite::Replace { version: 7, renews: false };
+        assert_eq!(election.next(true, Duration::ZERO, at(90)), Some(taken));
+        election.begin(at(90));
+        if watch_is_first {
+            election.observe(&left, at(91));
+        }
+        election.finish(&WriteResult::Written(lease(8, "ours")), at(92));
+        election.observe(&left, at(93));
+        assert!(election.may_act(at(94)), "{watch_is_first}");
+        let renewal = LeaseWrite::Replace { version: 8, renews: true };
+        assert_eq!(election.next(true, Duration::ZERO, at(100)), Some(renewal), "{watch_is_first}");
+    }
+}
+
+#[test]
+fn a_lease_whose_taking_had_an_unknown_result_is_tried_at_the_version_that_the_watch_shows() {
+    let mut election = election();
+    election.observe(&lease(7, ""), at(10));
+    assert!(election.next(true, Duration::ZERO, at(10)).is_some());
+    election.begin(at(10));
+    election.finish(&WriteResult::Failed, at(15));
+    election.observe(&SeenLease { deleted: true, ..lease(8, "theirs") }, at(16));
+    let again = LeaseWrite::Replace { version: 8, renews: false };
+    assert_eq!(election.next(true, Duration::ZERO, at(17)), Some(again));
+    election.begin(at(17));
+    election.finish(&WriteResult::Missing, at(17));
+    assert_eq!(election.next(true, Duration::ZERO, at(55)), None, "it was deleted by somebody");
+    assert_eq!(election.next(true, Duration::ZERO, at(56)), Some(LeaseWrite::Create));
+}
+
+#[test]
 fn whoever_gives_a_lease_up_does_nothing_more() {
     let mut election = holder(at(100));
     assert_eq!(election.give_up(), Some(1));
@@ -148,6 +186,8 @@ fn a_second_conflict_in_a_row_is_followed_by_a_pause() {
 struct Cluster {
     version: u64,
     lease: Option<SeenLease>,
+    /// What the watch of the holder shows, whose selection the Lease has left; `None` if the holder created it.
+    left: Option<SeenLease>,
 }
 
 impl Cluster {
@@ -159,7 +199,11 @@ impl Cluster {
         };
         if matches {
             self.version += 1;
-            self.lease = Some(lease(self.version, holder));
+            let former = self.lease.replace(lease(self.version, holder)).map(|former| former.holder);
+            if former.as_deref() != Some(holder) {
+                let left = |former: Arc<str>| SeenLease { deleted: true, ..lease(self.version, &former) };
+                self.left = former.map(left);
+            }
         }
         match &self.lease {
             Some(lease) if matches => WriteResult::Written(lease.clone()),
@@ -274,7 +318,11 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
                 cluster.write(replica.name, write);
             }
         }
-        Happening::Shows(of) => replicas[of].news.clone_from(&cluster.lease),
+        Happening::Shows(of) => {
+            let replica = &mut replicas[of];
+            let is_holder = cluster.lease.as_ref().is_some_and(|lease| *lease.holder == *replica.name);
+            replica.news.clone_from(if is_holder { &cluster.left } else { &cluster.lease });
+        }
         Happening::Delivers(of) => {
             let replica = &mut replicas[of];
             let now = replica.now(time);
