@@ -50,7 +50,7 @@ impl OperationMetrics {
             }
             self.durations.with(&[tunnel, action_name(action)]);
         }
-        *lock(&self.tunnels) = tunnels.clone();
+        lock(&self.tunnels).clone_from(tunnels);
         *lock(&self.tracker) = Some(tracker.clone());
     }
 

@@ -42,6 +42,7 @@ fn simulated(configuration: &str) -> String {
 type Log = mpsc::UnboundedReceiver<String>;
 
 /// Reads all the time: a program whose log nobody reads waits for that in the end. The output of a test that fails has the lines.
+#[allow(clippy::print_stdout, reason = "it is shown if the test fails")]
 fn log(stderr: ChildStderr) -> Log {
     let (sender, log) = mpsc::unbounded_channel();
     let mut lines = BufReader::new(stderr).lines();
