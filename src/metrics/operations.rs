@@ -14,7 +14,7 @@ use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of starts and stops of modules by the handler `vnode`. Clones share them.
+/// The metrics of the tunnels of the handler `vnode`, and of starts and stops of modules. Clones share them.
 #[derive(Clone)]
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
@@ -78,7 +78,9 @@ impl OperationMetrics {
             });
             page.counts(description, samples);
         }
-        let connected = tunnels.iter().map(|(name, tunnel)| ([name.as_str()], u64::from(tunnel.connected())));
+        let connected = tunnels
+            .iter()
+            .map(|(name, tunnel)| ([name.as_str()], u64::from(tunnel.ready() && tunnel.connected())));
         page.counts(&names::TUNNEL_CONNECTED, connected);
     }
 }

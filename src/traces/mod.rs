@@ -83,8 +83,9 @@ where
         .with_threads(false)
         .with_tracked_inactivity(false);
     // Outside of a sampled event, no span is created.
-    let filter =
-        DynFilterFn::new(|metadata, context| metadata.name() == HANDLE || context.lookup_current().is_some());
+    let filter = DynFilterFn::new(|metadata, context| {
+        !interest(metadata).is_never() && (metadata.name() == HANDLE || context.lookup_current().is_some())
+    });
     let filter = filter.with_callsite_filter(interest).with_max_level_hint(LevelFilter::DEBUG);
     Ok(Some(layer.with_filter(filter)))
 }

@@ -47,6 +47,7 @@ async fn a_trace_shows_the_way_of_an_event_from_the_queue_to_the_write() {
     let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "request a VIF"));
     client.inject(Method::RequestVif, 1, &busy).await.unwrap();
     let traces = format!("[traces]\notlp_endpoint = \"{}\"\nsample_ratio = 1\n", collector.url());
+    let traces = traces + "[log]\nlevel = \"trace\"\n";
     let configuration = options(network.url(), ALONE) + &traces;
     let folder = tempfile::tempdir().unwrap();
     let mut process =
@@ -78,6 +79,11 @@ async fn a_trace_shows_the_way_of_an_event_from_the_queue_to_the_write() {
     assert_eq!(attribute(write, "http.method"), "PATCH");
     let attempts = trace.iter().filter(|span| span.name == "attempt").count();
     assert_eq!(attempts, 2, "the first one failed");
+    let entries: Vec<_> = trace.iter().map(|span| format!("{:?}", span.events)).collect();
+    assert!(
+        !entries.concat().contains("DEBUG"),
+        "such entries are in the log, and not in traces: {entries:?}"
+    );
     let queue = trace.iter().find(|span| span.name == "queue").unwrap();
     assert_eq!(queue.start_time_unix_nano, added.start_time_unix_nano);
     assert!(trace.iter().all(|span| span.end_time_unix_nano <= added.end_time_unix_nano));

@@ -58,7 +58,7 @@ pub(in crate::cli) struct Leader {
 
 /// The holder of the Lease.
 pub(in crate::cli) struct Holder {
-    /// The name of its host: that of its pod or, on the network of the node, that of the node.
+    /// The name of its pod; of its host if it does not know its pod (`POD_NAME`).
     pub(in crate::cli) host: String,
     pub(in crate::cli) renewal: Renewal,
 }

@@ -87,7 +87,7 @@ struct MqttState {
     /// The error of the last connection; `None` while there is one, and before the first.
     connection_error: Mutex<Option<String>>,
     subscriptions: Mutex<Subscriptions>,
-    /// Notified when a base was added or removed.
+    /// Notified when a base was added or removed, or is to be asked again.
     changed: Notify,
     operations: Mutex<Operations>,
     order: Mutex<ReportOrder>,

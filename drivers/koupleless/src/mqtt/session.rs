@@ -137,9 +137,8 @@ fn pass_on(
     base: &NodeId,
     message: BaseMessage,
 ) -> Result<(), DropReason> {
-    if matches!(message, BaseMessage::Modules(_)) {
-        lock(&state.subscriptions).reported(base);
-    } else if lock(&state.subscriptions).heard(base, Instant::now()) {
+    let is_report = matches!(message, BaseMessage::Modules(_));
+    if !is_report && lock(&state.subscriptions).heard(base, Instant::now()) {
         state.changed.notify_one();
     }
     let sent = match message {
@@ -154,6 +153,9 @@ fn pass_on(
         }
         BaseMessage::Baseline(_) => Ok(()), // it is answered, not passed on
     };
+    if is_report && sent.is_ok() {
+        lock(&state.subscriptions).reported(base);
+    }
     sent.map_err(|error| DropReason::Overload(error.to_string()))
 }
 

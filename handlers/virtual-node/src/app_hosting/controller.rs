@@ -1,5 +1,6 @@
 //! Reconciles `CiscoDevice` objects: status, finalizer and deletion.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use staffetta_driver::virtual_node::PodProgress;
 use staffetta_handler::{
     HandlerError, Identity, ResourceEventHandler, Source, Trigger, TriggerHandler, TriggerSender,
 };
+use tokio::time::Instant;
 
 use super::cisco_device::CiscoDevice;
 use super::devices::{Devices, Verdict};
@@ -32,6 +34,9 @@ pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.
 const ROUND: Duration = Duration::from_secs(1);
+
+/// The time after which a status that is still not written causes another reconciliation.
+const REPEAT: Duration = Duration::from_secs(30);
 
 /// A request to reconcile a `CiscoDevice`, because the observed state of its device changed.
 #[derive(Clone, Debug)]
@@ -236,19 +241,32 @@ impl TriggerHandler<DeviceDue> for Controller {
     }
 }
 
-/// The trigger source of the reconciler: each second, it triggers a reconciliation of each `CiscoDevice` whose written phase or reason
-/// is not the observed one, for example because its device became unreachable, which no watch event says.
+/// The trigger source of the reconciler. Each second, it looks for `CiscoDevice`s whose written phase or reason is not the observed one, for
+/// example because a device became unreachable, which no watch event says, and triggers a reconciliation of each: once, and again after
+/// [`REPEAT`], so that a status that cannot be written causes few requests.
 pub(super) struct StatusRounds(pub(super) Controller);
 
 #[async_trait]
 impl Source for StatusRounds {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        let mut triggered: HashMap<String, (DevicePhase, Instant)> = HashMap::new();
         loop {
+            let (now, mut unwritten) = (Instant::now(), HashMap::new());
             for object in self.0.devices.objects() {
-                if !self.0.phase(&object, &self.0.devices.verdict(&object)).is_written(&object) {
+                let phase = self.0.phase(&object, &self.0.devices.verdict(&object));
+                if phase.is_written(&object) {
+                    continue;
+                }
+                let uid = object.uid().unwrap_or_default();
+                let is_recent =
+                    |(other, at): &(DevicePhase, Instant)| phase.is_like(other) && now < *at + REPEAT;
+                let last = triggered.remove(&uid).filter(is_recent);
+                if last.is_none() {
                     sender.send(DeviceDue(Identity::of_object(&*object)));
                 }
+                unwritten.insert(uid, last.unwrap_or((phase, now)));
             }
+            triggered = unwritten;
             tokio::time::sleep(ROUND).await;
         }
     }

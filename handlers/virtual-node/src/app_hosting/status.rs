@@ -16,6 +16,11 @@ pub(super) struct DevicePhase {
 }
 
 impl DevicePhase {
+    /// Returns `true` if both have the same phase and reason.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.phase, self.reason) == (other.phase, other.reason)
+    }
+
     /// Returns `true` if the status of the object has this phase and reason. A new message alone does not cause a write of the status.
     pub(super) fn is_written(&self, object: &CiscoDevice) -> bool {
         object.status.as_ref().is_some_and(|status| {

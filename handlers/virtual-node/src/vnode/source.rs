@@ -171,6 +171,9 @@ impl VnodeSource {
                 }
                 Some(written) = requests.join_next() => {
                     if let Ok(Some((name, result))) = written {
+                        if let WriteResult::Written(seen) = &result {
+                            self.leases.forget_taken(&name, seen.version);
+                        }
                         lock(&self.bases).written(&name, &result, BootTime::now());
                     }
                 }

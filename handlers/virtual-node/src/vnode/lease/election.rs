@@ -80,8 +80,6 @@ pub(in crate::vnode) struct LeaseElection {
     began: Option<BootTime>,
     /// `true` if the last write met another state than expected.
     conflicted: bool,
-    /// `true` if the last write failed, and may have taken effect.
-    unsure: bool,
 }
 
 impl LeaseElection {
@@ -95,7 +93,6 @@ impl LeaseElection {
             due: BootTime::default(),
             began: None,
             conflicted: false,
-            unsure: false,
         }
     }
 
@@ -162,10 +159,8 @@ impl LeaseElection {
         if self.began.is_some() || now < self.due {
             return None;
         }
-        // The write whose result is not known may have taken the Lease out of the selection of the watch, which shows that as a deletion.
-        let may_be_ours = self.unsure && self.seen.as_ref().is_some_and(|(seen, _)| seen.deleted);
         let write = match &self.seen {
-            Some((SeenLease { version, deleted, .. }, _)) if !deleted || may_be_ours => {
+            Some((SeenLease { version, deleted: false, .. }, _)) => {
                 LeaseWrite::Replace { version: *version, renews: holds }
             }
             // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
@@ -173,7 +168,7 @@ impl LeaseElection {
         };
         let may_take = || {
             let free_at = self.seen.as_ref().map_or(BootTime::default(), |(seen, since)| {
-                let free = may_be_ours || seen.holder.is_empty() || *seen.holder == *self.replica;
+                let free = seen.holder.is_empty() || *seen.holder == *self.replica;
                 if free { *since } else { *since + self.timing.duration }
             });
             self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay)
@@ -190,7 +185,6 @@ impl LeaseElection {
     pub(in crate::vnode) fn finish(&mut self, result: &WriteResult, now: BootTime) {
         let Some(began) = self.began.take() else { return };
         let again = std::mem::replace(&mut self.conflicted, matches!(result, WriteResult::Conflict(_)));
-        self.unsure = matches!(result, WriteResult::Failed);
         match result {
             WriteResult::Written(seen) => {
                 let left = |known: &SeenLease| known.deleted && known.version == seen.version;

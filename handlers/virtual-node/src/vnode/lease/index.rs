@@ -8,7 +8,8 @@ use staffetta_handler::{Event, Index, Tombstone};
 
 use super::{SeenLease, is_of_replica};
 
-/// The newest state of each Lease, by name. The state of a deleted Lease is kept for a node that is known.
+/// The newest state of each Lease that another replica holds, or nobody, by name. One that this replica has taken counts as deleted, as its
+/// watch shows it, and is then [forgotten](Self::forget_taken). The state of a deleted Lease is kept for a node that is known.
 #[derive(Default)]
 pub(in crate::vnode) struct LeaseIndex {
     nodes: DashMap<String, SeenLease>,
@@ -24,6 +25,11 @@ impl LeaseIndex {
     /// Returns the Leases of replicas, by name.
     pub(in crate::vnode) fn replicas(&self) -> Vec<(Arc<str>, SeenLease)> {
         self.replicas.iter().map(|entry| (Arc::clone(entry.key()), entry.value().clone())).collect()
+    }
+
+    /// Forgets the deletion of a Lease at or before `version`, at which this replica has written it.
+    pub(in crate::vnode) fn forget_taken(&self, node: &str, version: u64) {
+        self.nodes.remove_if(node, |_, seen| seen.deleted && seen.version <= version);
     }
 
     /// Forgets the deleted Leases of nodes that are not `known` any more.
@@ -57,5 +63,31 @@ impl Index<Lease> for LeaseIndex {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_deletion_by_which_a_lease_left_the_watch_is_forgotten_and_a_later_one_is_not() {
+        let index = LeaseIndex::default();
+        let lease = |version: u64| {
+            let spec = json!({ "holderIdentity": "theirs" });
+            let lease =
+                json!({ "metadata": { "name": "n", "resourceVersion": version.to_string() }, "spec": spec });
+            Arc::new(serde_json::from_value::<Lease>(lease).unwrap())
+        };
+        index.apply(&Event::Added(lease(7)));
+        index.forget_taken("n", 9);
+        assert!(index.get("n").is_some_and(|seen| !seen.deleted), "it exists");
+        index.apply(&Event::Deleted(Tombstone::Last(lease(8))));
+        index.forget_taken("n", 7);
+        assert!(index.get("n").is_some_and(|seen| seen.deleted));
+        index.forget_taken("n", 8);
+        assert_eq!(index.get("n"), None);
     }
 }

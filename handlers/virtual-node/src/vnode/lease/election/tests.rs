@@ -127,19 +127,19 @@ fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_a
 }
 
 #[test]
-fn a_lease_whose_taking_had_an_unknown_result_is_tried_at_the_version_that_the_watch_shows() {
+fn a_lease_whose_taking_had_an_unknown_result_is_read_when_it_would_have_expired() {
     let mut election = election();
-    election.observe(&lease(7, ""), at(10));
-    assert!(election.next(true, Duration::ZERO, at(10)).is_some());
-    election.begin(at(10));
-    election.finish(&WriteResult::Failed, at(15));
-    election.observe(&SeenLease { deleted: true, ..lease(8, "theirs") }, at(16));
-    let again = LeaseWrite::Replace { version: 8, renews: false };
-    assert_eq!(election.next(true, Duration::ZERO, at(17)), Some(again));
-    election.begin(at(17));
-    election.finish(&WriteResult::Missing, at(17));
-    assert_eq!(election.next(true, Duration::ZERO, at(55)), None, "it was deleted by somebody");
-    assert_eq!(election.next(true, Duration::ZERO, at(56)), Some(LeaseWrite::Create));
+    election.observe(&lease(7, "theirs"), at(10));
+    assert!(election.next(true, Duration::ZERO, at(50)).is_some());
+    election.begin(at(50));
+    election.finish(&WriteResult::Failed, at(55));
+    election.observe(&SeenLease { deleted: true, ..lease(8, "theirs") }, at(56));
+    assert_eq!(election.next(true, Duration::ZERO, at(95)), None, "it may have been deleted");
+    assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(LeaseWrite::Create));
+    election.begin(at(96));
+    election.finish(&WriteResult::Conflict(lease(8, "ours")), at(96));
+    let taken = LeaseWrite::Replace { version: 8, renews: false };
+    assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(taken));
 }
 
 #[test]
