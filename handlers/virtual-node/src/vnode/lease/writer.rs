@@ -75,7 +75,8 @@ impl LeaseWriter {
         match tokio::time::timeout(LIMIT, request).await {
             Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => self.current(name).await,
-            // An API server answers 500 to the replacement of a Lease that does not exist, and to much else.
+            // A real API server creates a Lease that does not exist, whatever the version is. That of the tests answers 500, as real ones do
+            // to much else.
             Ok(Err(kube::Error::Api(status))) if status.code == 500 => match self.current(name).await {
                 WriteResult::Conflict(_) => self.failed(name, &status.to_string()),
                 result => result,

@@ -186,7 +186,7 @@ fn a_second_conflict_in_a_row_is_followed_by_a_pause() {
 struct Cluster {
     version: u64,
     lease: Option<SeenLease>,
-    /// What the watch of the holder shows, whose selection the Lease has left; `None` if the holder created it.
+    /// The deletion that the watch of the holder shows, because the Lease has left its selection; `None` if the holder created it.
     left: Option<SeenLease>,
 }
 
