@@ -10,9 +10,9 @@ mod process;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use page::Page;
 use process::{Process, eventually};
@@ -300,14 +300,38 @@ async fn without_an_api_server_the_daemon_on_a_node_binds_the_pods_that_it_knows
 }
 
 #[tokio::test]
-async fn an_outside_tunnel_reports_a_machine_and_runs_a_container_on_it() {
-    let program = tokio::task::spawn_blocking(build).await.unwrap().with_file_name("acme-tunnel");
-    let output = tokio::process::Command::new(program).output().await.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let expected = "press-1 appears: Activated\npress-1 is in the hall \"north\"\npress-1 starts print: Success\n\
-                    press-1 runs print: ACTIVATED\n";
-    assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success());
+async fn a_machine_of_an_outside_tunnel_becomes_a_node_and_runs_a_pod() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let configuration = "[kubernetes]\nenabled_handlers = [\"vnode\"]\n\
+                         [vnode]\ntunnels = [\"acme-press\"]\npoll_interval_ms = 200\nhealth_interval_ms = 200\n";
+    let mut process = Process::start(&program, folder.path(), configuration, &server.kubeconfig()).await;
+    process.ready().await;
+
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    let hall = async || {
+        let node = nodes.get_opt("vnode.press-1.dev").await.unwrap();
+        node.and_then(|node| node.metadata.annotations?.remove("example.com/hall"))
+    };
+    eventually("the press is a node with its own data", async || hall().await.as_deref() == Some("north"))
+        .await;
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let pod = json!({
+        "metadata": { "name": "page", "labels": { "virtual-kubelet.koupleless.io/component": "module" } },
+        "spec": { "nodeName": "vnode.press-1.dev", "containers": [{ "name": "print", "image": "i" }],
+            "tolerations": [{ "operator": "Exists" }] },
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let phase = async || pods.get_opt("page").await.unwrap().and_then(|pod| pod.status?.phase);
+    eventually("the press prints the page", async || phase().await.as_deref() == Some("Running")).await;
+    assert!(
+        process.get("/metrics").await.1.contains("staffetta_tunnel_connected{tunnel=\"acme-press\"} 1\n")
+    );
+    pods.delete("page", &DeleteParams::default()).await.unwrap();
+    eventually("the print is stopped and the pod gone", async || phase().await.is_none()).await;
+    assert!(process.terminate().await.success());
 }
 
 #[test]

@@ -117,6 +117,8 @@ descriptions! {
         "Requests to load or unload a module that have not ended for a minute";
     TUNNEL_CONNECTED = Gauge "staffetta_tunnel_connected" [TUNNEL]
         "1 while the tunnel can receive reports of bases";
+    TUNNEL_DROPPED_REPORTS = Counter "staffetta_tunnel_dropped_reports_total" [TUNNEL]
+        "Reports of bases that the tunnel dropped: invalid, late, or not about their sender";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist according to the watch";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]

@@ -82,5 +82,7 @@ impl OperationMetrics {
             .iter()
             .map(|(name, tunnel)| ([name.as_str()], u64::from(tunnel.ready() && tunnel.connected())));
         page.counts(&names::TUNNEL_CONNECTED, connected);
+        let dropped = tunnels.iter().map(|(name, tunnel)| ([name.as_str()], tunnel.dropped_reports()));
+        page.counts(&names::TUNNEL_DROPPED_REPORTS, dropped);
     }
 }

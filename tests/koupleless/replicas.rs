@@ -83,6 +83,24 @@ async fn of_three_replicas_each_has_a_share_and_that_of_one_that_is_killed_is_ta
 }
 
 #[tokio::test]
+async fn a_replica_that_takes_a_node_over_calls_no_impostor_that_reported_to_it() {
+    let world = World::new(2).await;
+    let (holder, heir) = (world.replica(0).await, world.replica(1).await);
+    let base = world.base_of(SimulatedBaseOptions::numbered(1, 1), 0).await;
+    world.node(&node(1), "True").await;
+    assert_eq!(world.holder(&node(1)).await, holder.identity().await, "the other one did not hear the base");
+    let ip = "127.0.0.99".parse().unwrap();
+    let impostor = SimulatedBaseOptions { ip, ..SimulatedBaseOptions::numbered(1, 1) };
+    let impostor = world.base_of(impostor, 1).await;
+    holder.process.signal("KILL").await;
+    let taken = heir.identity().await;
+    eventually("the node is taken over", async || world.holder(&node(1)).await == taken).await;
+    world.pod("web", &node(1), "1").await;
+    world.running("web").await;
+    assert_eq!((asked(&base), asked(&impostor)), (vec!["+cart:1".to_owned()], Vec::new()));
+}
+
+#[tokio::test]
 async fn a_replica_that_stops_gives_up_its_share_at_once() {
     let world = World::new(3).await;
     let (mut replicas, bases) = shared(&world).await;

@@ -111,13 +111,22 @@ impl World {
 
     /// Starts a base with these options, and frequent heartbeats, each to the next replica.
     pub(crate) async fn base_with(&self, options: SimulatedBaseOptions) -> SimulatedBase {
-        let (heartbeat, first_heartbeat) = (Duration::from_millis(300), Duration::ZERO);
-        let options = SimulatedBaseOptions { heartbeat, first_heartbeat, ..options };
         let mut listeners = self.listeners.clone();
         // Their first reports reach different ones, as through a Service.
         let first = usize::from(options.ip.octets()[3]) % listeners.len();
         listeners.rotate_left(first);
-        SimulatedBase::http(options, &listeners).await.unwrap()
+        Self::base_reporting(options, &listeners).await
+    }
+
+    /// Starts a base with these options, and frequent heartbeats to one replica only.
+    pub(crate) async fn base_of(&self, options: SimulatedBaseOptions, replica: usize) -> SimulatedBase {
+        Self::base_reporting(options, &[self.listeners[replica]]).await
+    }
+
+    async fn base_reporting(options: SimulatedBaseOptions, listeners: &[SocketAddr]) -> SimulatedBase {
+        let (heartbeat, first_heartbeat) = (Duration::from_millis(300), Duration::ZERO);
+        let options = SimulatedBaseOptions { heartbeat, first_heartbeat, ..options };
+        SimulatedBase::http(options, listeners).await.unwrap()
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

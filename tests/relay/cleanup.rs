@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use staffetta::cleanup::{CleanupError, Leftover, cleanup};
 use staffetta_driver::{BulkVifDriver, BulkVifRequest, Owner, PodVifDriver, VifPoolKey, VifRequest};
 use staffetta_memory::{MemoryBulkVifDriver, MemoryVifDriver};
@@ -43,6 +44,9 @@ async fn the_resources_of_another_cluster_are_listed_and_then_released() {
         .map(|found| (found.handler.as_str(), found.owner.uid.as_str(), found.released.is_some()))
         .collect();
     assert_eq!(owners, [("vif", "u1", false)]);
+    let found = json!([{ "handler": "vif", "kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1", "result": "found",
+        "ok": true }]);
+    assert_eq!(serde_json::to_value(&listed).unwrap(), found);
     assert_eq!(world.vifs.network().ports().len(), 2, "nothing is released");
 
     let released = clean(&world, "old", true).await.unwrap();

@@ -5,6 +5,7 @@ use staffetta_handler::{MetadataPatch, Registration, ResourceEventHandler, Write
 use std::{process::ExitCode, sync::Arc};
 
 mod driver;
+mod tunnel;
 
 struct Greeter(Writer<Pod>);
 
@@ -23,5 +24,6 @@ fn main() -> ExitCode {
         Ok(Registration::new(Greeter(Writer::new(setup.client()))).on::<Pod>().erase())
     });
     driver::register(&mut registry);
+    tunnel::register(&mut registry);
     staffetta::run(registry)
 }

@@ -10,7 +10,7 @@ use super::call::Call;
 use super::dry_run;
 use super::sent::Sent;
 use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Listing, Part, Propagation, scale};
-use crate::object::{Object, meta};
+use crate::object::{Object, meta, meta_mut};
 use crate::patch;
 use crate::status::{self, Cause, Status};
 use crate::table::Trait;
@@ -111,14 +111,17 @@ fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Res
     } else {
         let mut body = sent.json()?;
         let absent = cluster.get(&call.resource, &key).is_err();
-        if absent
-            && part == Part::Main
-            && call.resource.has(Trait::CreateOnPut)
-            && meta(&body, "uid").is_empty()
-        {
+        if absent && part == Part::Main && call.resource.has(Trait::CreateOnPut) {
+            let uid = meta(&body, "uid");
+            if !uid.is_empty() {
+                let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+                return Err(Status::conflict(&call.resource, &key.name, &why));
+            }
             if meta(&body, "name").is_empty() {
                 body["metadata"]["name"] = key.name.into();
             }
+            // The version of an object that does not exist is ignored.
+            meta_mut(&mut body).remove("resourceVersion");
             return create(cluster, call, body);
         }
         Change::Replace(body)

@@ -103,11 +103,18 @@ pub(crate) async fn replace_wants_the_version_it_replaces(place: Arc<Place>) {
 pub(crate) async fn replace_of_what_is_not_there_creates_it_where_that_is_allowed(place: Arc<Place>) {
     let place = &*place;
     for row in rows(place).await {
-        let answer = place.put(&row.object(place, "a"), &row.sample(place, "a")).await;
+        let path = row.object(place, "a");
+        let mut sample = row.sample(place, "a");
         let what = format!("replace an absent {}", row.called());
         if row.create_on_put {
-            answer.expect(201, &what);
+            sample["metadata"]["uid"] = json!("one");
+            let refused = place.put(&path, &sample).await;
+            refused.refused(409, "Conflict", &[], &format!("{what} that had a UID"));
+            sample["metadata"].as_object_mut().unwrap().remove("uid");
+            sample["metadata"]["resourceVersion"] = json!("1");
+            place.put(&path, &sample).await.expect(201, &format!("{what} that had a version"));
         } else {
+            let answer = place.put(&path, &sample).await;
             answer.refused(404, "NotFound", &[], &what);
         }
     }

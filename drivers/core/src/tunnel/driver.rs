@@ -76,6 +76,12 @@ pub trait Tunnel: Send + Sync + 'static {
         true
     }
 
+    /// Returns the number of reports of machines that the tunnel has dropped since it was created, because they were invalid, late, or not
+    /// about their sender. By default, always returns 0.
+    fn dropped_reports(&self) -> u64 {
+        0
+    }
+
     /// Runs the tunnel until the returned future is dropped, which closes all connections; it is called once at a time. Everything
     /// that machines report or answer is passed to `sender`, from the first moment on.
     ///

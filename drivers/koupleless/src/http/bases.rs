@@ -81,9 +81,14 @@ impl Bases {
         }
     }
 
-    /// Records that a node exists for a base. `address` comes from the Node object, and is used only if the base has not reported yet.
+    /// Records that a node exists for a base. `address` comes from the Node object. At first it takes precedence over another IP address that
+    /// reported with this id: the replica that wrote the object had answers from there, and reports to several replicas have no order.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) {
-        match (self.by_id.get_mut(id), address) {
+        let reported = self
+            .by_id
+            .get_mut(id)
+            .filter(|base| base.started || address.is_none_or(|address| address.ip() == base.address.ip()));
+        match (reported, address) {
             (Some(base), _) => base.started = true,
             (None, Some(address)) => self.insert(id, Base { address, heard: now, started: true }),
             (None, None) => {}
@@ -193,6 +198,22 @@ mod tests {
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
         assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
+    }
+
+    #[test]
+    fn the_address_of_a_node_object_comes_before_another_one_that_reported_with_its_id() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (known, impostor) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("a"), impostor, now).unwrap();
+        bases.start(&id("a"), Some(known), now);
+        assert_eq!(bases.address(&id("a")), Some(known));
+        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
+        let port = at("192.0.2.1:1239");
+        bases.record(&id("b"), port, now).unwrap();
+        bases.start(&id("b"), Some(known), now);
+        assert_eq!(bases.address(&id("b")), Some(port), "its process was restarted");
+        bases.start(&id("b"), Some(impostor), now);
+        assert_eq!(bases.address(&id("b")), Some(port), "it is new to nobody");
     }
 
     #[test]

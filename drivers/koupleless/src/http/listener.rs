@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::middleware::map_response_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
@@ -31,11 +33,20 @@ struct Endpoints {
 
 /// Returns the endpoints `/heartbeat` and `/queryBaseline`.
 pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
+    let count = map_response_with_state(Arc::clone(&shared), count_rejected);
     Router::new()
-        .route("/heartbeat", post(heartbeat))
+        .route("/heartbeat", post(heartbeat).layer(count))
         .route("/queryBaseline", post(query_baseline))
         .layer(DefaultBodyLimit::max(MAX_REPORT))
         .with_state(Endpoints { shared, sender })
+}
+
+/// Counts the heartbeats that are rejected.
+async fn count_rejected(State(shared): State<Arc<TunnelState>>, response: Response) -> Response {
+    if !response.status().is_success() {
+        shared.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+    response
 }
 
 /// Receives the heartbeat of a base: its address and description become known, or it says that it ends.

@@ -6,6 +6,7 @@ mod listener;
 mod serve;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ struct TunnelState {
     bases: Mutex<Bases>,
     operations: Mutex<Operations>,
     running: Mutex<Option<Running>>,
+    /// The number of reports that were rejected.
+    rejected: AtomicU64,
 }
 
 /// The part of the state that exists while the tunnel runs.
@@ -82,8 +85,8 @@ impl HttpTunnel {
     pub fn new(options: HttpTunnelOptions) -> Result<Self, DriverError> {
         let client = BaseClient::new(&options)?;
         let bases = Mutex::new(Bases::new(options.max_bases.get()));
-        let (operations, running) = (Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(TunnelState { options, client, bases, operations, running }) })
+        let (operations, running, rejected) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Ok(Self { shared: Arc::new(TunnelState { options, client, bases, operations, running, rejected }) })
     }
 
     /// Returns the address of the listener; `None` while the tunnel does not run.
@@ -135,6 +138,10 @@ impl Tunnel for HttpTunnel {
 
     fn ready(&self) -> bool {
         self.address().is_some()
+    }
+
+    fn dropped_reports(&self) -> u64 {
+        self.shared.rejected.load(Ordering::Relaxed)
     }
 
     async fn start(

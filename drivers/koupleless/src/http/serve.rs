@@ -5,8 +5,11 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -51,9 +54,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
                 } else if connections.len() >= CONNECTIONS {
                     connections.pop_front();
                 }
-                let router = router.clone().layer(Extension(Peer(peer)));
-                connections
-                    .push_back((peer, AbortOnDropHandle::new(tokio::spawn(connection(stream, router)))));
+                let serving = connection(stream, Peer(peer), TowerToHyperService::new(router.clone()));
+                connections.push_back((peer, AbortOnDropHandle::new(tokio::spawn(serving))));
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection of a base");
@@ -64,13 +66,17 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
 }
 
 /// Serves one request and closes the connection, so that idle connections of bases take no place.
-async fn connection(stream: TcpStream, router: Router) {
+async fn connection(stream: TcpStream, peer: Peer, router: TowerToHyperService<Router>) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
         .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection of a base ended early"),
@@ -82,6 +88,7 @@ async fn connection(stream: TcpStream, router: Router) {
 mod tests {
     use std::net::SocketAddr;
 
+    use axum::Extension;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpSocket;

@@ -1,13 +1,16 @@
-//! Counts the reports that were dropped, so that a flood of them causes one log line a minute.
+//! Counts the reports that were dropped. A flood of them causes one log line a minute.
 
 use tracing::debug;
 
 use super::message::DropReason;
 
-/// The reports that were dropped since the last log line.
+/// The reports that were dropped.
 #[derive(Debug, Default)]
 pub(super) struct DroppedReports {
-    count: u64,
+    /// The number of all of them.
+    total: u64,
+    /// The number of those before the last log line.
+    logged: u64,
     /// The topic of the latest dropped report, and the reason.
     latest: Option<(String, String)>,
 }
@@ -18,15 +21,21 @@ impl DroppedReports {
         let topic = String::from_utf8_lossy(topic);
         let topic = crate::wire::message(&topic).chars().take(256).collect::<String>();
         debug!(topic, %reason, "a report of a base is dropped");
-        self.count += 1;
+        self.total += 1;
         self.latest = Some((topic, reason.to_string()));
+    }
+
+    /// Returns the number of reports that were dropped.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// Returns the number of reports that were dropped since the last call, with the topic and the reason of
     /// the latest one; `None` if there are none.
     pub(super) fn take(&mut self) -> Option<(u64, String, String)> {
         let (topic, reason) = self.latest.take()?;
-        Some((std::mem::take(&mut self.count), topic, reason))
+        let before = std::mem::replace(&mut self.logged, self.total);
+        Some((self.total - before, topic, reason))
     }
 }
 
@@ -44,5 +53,8 @@ mod tests {
         assert_eq!((count, topic.as_str()), (2, "b \u{fffd}"));
         assert!(reason.contains("nothing of the kind is under way"), "{reason}");
         assert_eq!(dropped.take(), None);
+        dropped.record(b"c", &DropReason::Topic);
+        assert_eq!(dropped.take().map(|(count, ..)| count), Some(1));
+        assert_eq!(dropped.total(), 3);
     }
 }

@@ -172,6 +172,10 @@ impl Tunnel for MqttTunnel {
         lock(&self.state.link).is_some()
     }
 
+    fn dropped_reports(&self) -> u64 {
+        lock(&self.state.dropped).total()
+    }
+
     async fn start(
         &self,
         client_id: &str,

@@ -1,10 +1,10 @@
 //! Bad messages of bases.
 
 use serde_json::json;
-use staffetta_driver::tunnel::{Tunnel, TunnelEvent};
+use staffetta_driver::tunnel::{OperationResponseResult, Tunnel, TunnelEvent};
 use staffetta_koupleless::MqttVersion;
 
-use crate::base::Base;
+use crate::base::{Base, operation};
 use crate::broker::Broker;
 use crate::world::{World, options};
 
@@ -40,6 +40,45 @@ async fn bad_reports(version: MqttVersion) {
     let TunnelEvent::AllContainerStatuses(all) = event else { panic!("{event:?}") };
     assert_eq!((id.as_str(), all.len()), ("base-1", 1));
     assert!(world.tunnel.connected());
+    assert_eq!(world.tunnel.dropped_reports(), 9);
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_base_that_floods_the_broker_keeps_no_other_from_loading_modules_on_a_real_broker() {
+    let broker = Broker::private();
+    let (mut world, mut base, id) = World::with_base(&broker, options(&broker, MqttVersion::V3)).await;
+    let other = Base::connect(&broker, &world.environment, "base-2").await;
+    let health = json!({ "code": "SUCCESS", "data": { "healthData": {} } });
+    let flood = async {
+        loop {
+            other.heart().await;
+            other.report("health", &health).await;
+            other.publish("simpleBiz", "x".repeat(100_000)).await;
+        }
+    };
+    let life = async {
+        let (mut loaded, mut foreign) = (0, 0);
+        while loaded < 50 || foreign < 100 {
+            world.install(&id).await.unwrap();
+            assert_eq!(base.command().await.0, "installBiz");
+            base.report("bizOperation", &operation("installBiz", "SUCCESS")).await;
+            loop {
+                match world.receiver.recv().await.unwrap() {
+                    (_, TunnelEvent::StartContainerResponse(answer)) => {
+                        assert_eq!(answer.result, OperationResponseResult::Success, "{}", answer.message);
+                        break loaded += 1;
+                    }
+                    (from, _) => foreign += u32::from(from.as_str() == "base-2"),
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = life => {}
+        () = flood => {}
+    }
+    assert!(world.tunnel.dropped_reports() > 0);
 }
 
 #[tokio::test]

@@ -291,8 +291,8 @@ impl KnownBases {
         });
     }
 
-    /// Gives up a node. Returns its base and the version of its Lease to give up.
-    pub(super) fn give_up(&mut self, node: &str) -> (Option<Arc<Base>>, Option<u64>) {
+    /// Gives up a node. Returns its base and its Lease to give up.
+    pub(super) fn give_up(&mut self, node: &str) -> (Option<Arc<Base>>, Option<SeenLease>) {
         let Some(known) = self.by_node.get_mut(node) else { return (None, None) };
         (known.base.take(), known.election.give_up())
     }

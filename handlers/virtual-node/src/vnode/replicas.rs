@@ -21,8 +21,8 @@ pub(super) struct Replicas {
 /// The Lease of this replica, which nobody else renews.
 struct ReplicaLease {
     name: Arc<str>,
-    /// The newest `resourceVersion`; `None` if the Lease does not exist.
-    version: Option<u64>,
+    /// The newest state; `None` if the Lease does not exist.
+    seen: Option<SeenLease>,
     /// The time of the next write.
     due: BootTime,
     /// The time at which the write in progress began.
@@ -40,7 +40,7 @@ struct SeenReplica {
 impl Replicas {
     pub(super) fn new(replica: &str, timing: LeaseTiming) -> Self {
         let due = BootTime::default();
-        let own = ReplicaLease { name: replica_lease(replica).into(), version: None, due, began: None };
+        let own = ReplicaLease { name: replica_lease(replica).into(), seen: None, due, began: None };
         Self { timing, own, seen: HashMap::new() }
     }
 
@@ -67,8 +67,8 @@ impl Replicas {
             return None;
         }
         self.own.began = Some(now);
-        let renewal = |version| LeaseWrite::Replace { version, renews: true };
-        Some((Arc::clone(&self.own.name), self.own.version.map_or(LeaseWrite::Create, renewal)))
+        let renewal = |seen| LeaseWrite::Replace { seen, renews: true };
+        Some((Arc::clone(&self.own.name), self.own.seen.clone().map_or(LeaseWrite::Create, renewal)))
     }
 
     /// Records the result of a write. Returns `false` if it is not that of the Lease of this replica.
@@ -77,12 +77,16 @@ impl Replicas {
             return false;
         }
         let began = self.own.began.take().unwrap_or(now);
-        (self.own.version, self.own.due) = match result {
-            WriteResult::Written(seen) => (Some(seen.version), began + self.timing.renewal),
-            WriteResult::Conflict(seen) => (Some(seen.version), now),
-            WriteResult::Missing => (None, now),
-            WriteResult::Failed => (self.own.version, now + self.timing.retry),
+        self.own.due = match result {
+            WriteResult::Written(_) => began + self.timing.renewal,
+            WriteResult::Conflict(_) | WriteResult::Missing => now,
+            WriteResult::Failed => now + self.timing.retry,
         };
+        match result {
+            WriteResult::Written(seen) | WriteResult::Conflict(seen) => self.own.seen = Some(seen.clone()),
+            WriteResult::Missing => self.own.seen = None,
+            WriteResult::Failed => {}
+        }
         true
     }
 
@@ -93,7 +97,7 @@ impl Replicas {
 
     /// Returns the name and version of the Lease of this replica, to delete it; `None` if it does not exist.
     pub(super) fn own(&self) -> Option<(Arc<str>, u64)> {
-        Some((Arc::clone(&self.own.name), self.own.version?))
+        Some((Arc::clone(&self.own.name), self.own.seen.as_ref()?.version))
     }
 
     /// Returns the names and versions of expired Leases, to delete them. Each is returned again if it still exists later.
@@ -123,20 +127,16 @@ mod tests {
         BootTime::default() + Duration::from_secs(seconds)
     }
 
-    fn lease(version: u64, holder: &str) -> SeenLease {
-        SeenLease { version, holder: holder.into(), deleted: false }
-    }
-
     #[test]
     fn a_replica_renews_its_lease_once_a_period_and_creates_it_again_if_somebody_deleted_it() {
         let mut replicas = Replicas::new("ours", TIMING);
         let (name, write) = replicas.next(at(100)).unwrap();
         assert_eq!((write, replicas.next(at(100))), (LeaseWrite::Create, None));
         assert!(!replicas.written("vnode.a.dev", &WriteResult::Failed, at(100)));
-        assert!(replicas.written(&name, &WriteResult::Written(lease(7, "ours")), at(101)));
+        assert!(replicas.written(&name, &WriteResult::Written(SeenLease::held(7, "ours")), at(101)));
         assert_eq!(replicas.next(at(109)), None);
-        let renewal = LeaseWrite::Replace { version: 7, renews: true };
-        assert_eq!(replicas.next(at(110)), Some((Arc::clone(&name), renewal)));
+        let renewal = LeaseWrite::Replace { seen: SeenLease::held(7, "ours"), renews: true };
+        assert_eq!(replicas.next(at(110)), Some((Arc::clone(&name), renewal.clone())));
         replicas.written(&name, &WriteResult::Failed, at(110));
         assert_eq!(replicas.next(at(111)), None);
         assert_eq!(replicas.next(at(112)), Some((Arc::clone(&name), renewal)));
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_replica_is_alive_while_its_lease_changes_and_an_expired_lease_is_deleted() {
         let mut replicas = Replicas::new("ours", TIMING);
-        let theirs = |version| vec![("theirs".into(), lease(version, "b"))];
+        let theirs = |version| vec![("theirs".into(), SeenLease::held(version, "b"))];
         replicas.observe(theirs(1), at(0));
         replicas.observe(theirs(2), at(30));
         replicas.observe(theirs(2), at(69));

@@ -114,7 +114,7 @@ impl NodeSource for VnodeSource {
         join_all(names.iter().map(|name| self.give_up(name, &permits))).await;
         let own = lock(&self.bases).replicas.own();
         if let Some((name, version)) = own {
-            self.writer.delete(&name, version.to_string()).await;
+            self.writer.delete(&name, version).await;
         }
     }
 }
@@ -122,15 +122,15 @@ impl NodeSource for VnodeSource {
 impl VnodeSource {
     /// Gives up a node at the end of the process, so that another one takes it at once.
     async fn give_up(&self, name: &str, permits: &Semaphore) {
-        let (base, version) = lock(&self.bases).give_up(name);
+        let (base, lease) = lock(&self.bases).give_up(name);
         if let Some(base) = base {
             self.ends(&base).await;
         }
-        if let Some(version) = version {
+        if let Some(lease) = lease {
             self.counts.lease(LeaseChange::GivenUp);
             let _permit = permits.acquire().await;
             let node = self.nodes.get().and_then(|nodes| nodes.pods.node(name));
-            self.writer.give_up(name, node.as_deref(), version).await;
+            self.writer.give_up(name, node.as_deref(), lease).await;
         }
     }
 
@@ -245,8 +245,9 @@ impl VnodeSource {
         join_all(held_changes.into_iter().map(follow)).await;
     }
 
-    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The last
-    /// reports of the base, even to another replica, are read from its Node object.
+    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. What is
+    /// known of a base that has a Node object is read from there: a replica that looked after it had answers of the base, while anybody
+    /// may have reported to this one in its name.
     async fn begins(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);
@@ -254,13 +255,7 @@ impl VnodeSource {
             let names = (known.id.clone(), Arc::clone(&known.node));
             let mut tunnel_key = String::new();
             if let Some(object) = nodes.pods.node(node) {
-                // What the base reported last, to whatever process.
-                let (key, profile) = profile_of(&object);
-                tunnel_key = key;
-                known.profile.marks = profile.marks;
-                if known.introduced.is_none() {
-                    known.profile.description = profile.description;
-                }
+                (tunnel_key, known.profile) = profile_of(&object);
             }
             let unconfigured = || NamedTunnel {
                 name: "unconfigured".into(),
@@ -317,15 +312,15 @@ impl VnodeSource {
         let gone = lock(&self.bases).ended(exists, Instant::now());
         let mut ended = Vec::new();
         for node in gone {
-            let (base, version) = lock(&self.bases).give_up(&node);
+            let (base, lease) = lock(&self.bases).give_up(&node);
             lock(&self.bases).forget(&node);
             ended.extend(base);
-            if let Some(version) = version {
+            if let Some(lease) = lease {
                 self.counts.lease(LeaseChange::GivenUp);
                 let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
                 requests.spawn(async move {
                     let _permit = permits.acquire().await;
-                    writer.retire(&node, version).await;
+                    writer.retire(&node, lease).await;
                     None
                 });
             }
@@ -335,7 +330,7 @@ impl VnodeSource {
             let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
             requests.spawn(async move {
                 let _permit = permits.acquire().await;
-                writer.delete(&name, version.to_string()).await;
+                writer.delete(&name, version).await;
                 None
             });
         }

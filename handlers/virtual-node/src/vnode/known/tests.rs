@@ -41,7 +41,7 @@ fn at(seconds: u64) -> BootTime {
 fn take(bases: &mut KnownBases, version: u64, boot: BootTime) -> usize {
     let due = bases.due(|_| None, |_| false, false, (boot, Instant::now()));
     for (node, _) in &due {
-        let seen = SeenLease { version, holder: "ours".into(), deleted: false };
+        let seen = SeenLease::held(version, "ours");
         bases.written(node, &WriteResult::Written(seen), boot);
     }
     due.len()
@@ -183,14 +183,14 @@ impl Cluster {
         let lease = self.leases.get(&name).cloned();
         let (matches, holder) = match (&lease, write) {
             (None, LeaseWrite::Create) => (true, replica),
-            (Some(lease), LeaseWrite::Replace { version, .. }) => (lease.version == version, replica),
-            (Some(lease), LeaseWrite::GiveUp { version }) => (lease.version == version, ""),
+            (Some(lease), LeaseWrite::Replace { seen, .. }) => (lease.version == seen.version, replica),
+            (Some(lease), LeaseWrite::GiveUp { seen }) => (lease.version == seen.version, ""),
             _ => (false, ""),
         };
         let result = match lease {
             _ if matches => {
                 self.version += 1;
-                let lease = SeenLease { version: self.version, holder: holder.into(), deleted: false };
+                let lease = SeenLease::held(self.version, holder);
                 self.leases.insert(Arc::clone(&name), lease.clone());
                 WriteResult::Written(lease)
             }

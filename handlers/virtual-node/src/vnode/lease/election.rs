@@ -25,21 +25,21 @@ impl LeaseTiming {
 }
 
 /// A write to a Lease. It succeeds only if the Lease has not changed since this process saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::vnode) enum LeaseWrite {
     /// Create the Lease.
     Create,
-    /// Replace the Lease of this `resourceVersion`.
+    /// Replace the Lease in this state.
     Replace {
-        /// The `resourceVersion` that the Lease must have.
-        version: u64,
+        /// The state that the Lease must have.
+        seen: SeenLease,
         /// `true` if the write renews the Lease; `false` if it takes it.
         renews: bool,
     },
-    /// Give up the Lease of this `resourceVersion`, so that another process takes it.
+    /// Give up the Lease in this state, so that another process takes it.
     GiveUp {
-        /// The `resourceVersion` that the Lease must have.
-        version: u64,
+        /// The state that the Lease must have.
+        seen: SeenLease,
     },
 }
 
@@ -55,9 +55,6 @@ pub(in crate::vnode) enum WriteResult {
     /// The request failed, and may have taken effect.
     Failed,
 }
-
-/// The holder of a Lease that was deleted unseen. It is no valid identity.
-const UNKNOWN_HOLDER: &str = "?";
 
 /// The participation of one process in the election of the holder of one node's Lease.
 ///
@@ -160,9 +157,7 @@ impl LeaseElection {
             return None;
         }
         let write = match &self.seen {
-            Some((SeenLease { version, deleted: false, .. }, _)) => {
-                LeaseWrite::Replace { version: *version, renews: holds }
-            }
+            Some((seen, _)) if !seen.deleted => LeaseWrite::Replace { seen: seen.clone(), renews: holds },
             // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
             _ => LeaseWrite::Create,
         };
@@ -207,14 +202,17 @@ impl LeaseElection {
                 self.due = if again { now + self.timing.retry } else { now };
             }
             WriteResult::Missing => {
-                if let Some((known, since)) = &mut self.seen
+                let holds = self.may_act(now);
+                // A state that the watch has shown since the request began may be that of a new Lease.
+                if let Some((known, since)) = self.seen.as_mut().filter(|(_, since)| *since <= began)
                     && !known.deleted
                 {
-                    (known.deleted, *since) = (true, now);
-                    if self.until.is_none() {
-                        // Another process may have held it since this one saw it.
-                        known.holder = UNKNOWN_HOLDER.into();
-                    }
+                    *since = now;
+                    *known = if holds {
+                        SeenLease { deleted: true, ..known.clone() }
+                    } else {
+                        known.clone().deleted_unseen()
+                    };
                 }
                 self.due = now;
             }
@@ -228,16 +226,16 @@ impl LeaseElection {
         if self.is_writing() {
             return None;
         }
-        let version = self.give_up()?;
+        let seen = self.give_up()?;
         self.begin(now);
-        Some(LeaseWrite::GiveUp { version })
+        Some(LeaseWrite::GiveUp { seen })
     }
 
-    /// Ends the hold: from now on, this process does not act. Returns the version of the Lease to give up; `None` if this
-    /// process did not hold it.
-    pub(in crate::vnode) fn give_up(&mut self) -> Option<u64> {
+    /// Ends the hold: from now on, this process does not act. Returns the Lease to give up; `None` if this process did not hold
+    /// it.
+    pub(in crate::vnode) fn give_up(&mut self) -> Option<SeenLease> {
         self.until.take()?;
-        self.seen.as_ref().filter(|(seen, _)| !seen.deleted).map(|(seen, _)| seen.version)
+        self.seen.as_ref().filter(|(seen, _)| !seen.deleted).map(|(seen, _)| seen.clone())
     }
 }
 

@@ -58,9 +58,7 @@ impl Index<Lease> for LeaseIndex {
                 self.nodes.insert(name, SeenLease::deleted(lease));
             }
             Event::Deleted(Tombstone::Missed(_)) => {
-                if let Some(mut seen) = self.nodes.get_mut(&name) {
-                    seen.deleted = true;
-                }
+                self.nodes.alter(&name, |_, seen| seen.deleted_unseen());
             }
         }
     }

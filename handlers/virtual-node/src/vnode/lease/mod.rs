@@ -38,9 +38,14 @@ fn is_of_replica(name: &str) -> bool {
     name.starts_with(REPLICA_PREFIX)
 }
 
+/// The holder of a Lease whose deletion was not seen. It is no valid identity.
+const UNKNOWN_HOLDER: &str = "?";
+
 /// A Lease as this process has seen it: in a watch, or as the response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SeenLease {
+    /// The UID. A Lease that is deleted and created again has another one.
+    pub(super) uid: Arc<str>,
     /// The `resourceVersion`. A larger one is newer.
     pub(super) version: u64,
     /// The identity of the holder, empty if nobody holds it. If the Lease was deleted, that of the last holder.
@@ -54,12 +59,27 @@ impl SeenLease {
     pub(super) fn of(lease: &Lease) -> Self {
         let text = lease.metadata.resource_version.as_deref().unwrap_or_default();
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-        let version = text.parse().unwrap_or_default();
-        Self { version, holder: holder.unwrap_or_default().into(), deleted: false }
+        Self {
+            uid: lease.metadata.uid.as_deref().unwrap_or_default().into(),
+            version: text.parse().unwrap_or_default(),
+            holder: holder.unwrap_or_default().into(),
+            deleted: false,
+        }
+    }
+
+    /// Returns an existing Lease, for tests.
+    #[cfg(test)]
+    pub(super) fn held(version: u64, holder: &str) -> Self {
+        Self { uid: "uid".into(), version, holder: holder.into(), deleted: false }
     }
 
     /// Returns the state of a deleted Lease, whose last state was `lease`.
     pub(super) fn deleted(lease: &Lease) -> Self {
         Self { deleted: true, ..Self::of(lease) }
+    }
+
+    /// Returns the state of a Lease that was deleted some time after this state. Another process may have held it since.
+    pub(super) fn deleted_unseen(self) -> Self {
+        Self { deleted: true, holder: UNKNOWN_HOLDER.into(), ..self }
     }
 }

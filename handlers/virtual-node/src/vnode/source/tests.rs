@@ -84,7 +84,7 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         assert!(bases.introduced(names, 0, &described("ACTIVATED"), Instant::now()));
         let known = bases.get_mut(&node).unwrap();
         known.election.begin(now);
-        let held = SeenLease { version: 1, holder: "ours".into(), deleted: false };
+        let held = SeenLease::held(1, "ours");
         known.election.finish(&WriteResult::Written(held), now);
     }
     source.follow(&nodes).await;

@@ -17,7 +17,7 @@ fn at(seconds: u64) -> BootTime {
 }
 
 fn lease(version: u64, holder: &str) -> SeenLease {
-    SeenLease { version, holder: holder.into(), deleted: false }
+    SeenLease::held(version, holder)
 }
 
 fn election() -> LeaseElection {
@@ -38,7 +38,7 @@ fn a_holder_renews_in_time_and_acts_until_three_quarters_of_the_duration_after_i
     let mut election = holder(at(100));
     assert!(election.may_act(at(129)) && !election.may_act(at(130)));
     assert_eq!(election.next(true, Duration::ZERO, at(109)), None);
-    let renewal = LeaseWrite::Replace { version: 1, renews: true };
+    let renewal = LeaseWrite::Replace { seen: lease(1, "ours"), renews: true };
     assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
     election.begin(at(110));
     election.finish(&WriteResult::Written(lease(2, "ours")), at(114));
@@ -56,7 +56,7 @@ fn a_write_that_fails_is_repeated_until_the_time_of_the_holder_is_over() {
         assert_eq!(election.next(true, Duration::ZERO, at(now + 1)), None);
     }
     assert!(election.may_act(at(129)));
-    let taken = LeaseWrite::Replace { version: 1, renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(1, "ours"), renews: false };
     assert_eq!(election.next(true, Duration::ZERO, at(130)), Some(taken), "nobody else has taken it");
     assert!(!election.may_act(at(130)));
 }
@@ -71,7 +71,7 @@ fn whoever_sees_another_holder_does_nothing_more() {
     election.begin(at(102));
     election.finish(&WriteResult::Conflict(lease(3, "theirs")), at(103));
     assert_eq!(election.next(true, Duration::ZERO, at(142)), None);
-    let taken = LeaseWrite::Replace { version: 3, renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(3, "theirs"), renews: false };
     assert_eq!(election.next(true, Duration::ZERO, at(143)), Some(taken), "it was not renewed");
 }
 
@@ -112,7 +112,7 @@ fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_a
     for watch_is_first in [true, false] {
         let mut election = election();
         election.observe(&lease(7, "theirs"), at(10));
-        let taken = LeaseWrite::Replace { version: 7, renews: false };
+        let taken = LeaseWrite::Replace { seen: lease(7, "theirs"), renews: false };
         assert_eq!(election.next(true, Duration::ZERO, at(90)), Some(taken));
         election.begin(at(90));
         if watch_is_first {
@@ -121,7 +121,7 @@ fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_a
         election.finish(&WriteResult::Written(lease(8, "ours")), at(92));
         election.observe(&left, at(93));
         assert!(election.may_act(at(94)), "{watch_is_first}");
-        let renewal = LeaseWrite::Replace { version: 8, renews: true };
+        let renewal = LeaseWrite::Replace { seen: lease(8, "ours"), renews: true };
         assert_eq!(election.next(true, Duration::ZERO, at(100)), Some(renewal), "{watch_is_first}");
     }
 }
@@ -138,14 +138,33 @@ fn a_lease_whose_taking_had_an_unknown_result_is_read_when_it_would_have_expired
     assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(LeaseWrite::Create));
     election.begin(at(96));
     election.finish(&WriteResult::Conflict(lease(8, "ours")), at(96));
-    let taken = LeaseWrite::Replace { version: 8, renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(8, "ours"), renews: false };
     assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(taken));
+}
+
+#[test]
+fn a_lease_that_is_missing_after_the_time_of_its_holder_may_have_been_held_by_another_one() {
+    let mut election = holder(at(100));
+    election.begin(at(129));
+    election.finish(&WriteResult::Missing, at(131));
+    assert_eq!(election.next(true, Duration::ZERO, at(170)), None);
+    assert_eq!(election.next(true, Duration::ZERO, at(171)), Some(LeaseWrite::Create));
+}
+
+#[test]
+fn a_lease_that_was_created_again_is_not_missing_by_an_earlier_request() {
+    let mut election = election();
+    election.observe(&lease(7, "theirs"), at(10));
+    election.begin(at(50));
+    election.observe(&lease(9, "others"), at(51));
+    election.finish(&WriteResult::Missing, at(52));
+    assert_eq!(election.holder(at(90)), Some("others"));
 }
 
 #[test]
 fn whoever_gives_a_lease_up_does_nothing_more() {
     let mut election = holder(at(100));
-    assert_eq!(election.give_up(), Some(1));
+    assert_eq!(election.give_up(), Some(lease(1, "ours")));
     assert!(!election.may_act(at(100)) && election.give_up().is_none());
 }
 
@@ -155,7 +174,7 @@ fn a_lease_restored_from_a_backup_is_renewed_although_its_version_is_lower() {
     election.observe(&lease(900, "ours"), at(101));
     election.begin(at(110));
     election.finish(&WriteResult::Conflict(lease(7, "ours")), at(110));
-    let renewal = LeaseWrite::Replace { version: 7, renews: true };
+    let renewal = LeaseWrite::Replace { seen: lease(7, "ours"), renews: true };
     assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
     election.begin(at(110));
     election.finish(&WriteResult::Written(lease(8, "ours")), at(110));
@@ -181,7 +200,7 @@ fn a_second_conflict_in_a_row_is_followed_by_a_pause() {
     assert!(election.next(true, Duration::ZERO, at(116)).is_some(), "it is the first one again");
 }
 
-/// An API server with one Lease, and the requests and responses that are on their way.
+/// An API server with one Lease, which may be deleted and created again.
 #[derive(Default)]
 struct Cluster {
     version: u64,
@@ -191,24 +210,39 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn write(&mut self, holder: &str, write: LeaseWrite) -> WriteResult {
-        let matches = match (&self.lease, write) {
-            (None, LeaseWrite::Create) => true,
-            (Some(lease), LeaseWrite::Replace { version, .. }) => lease.version == version,
-            _ => false,
+    fn write(&mut self, replica: &str, write: &LeaseWrite) -> WriteResult {
+        let existing = self.lease.clone().filter(|lease| !lease.deleted);
+        let same =
+            |lease: &SeenLease, seen: &SeenLease| (&lease.uid, lease.version) == (&seen.uid, seen.version);
+        let holder = match (&existing, write) {
+            (None, LeaseWrite::Create) => replica,
+            (Some(lease), LeaseWrite::Replace { seen, .. }) if same(lease, seen) => replica,
+            (Some(lease), LeaseWrite::GiveUp { seen }) if same(lease, seen) => "",
+            (Some(lease), _) => return WriteResult::Conflict(lease.clone()),
+            (None, _) => return WriteResult::Missing,
         };
-        if matches {
-            self.version += 1;
-            let former = self.lease.replace(lease(self.version, holder)).map(|former| former.holder);
-            if former.as_deref() != Some(holder) {
-                let left = |former: Arc<str>| SeenLease { deleted: true, ..lease(self.version, &former) };
-                self.left = former.map(left);
-            }
+        self.version += 1;
+        let uid =
+            existing.as_ref().map_or_else(|| self.version.to_string().into(), |lease| Arc::clone(&lease.uid));
+        let written = SeenLease { uid, ..lease(self.version, holder) };
+        let former = existing.map(|former| former.holder);
+        if former.as_deref() != Some(holder) {
+            self.left = former.map(|holder| SeenLease { holder, deleted: true, ..written.clone() });
         }
-        match &self.lease {
-            Some(lease) if matches => WriteResult::Written(lease.clone()),
-            Some(lease) => WriteResult::Conflict(lease.clone()),
-            None => WriteResult::Missing,
+        self.lease = Some(written.clone());
+        WriteResult::Written(written)
+    }
+
+    /// Deletes the Lease, if all replicas have seen it, and none is about to create it: those would hold it at once.
+    fn delete(&mut self, replicas: &[Replica; 3]) {
+        let Some(lease) = self.lease.as_mut().filter(|lease| !lease.deleted) else { return };
+        let sees = |replica: &Replica| {
+            let creates = [&replica.request, &replica.late].contains(&&Some(LeaseWrite::Create));
+            !creates && replica.election.seen.as_ref().is_some_and(|(seen, _)| seen.uid == lease.uid)
+        };
+        if replicas.iter().all(sees) {
+            self.version += 1;
+            (lease.version, lease.deleted) = (self.version, true);
         }
     }
 }
@@ -222,7 +256,9 @@ struct Replica {
     response: Option<WriteResult>,
     /// A request that its sender has given up, and that may still arrive.
     late: Option<LeaseWrite>,
-    /// The states that the watch has not delivered yet.
+    /// The newest state that the watch has shown.
+    shown: Option<SeenLease>,
+    /// The state that the watch has not delivered yet.
     news: Option<SeenLease>,
 }
 
@@ -249,8 +285,14 @@ enum Happening {
     ArrivesLate(usize),
     /// The watch shows the newest state.
     Shows(usize),
+    /// The watch begins again, with a list in which the Lease is missing.
+    Misses(usize),
     /// The watch delivers what it showed.
     Delivers(usize),
+    /// A replica gives the Lease up.
+    GivesUp(usize),
+    /// Somebody deletes the Lease.
+    Deleted,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -263,7 +305,10 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => replica.clone().prop_map(Happening::TimesOut),
         1 => replica.clone().prop_map(Happening::ArrivesLate),
         3 => replica.clone().prop_map(Happening::Shows),
-        3 => replica.prop_map(Happening::Delivers),
+        1 => replica.clone().prop_map(Happening::Misses),
+        3 => replica.clone().prop_map(Happening::Delivers),
+        1 => replica.prop_map(Happening::GivesUp),
+        1 => Just(Happening::Deleted),
     ]
 }
 
@@ -275,6 +320,7 @@ fn replicas() -> [Replica; 3] {
         request: None,
         response: None,
         late: None,
+        shown: None,
         news: None,
     })
 }
@@ -293,7 +339,7 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
         Happening::Arrives(of) => {
             let replica = &mut replicas[of];
             if let Some(write) = replica.request.take() {
-                replica.response = Some(cluster.write(replica.name, write));
+                replica.response = Some(cluster.write(replica.name, &write));
             }
         }
         Happening::Responds(of) => {
@@ -307,7 +353,7 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
             let replica = &mut replicas[of];
             let now = replica.now(time);
             if replica.request.is_some() || replica.response.is_some() {
-                replica.late = replica.request.take().or(replica.late);
+                replica.late = replica.request.take().or(replica.late.take());
                 replica.response = None;
                 replica.election.finish(&WriteResult::Failed, now);
             }
@@ -315,14 +361,28 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
         Happening::ArrivesLate(of) => {
             let replica = &mut replicas[of];
             if let Some(write) = replica.late.take() {
-                cluster.write(replica.name, write);
+                cluster.write(replica.name, &write);
             }
         }
         Happening::Shows(of) => {
             let replica = &mut replicas[of];
             let is_holder = cluster.lease.as_ref().is_some_and(|lease| *lease.holder == *replica.name);
             replica.news.clone_from(if is_holder { &cluster.left } else { &cluster.lease });
+            replica.shown.clone_from(&replica.news);
         }
+        Happening::Misses(of) => {
+            let replica = &mut replicas[of];
+            let is_missing = |lease: &SeenLease| lease.deleted || *lease.holder == *replica.name;
+            if cluster.lease.as_ref().is_some_and(is_missing) {
+                replica.shown = replica.shown.take().map(SeenLease::deleted_unseen);
+                replica.news.clone_from(&replica.shown);
+            }
+        }
+        Happening::GivesUp(of) => {
+            let replica = &mut replicas[of];
+            replica.request = replica.election.hand_over(replica.now(time)).or(replica.request.take());
+        }
+        Happening::Deleted => cluster.delete(replicas),
         Happening::Delivers(of) => {
             let replica = &mut replicas[of];
             let now = replica.now(time);

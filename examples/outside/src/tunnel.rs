@@ -1,24 +1,36 @@
-//! A custom tunnel, to the printing presses of the vendor Acme, and a program that starts a container on one of them.
+//! A custom tunnel, to the printing presses of the vendor Acme: each becomes a node, and the containers of its pods are prints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_driver::tunnel::{
-    self, ContainerOperationResponseData, ContainerState, ContainerStatusData, NetworkInfo, NodeActivation,
+    ContainerOperationResponseData, ContainerState, ContainerStatusData, NetworkInfo, NodeActivation,
     NodeDescription, NodeId, NodeMetadata, NodeStatusData, OperationResponseResult, PodKey, Tunnel,
-    TunnelEvent, TunnelLimits, TunnelSender,
+    TunnelSender,
 };
 use staffetta_driver::{ContainerKey, DriverError, Reason};
+use staffetta_handler::Registry;
+
+/// The name of the tunnel in the configuration, and its key in the labels of nodes.
+const KEY: &str = "acme-press";
+
+/// Makes the tunnel known: `[vnode] tunnels = ["acme-press"]`.
+pub fn register(registry: &mut Registry) {
+    registry
+        .driver::<dyn Tunnel>(KEY, "Printing presses of Acme.", |_| Ok(Arc::new(Presses::default())));
+}
 
 /// The tunnel, with the one press `press-1`, which does at once what it is asked for. (Real ones would be connected.)
 #[derive(Default)]
 struct Presses {
     sender: Mutex<Option<TunnelSender>>,
-    programs: Mutex<BTreeSet<ContainerKey>>,
+    /// The hall of each press.
+    halls: Mutex<BTreeMap<NodeId, String>>,
+    prints: Mutex<BTreeSet<ContainerKey>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,7 +62,7 @@ impl Presses {
 #[async_trait]
 impl Tunnel for Presses {
     fn key(&self) -> &str {
-        "acme-press"
+        KEY
     }
 
     fn ready(&self) -> bool {
@@ -75,12 +87,16 @@ impl Tunnel for Presses {
     }
 
     async fn on_node_start(&self, node: &NodeId, press: &NodeDescription) {
-        // A real tunnel finds the press by this, also if only its Node object is left to tell.
-        println!("{node} is in the hall {}", press.tunnel_data["hall"]);
+        // A real tunnel finds the press by this. After a restart, it comes from the Node object.
+        let hall = press.tunnel_data.get("hall").and_then(|hall| hall.as_str()).unwrap_or_default();
+        lock(&self.halls).insert(node.clone(), hall.to_owned());
     }
 
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
-        self.sender()?.node_status(node, NodeStatusData::default()).map_err(failed)
+        let hall = lock(&self.halls).get(node).cloned().unwrap_or_default();
+        let custom_annotations = [("example.com/hall".to_owned(), hall)].into();
+        let health = NodeStatusData { custom_annotations, ..NodeStatusData::default() };
+        self.sender()?.node_status(node, health).map_err(failed)
     }
 
     async fn query_all_container_status_data(&self, node: &NodeId) -> Result<(), DriverError> {
@@ -93,7 +109,7 @@ impl Tunnel for Presses {
             reason: String::new(),
             message: String::new(),
         };
-        let statuses = lock(&self.programs).iter().map(status).collect();
+        let statuses = lock(&self.prints).iter().map(status).collect();
         self.sender()?.all_container_statuses(node, statuses).map_err(failed)
     }
 
@@ -104,7 +120,7 @@ impl Tunnel for Presses {
         container: &Container,
     ) -> Result<(), DriverError> {
         let key = self.get_container_unique_key(pod, container);
-        lock(&self.programs).insert(key.clone());
+        lock(&self.prints).insert(key.clone());
         self.sender()?.start_container_response(node, Self::success(key)).map_err(failed)
     }
 
@@ -115,44 +131,11 @@ impl Tunnel for Presses {
         container: &Container,
     ) -> Result<(), DriverError> {
         let key = self.get_container_unique_key(pod, container);
-        lock(&self.programs).remove(&key);
+        lock(&self.prints).remove(&key);
         self.sender()?.shutdown_container_response(node, Self::success(key)).map_err(failed)
     }
 
     fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
         container.name.as_str().into()
-    }
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let (sender, mut receiver) = tunnel::channel(TunnelLimits::default());
-    let presses = Presses::default();
-    let using = async {
-        while let Some((node, event)) = receiver.recv().await {
-            match event {
-                TunnelEvent::NodeDiscovered(press) => {
-                    println!("{node} appears: {:?}", press.metadata.status);
-                    receiver.keep(&node);
-                    presses.on_node_start(&node, &press).await;
-                    let print = Container { name: "print".into(), ..Container::default() };
-                    presses.start_container(&node, &PodKey::All, &print).await?;
-                }
-                TunnelEvent::StartContainerResponse(answer) => {
-                    println!("{node} starts {}: {:?}", answer.container_key, answer.result);
-                    presses.query_all_container_status_data(&node).await?;
-                }
-                TunnelEvent::AllContainerStatuses(all) => {
-                    all.iter().for_each(|status| println!("{node} runs {}: {}", status.key, status.state));
-                    break;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    };
-    tokio::select! {
-        ended = presses.start("client", "example", sender) => ended.map_err(Into::into),
-        ended = using => ended,
     }
 }
