@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -70,12 +71,16 @@ impl Replica {
 }
 
 impl World {
-    /// An API server, and addresses for as many replicas.
+    /// An API server, and addresses for as many replicas. Their IP address belongs to this world: on 127.0.0.1, a server of another process
+    /// could get the port before the replica.
     pub(crate) async fn new(replicas: usize) -> Self {
+        static NUMBER: AtomicU16 = AtomicU16::new(0);
+        let [_, _, _, process] = std::process::id().to_be_bytes();
+        let [high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let ip = Ipv4Addr::new(127, 128 + process / 2, high, low);
         let server = ApiServer::start(Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
-        let free: Vec<_> =
-            (0..replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+        let free: Vec<_> = (0..replicas).map(|_| TcpListener::bind((ip, 0)).unwrap()).collect();
         let listeners = free.iter().map(|listener| listener.local_addr().unwrap()).collect();
         Self { server, client, listeners }
     }
