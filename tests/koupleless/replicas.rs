@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use kube::api::DeleteParams;
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
 use crate::process::eventually;
@@ -83,21 +84,46 @@ async fn of_three_replicas_each_has_a_share_and_that_of_one_that_is_killed_is_ta
 }
 
 #[tokio::test]
-async fn a_replica_that_takes_a_node_over_calls_no_impostor_that_reported_to_it() {
+async fn a_replica_that_takes_a_node_over_loads_nothing_into_an_impostor_that_reported_to_it() {
     let world = World::new(2).await;
     let (holder, heir) = (world.replica(0).await, world.replica(1).await);
     let base = world.base_of(SimulatedBaseOptions::numbered(1, 1), 0).await;
     world.node(&node(1), "True").await;
     assert_eq!(world.holder(&node(1)).await, holder.identity().await, "the other one did not hear the base");
     let ip = "127.0.0.99".parse().unwrap();
-    let impostor = SimulatedBaseOptions { ip, ..SimulatedBaseOptions::numbered(1, 1) };
-    let impostor = world.base_of(impostor, 1).await;
+    let options = SimulatedBaseOptions { ip, asks_baseline: true, ..SimulatedBaseOptions::numbered(1, 1) };
+    let impostor = world.base_of(options, 1).await;
+    eventually("the heir believes it", async || impostor.baselines().iter().any(Result::is_ok)).await;
+    let dropped = "staffetta_tunnel_dropped_reports_total{tunnel=\"http\"} ";
+    let drops = async || heir.process.get("/metrics").await.1.contains(&format!("{dropped}0\n"));
+    assert!(drops().await, "its reports are accepted");
     holder.process.signal("KILL").await;
     let taken = heir.identity().await;
     eventually("the node is taken over", async || world.holder(&node(1)).await == taken).await;
     world.pod("web", &node(1), "1").await;
     world.running("web").await;
     assert_eq!((asked(&base), asked(&impostor)), (vec!["+cart:1".to_owned()], Vec::new()));
+    eventually("its reports are dropped", async || !drops().await).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_somebody_deletes_is_created_again_by_its_holder() {
+    let world = World::new(1).await;
+    let replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node(&node(1), "True").await;
+    world.pod("web", &node(1), "1").await;
+    world.running("web").await;
+    let uid = async || world.leases().get_opt(&node(1)).await.unwrap().and_then(|lease| lease.metadata.uid);
+    let before = uid().await;
+    world.leases().delete(&node(1), &DeleteParams::default()).await.unwrap();
+    eventually("it is created again", async || uid().await.is_some_and(|uid| Some(uid) != before)).await;
+    assert_eq!(world.holder(&node(1)).await, replica.identity().await);
+    world.pod("more", &node(1), "2").await;
+    world.running("more").await;
+    assert_eq!(asked(&base), ["+cart:1", "+cart:2"], "the base was looked after all the time");
+    let taken = "staffetta_virtual_node_leases_total{handler=\"vnode\",change=\"taken\"} 1\n";
+    assert!(replica.process.get("/metrics").await.1.contains(taken));
 }
 
 #[tokio::test]

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 /// after the same time.
 const CLAIM: Duration = Duration::from_secs(60);
 
+/// The time during which no other address can use the id of a base that is known from its Node object, and has not answered there yet. A base
+/// that has moved meanwhile is found again before its node is removed.
+const UNCONFIRMED: Duration = Duration::from_secs(15);
+
 /// The addresses of bases, by their ids. An id is bound to the address that reports it, so that no base can report for another one.
 #[derive(Debug)]
 pub(super) struct Bases {
@@ -20,12 +24,12 @@ pub(super) struct Bases {
     by_address: HashMap<SocketAddr, NodeId>,
 }
 
-/// The address of a base, and the time of its last report or answer.
+/// The address of a base, and the time for which it holds the id.
 #[derive(Debug)]
 struct Base {
     address: SocketAddr,
-    /// The time of the last report or answer; for a base that is known only from its Node object, the time at which the object was read.
-    heard: Instant,
+    /// The time until which no other address can use the id. Reports and answers extend it.
+    held_until: Instant,
     /// `true` if a node exists for the base.
     started: bool,
 }
@@ -70,28 +74,41 @@ impl Bases {
             }
         }
         let started = self.by_id.get(id).is_some_and(|base| base.started);
-        self.insert(id, Base { address, heard: now, started });
+        self.insert(id, Base { address, held_until: now + CLAIM, started });
         Ok(())
     }
 
     /// Records that a base answered a query at `address`. This keeps the base alive if its reports reach other replicas.
     pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
         if let Some(base) = self.by_id.get_mut(id).filter(|base| base.address == address) {
-            base.heard = now;
+            base.held_until = now + CLAIM;
         }
     }
 
-    /// Records that a node exists for a base. `address` comes from the Node object. At first it takes precedence over another IP address that
-    /// reported with this id: the replica that wrote the object had answers from there, and reports to several replicas have no order.
-    pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) {
-        let reported = self
-            .by_id
-            .get_mut(id)
-            .filter(|base| base.started || address.is_none_or(|address| address.ip() == base.address.ip()));
-        match (reported, address) {
-            (Some(base), _) => base.started = true,
-            (None, Some(address)) => self.insert(id, Base { address, heard: now, started: true }),
-            (None, None) => {}
+    /// Records that a node exists for a base. `address` comes from the Node object. At the first call it replaces another IP address that has
+    /// reported with this id, since a replica had answers from there, and holds the id for [`UNCONFIRMED`]; not if another base has it by
+    /// now. Returns `true` if it replaced an address.
+    pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) -> bool {
+        let is_free = |address: &SocketAddr| {
+            let other = self.by_address.get(address).filter(|other| *other != id);
+            !other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.is_alive(now))
+        };
+        let address = address.filter(is_free);
+        let known = self.by_id.get_mut(id);
+        match (known, address) {
+            (Some(base), Some(address)) if !base.started && base.address.ip() != address.ip() => {
+                self.insert(id, Base { address, held_until: now + UNCONFIRMED, started: true });
+                true
+            }
+            (Some(base), _) => {
+                base.started = true;
+                false
+            }
+            (None, Some(address)) => {
+                self.insert(id, Base { address, held_until: now + UNCONFIRMED, started: true });
+                false
+            }
+            (None, None) => false,
         }
     }
 
@@ -126,7 +143,7 @@ impl Bases {
 impl Base {
     /// Returns `true` if the base has reported or answered so recently that its id cannot be claimed from another address.
     fn is_alive(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) < CLAIM
+        now < self.held_until
     }
 }
 
@@ -193,8 +210,8 @@ mod tests {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         bases.start(&id("a"), Some(at("192.0.2.1:1238")), now);
         assert_eq!(bases.record(&id("a"), at("192.0.2.2:1238"), now), Err(AddressClaimError::Taken));
-        bases.record(&id("a"), at("192.0.2.2:1238"), now + CLAIM).unwrap();
-        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + CLAIM);
+        bases.record(&id("a"), at("192.0.2.2:1238"), now + UNCONFIRMED).unwrap();
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + UNCONFIRMED);
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
         assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
@@ -205,15 +222,31 @@ mod tests {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (known, impostor) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
         bases.record(&id("a"), impostor, now).unwrap();
-        bases.start(&id("a"), Some(known), now);
+        assert!(bases.start(&id("a"), Some(known), now));
         assert_eq!(bases.address(&id("a")), Some(known));
-        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
+        let before = now + UNCONFIRMED - Duration::from_millis(1);
+        assert_eq!(bases.record(&id("a"), impostor, before), Err(AddressClaimError::Taken));
+        bases.answered(&id("a"), known, now);
+        assert_eq!(bases.record(&id("a"), impostor, now + CLAIM / 2), Err(AddressClaimError::Taken));
         let port = at("192.0.2.1:1239");
         bases.record(&id("b"), port, now).unwrap();
-        bases.start(&id("b"), Some(known), now);
+        assert!(!bases.start(&id("b"), Some(known), now));
         assert_eq!(bases.address(&id("b")), Some(port), "its process was restarted");
-        bases.start(&id("b"), Some(impostor), now);
-        assert_eq!(bases.address(&id("b")), Some(port), "it is new to nobody");
+        assert!(!bases.start(&id("b"), Some(impostor), now));
+        assert_eq!(bases.address(&id("b")), Some(port), "its node exists already");
+    }
+
+    #[test]
+    fn the_address_of_a_node_object_that_another_base_has_by_now_does_not_count() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (former, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("b"), former, now).unwrap();
+        bases.record(&id("a"), moved, now).unwrap();
+        for base in ["a", "silent"] {
+            assert!(!bases.start(&id(base), Some(former), now));
+        }
+        let addresses = ["a", "b", "silent"].map(|base| bases.address(&id(base)));
+        assert_eq!(addresses, [Some(moved), Some(former), None]);
     }
 
     #[test]

@@ -49,8 +49,9 @@ impl BaseClient {
         Ok(Self { http, query_timeout, operation_timeout: milliseconds(options.operation_timeout_ms) })
     }
 
-    /// Sends a command to the base at `address` and returns its response, whatever the code in it says. The error of a change says
-    /// that it may have taken effect, unless it was not sent: there was no connection, or not before the boot time `send_by`.
+    /// Sends a command to the base at `address` and returns its response, even if its code is that of a failure. The error
+    /// of a change says that the change may have taken effect, unless it was not sent: there was no connection, or none before the boot
+    /// time `send_by`.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         base: &NodeId,
@@ -73,9 +74,9 @@ impl BaseClient {
         let span = info_span!("base request", otel.name = command.step(), otel.kind = "client", base = base.as_str(),
             server.address = %address);
         let answered = tokio::time::timeout(limit, answered).instrument(span).await;
-        answered.unwrap_or(Err(CallError::Silent(limit))).map_err(|error| {
+        answered.unwrap_or(Err(CallError::Timeout(limit))).map_err(|error| {
             let reason = match error {
-                CallError::Stranger(_) => Reason::Conflict,
+                CallError::OtherBase(_) => Reason::Conflict,
                 _ => Reason::Unavailable,
             };
             let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
@@ -153,31 +154,39 @@ fn parse<T: DeserializeOwned>(
     let response: ArkResponse<T> = serde_json::from_slice(body).map_err(CallError::Malformed)?;
     match response.base() {
         Some(other) if other != base.as_str() => {
-            Err(CallError::Stranger(crate::wire::message(other).chars().take(64).collect()))
+            Err(CallError::OtherBase(crate::wire::message(other).chars().take(64).collect()))
         }
         _ => Ok(response),
     }
 }
 
-/// The error of a call, in words for people. It contains nothing of the response but the id of a base.
+/// The error of a command that was sent to a base. Its message quotes nothing of the response except the id of a base.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
+    /// There was no connection to the base.
     #[error("it cannot be reached: {0}")]
     Unreachable(reqwest::Error),
+    /// The request was not sent in time.
     #[error(transparent)]
     TooLate(TooLate),
+    /// The connection failed before the response was complete.
     #[error("the connection broke: {0}")]
-    Broken(reqwest::Error),
+    ConnectionFailed(reqwest::Error),
+    /// There was no complete response within this time limit.
     #[error("no answer within {} s", .0.as_secs_f32())]
-    Silent(Duration),
+    Timeout(Duration),
+    /// The response is larger than [`MAX_RESPONSE`].
     #[error("the answer has more than {MAX_RESPONSE} bytes")]
     Oversized,
+    /// The response has this HTTP status, which is not 200.
     #[error("HTTP {0}")]
     Status(u16),
+    /// The response is not the expected JSON.
     #[error("the answer is malformed at line {}, column {}", .0.line(), .0.column())]
     Malformed(serde_json::Error),
+    /// The response names another base than the one that was called; the value is its id.
     #[error("base {0:?} answers at its address")]
-    Stranger(String),
+    OtherBase(String),
 }
 
 impl CallError {
@@ -188,7 +197,7 @@ impl CallError {
         if let Some(late) = causes.find_map(|cause| cause.downcast_ref()) {
             return Self::TooLate(*late);
         }
-        if error.is_connect() { Self::Unreachable(error) } else { Self::Broken(error) }
+        if error.is_connect() { Self::Unreachable(error) } else { Self::ConnectionFailed(error) }
     }
 }
 

@@ -35,7 +35,7 @@ struct Endpoints {
 pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
     let count = map_response_with_state(Arc::clone(&shared), count_rejected);
     Router::new()
-        .route("/heartbeat", post(heartbeat).layer(count))
+        .route("/heartbeat", post(heartbeat).route_layer(count))
         .route("/queryBaseline", post(query_baseline))
         .layer(DefaultBodyLimit::max(MAX_REPORT))
         .with_state(Endpoints { shared, sender })
@@ -49,7 +49,8 @@ async fn count_rejected(State(shared): State<Arc<TunnelState>>, response: Respon
     response
 }
 
-/// Receives the heartbeat of a base: its address and description become known, or it says that it ends.
+/// Handles `POST /heartbeat`: records the address of the base, and passes its description to the receiver of the tunnel. A base that
+/// stops has the status `Deactivated` in the description.
 async fn heartbeat(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -66,14 +67,19 @@ async fn heartbeat(
     }
     node.network_info.node_ip = Some(ip);
     let address = SocketAddr::new(ip, node.network_info.port.unwrap_or_default());
-    endpoints.shared.bases().record(&id, address, Instant::now())?;
     let ends = node.metadata.status == NodeActivation::Deactivated;
-    endpoints.sender.node_discovered(&id, node)?;
+    {
+        // Both at once: the address may be replaced by that in the Node object.
+        let mut bases = endpoints.shared.bases();
+        bases.record(&id, address, Instant::now())?;
+        endpoints.sender.node_discovered(&id, node)?;
+    }
     debug!(base = %id, %address, ends, "a base reports");
     Ok("SUCCESS")
 }
 
-/// Answers a base that has just started with the modules that it is to load, or with a status that makes it ask again.
+/// Handles `POST /queryBaseline` of a base that has just started: returns the modules that it is to load, or a status that makes it ask
+/// again.
 async fn query_baseline(
     State(endpoints): State<Endpoints>,
     Extension(Peer(peer)): Extension<Peer>,

@@ -60,6 +60,7 @@ struct TunnelState {
 /// The part of the state that exists while the tunnel runs.
 #[derive(Clone, Debug)]
 struct Running {
+    /// The address of the listener.
     address: SocketAddr,
     sender: TunnelSender,
     /// Passes changes of modules to the task of the tunnel. [`Operations`] limits the number of changes in the channel.
@@ -71,13 +72,14 @@ struct Running {
 struct ModuleChange {
     command: ArkletCommand,
     module: Module,
+    /// The address of the base.
     address: SocketAddr,
     /// The request log of the attempt that asks for the change.
     requests: Arc<RequestLog>,
     /// The boot time after which the request is not sent any more.
     send_by: Duration,
     /// Keeps the request recorded as in progress until it is dropped.
-    under_way: RequestUnderWay,
+    under_way: RequestInProgress,
 }
 
 impl HttpTunnel {
@@ -106,7 +108,7 @@ impl HttpTunnel {
         let module = Module::of(container, command.step())?;
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
-        let under_way = RequestUnderWay::begin(&self.shared, node, command, Some(module.key()))?;
+        let under_way = RequestInProgress::begin(&self.shared, node, command, Some(module.key()))?;
         let (requests, send_by) = (RequestLog::current(), boot_time() + SEND_LIMIT);
         let change = ModuleChange { command, module, address, requests, send_by, under_way };
         running.changes.send(change).map_err(|_| not_running(command))
@@ -120,7 +122,7 @@ impl HttpTunnel {
     ) -> Result<(T, TunnelSender), DriverError> {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
-        let _under_way = RequestUnderWay::begin(&self.shared, node, command, None)?;
+        let _under_way = RequestInProgress::begin(&self.shared, node, command, None)?;
         let response = self.shared.client.call(node, address, command, &json!({}), None).await?;
         self.shared.bases().answered(node, address, Instant::now());
         let data = response.data().map_err(|why| {
@@ -160,7 +162,7 @@ impl Tunnel for HttpTunnel {
         let address = listener.local_addr().map_err(failed)?;
         let (changes, arriving) = mpsc::unbounded_channel();
         *lock(&self.shared.running) = Some(Running { address, sender: sender.clone(), changes });
-        let _stopped = HttpStopOnDrop(&self.shared);
+        let _stopped = HttpUnreadyOnDrop(&self.shared);
         info!(tunnel = KEY, %address, "listening for bases");
         let router = listener::router(Arc::clone(&self.shared), sender.clone());
         tokio::select! {
@@ -172,7 +174,13 @@ impl Tunnel for HttpTunnel {
     async fn on_node_start(&self, node: &NodeId, description: &NodeDescription) {
         let network = &description.network_info;
         let address = network.node_ip.zip(network.port).map(|(ip, port)| SocketAddr::new(ip, port));
-        self.shared.bases().start(node, address, Instant::now());
+        let mut bases = self.shared.bases();
+        if bases.start(node, address, Instant::now())
+            && let Some(running) = &*lock(&self.shared.running)
+        {
+            // A report from the replaced address may wait to be processed: this takes its place.
+            let _ = running.sender.node_discovered(node, description.clone());
+        }
     }
 
     async fn on_node_stop(&self, node: &NodeId) {
@@ -277,7 +285,7 @@ impl TunnelState {
 
 /// Keeps a request to a base recorded as in progress until it is dropped.
 #[derive(Debug)]
-struct RequestUnderWay {
+struct RequestInProgress {
     shared: Arc<TunnelState>,
     node: NodeId,
     command: ArkletCommand,
@@ -286,7 +294,7 @@ struct RequestUnderWay {
     ended: CancellationToken,
 }
 
-impl RequestUnderWay {
+impl RequestInProgress {
     /// Records a request to a base. Fails if the same query or a change of the same module is in progress, or too many changes are.
     fn begin(
         shared: &Arc<TunnelState>,
@@ -299,7 +307,7 @@ impl RequestUnderWay {
     }
 }
 
-impl Drop for RequestUnderWay {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         let mut operations = lock(&self.shared.operations);
         // One that has ended may have a successor.
@@ -309,10 +317,10 @@ impl Drop for RequestUnderWay {
     }
 }
 
-/// Makes the tunnel unready when it is dropped.
-struct HttpStopOnDrop<'a>(&'a TunnelState);
+/// Makes the tunnel unready when this value is dropped.
+struct HttpUnreadyOnDrop<'a>(&'a TunnelState);
 
-impl Drop for HttpStopOnDrop<'_> {
+impl Drop for HttpUnreadyOnDrop<'_> {
     fn drop(&mut self) {
         *lock(&self.0.running) = None;
     }

@@ -18,15 +18,17 @@ const RETENTION: Duration = Duration::from_secs(600);
 /// The images of the containers in the baseline that this process last sent to each base, by the name of its node. They are needed because
 /// the reports of a base contain no images.
 #[derive(Default)]
-pub(super) struct AnsweredBaselines(Mutex<HashMap<Arc<str>, AnsweredBaseline>>);
+pub(super) struct SentBaselines(Mutex<HashMap<Arc<str>, AnsweredBaseline>>);
 
+/// The images of a baseline that was sent to a base, and the time of the answer.
 struct AnsweredBaseline {
     at: Instant,
     images: HashMap<ContainerKey, String>,
 }
 
-impl AnsweredBaselines {
-    /// Records the images of the baseline that was sent to the base of `node`. A further base is ignored if [`REMEMBERED`] are recorded.
+impl SentBaselines {
+    /// Records the images of the baseline that was sent to the base of `node`. If [`REMEMBERED`] bases are recorded, a
+    /// further one is ignored.
     pub(super) fn record(&self, node: &Arc<str>, images: HashMap<ContainerKey, String>, now: Instant) {
         let mut answered = lock(&self.0);
         if images.is_empty() {

@@ -11,7 +11,7 @@ use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{ContainerKey, DriverError, Owner, Reason, RequestLog};
 use tokio::time::Instant;
 
-use super::answered::AnsweredBaselines;
+use super::answered::SentBaselines;
 use super::base::{Base, containers, pod_key};
 use super::containers::ContainerStep;
 use super::operation::{ContainerAction, OperationStage};
@@ -28,7 +28,7 @@ const POLL: Duration = Duration::from_secs(5);
 pub(super) struct BaseBackEnd {
     pub(super) base: Arc<Base>,
     /// The baselines that this process has sent to bases.
-    pub(super) answered: Arc<AnsweredBaselines>,
+    pub(super) answered: Arc<SentBaselines>,
 }
 
 #[async_trait]
@@ -197,6 +197,7 @@ impl BaseBackEnd {
     }
 }
 
+/// Returns the status of a container from the status of its pod.
 fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
     let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.find(|status| status.name == container.name)

@@ -16,15 +16,15 @@ use staffetta_driver::tunnel::{
 use staffetta_driver::{ContainerKey, Owner};
 use tokio::time::Instant;
 
-use super::containers::{BaseContainers, ShownContainer};
+use super::containers::{BaseContainers, ReportedContainer};
 use super::first_answer::FirstAnswer;
 use super::operation::{ContainerAction, Operation, OperationLog, OperationStage};
 use crate::lock::lock;
 use crate::node::NodeMarks;
 use crate::pod::ClusterIndex;
 
-/// The prefix of the id of a container.
-const SCHEME: &str = "koupleless://";
+/// The prefix of the id of a container in the status of its pod.
+const CONTAINER_ID_PREFIX: &str = "koupleless://";
 
 /// A tunnel under its name in the configuration.
 #[derive(Clone)]
@@ -35,8 +35,8 @@ pub(super) struct NamedTunnel {
     pub(super) tunnel: Arc<dyn Tunnel>,
 }
 
-/// A base that this process looks after, from the time when it takes the Lease of the node to the time when it loses or gives
-/// it up.
+/// A base (a process of Koupleless behind a node) that this process looks after, from the time when it takes the Lease of the node
+/// to the time when it loses or gives it up.
 pub(super) struct Base {
     /// The id of the base.
     pub(super) id: NodeId,
@@ -52,28 +52,28 @@ pub(super) struct Base {
     pub(super) containers: Mutex<BaseContainers>,
     /// The description and the marks that the base reported last.
     pub(super) profile: Mutex<BaseProfile>,
-    /// The wait for its first answer, before which it gets no node; `None` if it has answered, or had a node before.
+    /// The wait for the first answer of the base, which gets no node before; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
-    /// The pod that requested each operation in progress, by the key of its container; it is named when the operation ends.
+    /// The pod that requested each operation in progress, by the key of the container. It is returned when the operation ends.
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 
 /// A container on a base that no pod on its node has.
 pub(super) struct UnownedContainer {
-    /// The key under which the base reports it.
+    /// The key under which the base reports the container.
     pub(super) key: ContainerKey,
-    /// The pod for which it was started.
+    /// The pod for which the container was started; [`PodKey::All`] if it was in a baseline.
     pub(super) pod: PodKey,
     /// The container, as it was started.
     pub(super) container: Container,
 }
 
-/// The reports of a base about itself, except its health.
+/// The properties that a base reports about itself: its description, labels, annotations and taints.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BaseProfile {
-    /// The description in its introduction.
+    /// The description with which the base last introduced itself.
     pub(super) description: NodeDescription,
-    /// The labels, annotations and taints that it reports.
+    /// The labels, annotations and taints that the base reports for its node.
     pub(super) marks: NodeMarks,
 }
 
@@ -110,7 +110,7 @@ impl Base {
         lock(&self.first_answer).is_some()
     }
 
-    /// Ends the wait for the first answer. Returns `true` if there was one.
+    /// Records that the base has answered, which ends the wait for its first answer. Returns `true` if this answer was waited for.
     pub(super) fn has_answered(&self) -> bool {
         lock(&self.first_answer).take().is_some()
     }
@@ -120,13 +120,13 @@ impl Base {
         lock(&self.first_answer).as_mut()?.question(Instant::now())
     }
 
-    /// Returns the key of a container.
+    /// Returns the key by which the tunnel of the base identifies a container of a pod.
     pub(super) fn key(&self, pod: &Pod, container: &Container) -> ContainerKey {
         self.tunnel.tunnel.get_container_unique_key(&pod_key(pod), container)
     }
 
     /// Returns the pods on the node with a container of this key that is to run, the oldest first. The first one determines
-    /// its image; the others share it.
+    /// the image of the container; the others share the container.
     pub(super) fn claimants(&self, key: &ContainerKey) -> Vec<(Arc<Pod>, Container)> {
         let mut claimants = self.pods_with(key);
         claimants.retain(|(pod, _)| is_living(pod));
@@ -153,7 +153,8 @@ impl Base {
         operation
     }
 
-    /// Records an answer. Returns the pods that it concerns; none if nobody waits for it.
+    /// Records the answer of the base to an operation. Returns the pods that the answer concerns; none if no such operation is in
+    /// progress.
     pub(super) fn answered(
         &self,
         action: ContainerAction,
@@ -170,7 +171,7 @@ impl Base {
         owners
     }
 
-    /// Returns the key of a pod, and its containers with theirs.
+    /// Returns the key of a pod, and its containers, each with the key of the container.
     fn keyed<'p>(&self, pod: &'p Pod) -> (PodKey, Vec<(ContainerKey, &'p Container)>) {
         let pod_key = pod_key(pod);
         let key = |container| self.tunnel.tunnel.get_container_unique_key(&pod_key, container);
@@ -178,7 +179,7 @@ impl Base {
         (pod_key, containers)
     }
 
-    /// Records a report of all containers, and returns it by pod.
+    /// Records a report of the states of all containers on the base. Returns these states by pod, for the pods on the node.
     pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
         let effects = lock(&self.containers).report(statuses, Instant::now());
         for (key, action) in effects {
@@ -202,7 +203,11 @@ impl Base {
                 let shown = shown.shown(key).filter(|_| !other || !is_living(pod))?;
                 let ours = shown.pod_key == PodKey::All || shown.pod_key == *pod_key;
                 let state = ours.then(|| state(shown)).flatten()?;
-                Some(HostedContainer { name: container.name.clone(), id: format!("{SCHEME}{key}"), state })
+                Some(HostedContainer {
+                    name: container.name.clone(),
+                    id: format!("{CONTAINER_ID_PREFIX}{key}"),
+                    state,
+                })
             });
             let containers: Vec<_> = hosted.collect();
             let owner = Owner::of(&pod.metadata);
@@ -239,7 +244,7 @@ impl Base {
         ours.collect()
     }
 
-    /// Records that this process does not look after the base any more.
+    /// Records that this process does not look after the base any more: the end of its operations in progress will not be known.
     pub(super) fn abandon(&self) {
         let pending: Vec<_> = {
             let containers = lock(&self.containers);
@@ -270,7 +275,7 @@ impl Base {
     }
 }
 
-/// Returns the key of a pod, for its tunnel.
+/// Returns the key (namespace and name) by which tunnels identify a pod.
 pub(super) fn pod_key(pod: &Pod) -> PodKey {
     let Owner { namespace, name, .. } = Owner::of(&pod.metadata);
     PodKey::Pod { namespace, name }
@@ -298,7 +303,7 @@ fn age(pod: &Pod) -> (Option<Timestamp>, bool, &str) {
 
 /// Converts the reported state of a container to that in the status of its pod; `None` if it was stopped. No state becomes `terminated`: a
 /// stopped container is started again, unless its pod is deleted.
-fn state(shown: &ShownContainer) -> Option<HostedContainerState> {
+fn state(shown: &ReportedContainer) -> Option<HostedContainerState> {
     let failed = |default: &str| {
         let reason = if shown.reason.is_empty() { default } else { &shown.reason };
         HostedContainerState::Failed { reason: reason.to_owned(), message: shown.message.clone() }

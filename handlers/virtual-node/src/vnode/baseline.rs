@@ -18,5 +18,5 @@ pub trait BaselineSource: Send + Sync + 'static {
 
     /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process; `None` if there is
     /// none, or if such a container is in a baseline now.
-    fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container>;
+    fn former_baseline_container(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container>;
 }

@@ -17,10 +17,11 @@ use super::operation::ContainerAction;
 /// The delays after failures of an operation, up to the maximum that kubelets have.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
 
+/// The maximum delay after a failure of an operation.
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
-const SETTLED: Duration = Duration::from_secs(5);
+const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
 
 /// The containers on one base, by key.
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub(super) struct BaseContainers {
 /// One container on a base.
 #[derive(Debug, Default)]
 struct BaseContainer {
-    /// The state, as of the last report or answer; `None` if the base does not have it.
-    shown: Option<ShownContainer>,
+    /// The state, as of the last report or answer; `None` if the base does not have the container.
+    shown: Option<ReportedContainer>,
     /// The image with which this process has started or found the container; `None` if it is not known.
     image: Option<String>,
     /// The operation in progress.
@@ -47,15 +48,16 @@ struct BaseContainer {
     failure: Option<OperationFailure>,
     /// The time until which reports that contradict the last answer are ignored.
     settled: Option<Instant>,
-    /// The last pod on the node that had it at a report, if containers without a pod are to be stopped.
+    /// The last pod on the node that had the container at the time of a report. It is recorded only if containers without a pod are
+    /// to be stopped.
     pod: Option<Arc<Pod>>,
     /// The time since which reports have shown the container although no pod on the node has it.
     unclaimed_since: Option<Instant>,
 }
 
-/// The state of a container, as its base shows it.
+/// The state of a container, as its base reports it.
 #[derive(Clone, Debug)]
-pub(super) struct ShownContainer {
+pub(super) struct ReportedContainer {
     /// The state.
     pub(super) state: ContainerState,
     /// The pod to which the container belongs, according to the base.
@@ -68,16 +70,20 @@ pub(super) struct ShownContainer {
     since: Instant,
 }
 
+/// An operation that was sent, or is being sent, and has not ended.
 #[derive(Debug)]
 struct PendingOperation {
     action: ContainerAction,
+    /// The image with which the container is started. Not used if it is stopped.
     image: String,
     deadline: Instant,
     requests: Arc<RequestLog>,
 }
 
+/// The last failed operation on a container, and the time of the next attempt.
 #[derive(Debug)]
 struct OperationFailure {
+    /// The number of failures since the container was last started.
     count: u32,
     retry_at: Instant,
     reason: String,
@@ -113,7 +119,7 @@ impl BaseContainers {
     }
 
     /// Returns the state of a container; `None` if the base does not have it.
-    pub(super) fn shown(&self, key: &ContainerKey) -> Option<&ShownContainer> {
+    pub(super) fn shown(&self, key: &ContainerKey) -> Option<&ReportedContainer> {
         self.by_key.get(key)?.shown.as_ref()
     }
 
@@ -192,7 +198,7 @@ impl BaseContainers {
         }
     }
 
-    /// Ends all starting and stopping, unless an operation is in progress. Returns `true` if it did.
+    /// Prevents further operations on the base, unless one is in progress. Returns `true` if none is in progress.
     pub(super) fn close(&mut self) -> bool {
         let idle = self.under_way().next().is_none();
         self.closed = idle;
@@ -238,10 +244,10 @@ impl BaseContainers {
             container.fail(&answer.reason, &answer.message, operation.requests, now);
             return true;
         }
-        container.settled = Some(now + SETTLED);
+        container.settled = Some(now + STALE_REPORT_WINDOW);
         match action {
             ContainerAction::Start => {
-                container.shown = Some(ShownContainer {
+                container.shown = Some(ReportedContainer {
                     state: ContainerState::Activated,
                     pod_key: PodKey::All,
                     reason: String::new(),
@@ -345,6 +351,7 @@ impl BaseContainer {
         }
     }
 
+    /// Records a failure of an operation. The next attempt follows after a back-off.
     fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         let reason = if is_reason(reason) { reason } else { "OperationFailed" };
@@ -360,7 +367,7 @@ impl BaseContainer {
     /// Records the status of this container in a report; `None` if the report does not contain the container. Returns the action in
     /// progress if the status shows its effect.
     fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) -> Option<ContainerAction> {
-        let shown = status.map(|status| ShownContainer {
+        let shown = status.map(|status| ReportedContainer {
             since: self
                 .shown
                 .as_ref()
@@ -371,7 +378,7 @@ impl BaseContainer {
             reason: status.reason,
             message: status.message,
         });
-        let state = |shown: &Option<ShownContainer>| {
+        let state = |shown: &Option<ReportedContainer>| {
             shown.as_ref().map(|shown| shown.state).filter(|state| *state != ContainerState::Stopped)
         };
         // A report that was on its way when the answer came.

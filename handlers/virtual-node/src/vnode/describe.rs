@@ -19,12 +19,12 @@ const MAX_REPORTED: usize = 32;
 /// The maximum length of an annotation, a reason or a message of a base, in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// The properties of the nodes of one environment.
+/// The properties that all nodes of the bases of one environment share.
 #[derive(Clone, Debug)]
 pub(super) struct NodeTemplate {
     /// The environment of the bases, a part of the names of their nodes (`vnode.environment`).
     pub(super) environment: String,
-    /// The maximum number of pods.
+    /// The maximum number of pods on each node.
     pub(super) max_pods: u32,
 }
 
@@ -34,7 +34,7 @@ impl NodeTemplate {
         format!("{PREFIX}{base}.{}", self.environment)
     }
 
-    /// Returns the base of a node; `None` if the node has no name of this environment.
+    /// Returns the id of the base whose node has the name `node`; `None` if no node of this environment can have that name.
     pub(super) fn base(&self, node: &str) -> Option<NodeId> {
         let id = node.strip_prefix(PREFIX)?.strip_suffix(&self.environment)?.strip_suffix('.')?;
         id.parse().ok()
@@ -128,7 +128,7 @@ fn may_label(key: &str) -> bool {
     is_label_key(key) && !is_own_label(key) && !reserved.into_iter().any(is_of)
 }
 
-/// Returns the health of a base.
+/// Converts the status that a base reports into the health of its node. Invalid conditions are left out.
 pub(super) fn health(status: &NodeStatusData) -> NodeHealth {
     let amounts = |capacity: bool| {
         let resources = status.resources.iter().take(MAX_REPORTED);

@@ -12,17 +12,18 @@ use tokio::time::Instant;
 use super::base::{Base, BaseProfile};
 use super::lease::{LeaseElection, LeaseTiming, LeaseWrite, SeenLease, WriteResult};
 use super::replicas::Replicas;
-use super::share::{FairShare, TICK, spread, tie_break};
+use super::share::{ELECTION_INTERVAL, FairShare, spread, tie_break};
 use crate::lock::lock;
 use crate::node::NodeMarks;
 
 /// A base that this process knows, from its own reports or from its Node object.
 pub(super) struct KnownBase {
     pub(super) id: NodeId,
-    /// The index of its tunnel; `None` if that is not configured.
+    /// The index of its tunnel in the list of configured tunnels; `None` if its tunnel is not configured.
     pub(super) tunnel: Option<usize>,
     /// The name of its node.
     pub(super) node: Arc<str>,
+    /// The election of the holder of the Lease of the node.
     pub(super) election: LeaseElection,
     /// The description and the marks (labels, annotations, taints) that the base reported last.
     pub(super) profile: BaseProfile,
@@ -54,9 +55,9 @@ pub(super) struct KnownBases {
     /// takes the Lease of a base whose tunnel it does not have: a replica with the tunnel takes it first.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
-    /// The replicas without nodes.
+    /// The Leases of replicas that hold no node, by which such replicas are known.
     pub(super) replicas: Replicas,
-    /// The earliest time at which a further node is given up.
+    /// The earliest time at which a further node is given up to another replica.
     next_move: BootTime,
 }
 
@@ -220,7 +221,7 @@ impl KnownBases {
         let pace = self.timing.renewal / u32::try_from(most).unwrap_or(u32::MAX);
         let mut moved = Vec::new();
         for known in self.by_node.values_mut() {
-            if moved.len() == surplus || self.next_move > now + TICK {
+            if moved.len() == surplus || self.next_move > now + ELECTION_INTERVAL {
                 break;
             }
             let idle = |base: &&Arc<Base>| movable(&base.node) && lock(&base.containers).close();
@@ -239,7 +240,7 @@ impl KnownBases {
         self.by_node.values().filter(|known| known.election.until().is_some()).count()
     }
 
-    /// Returns the share of each replica that is alive.
+    /// Returns the number of nodes that each replica that is alive is to hold.
     fn share(&self, now: BootTime) -> FairShare {
         let others = self.by_node.values().filter(|known| known.election.until().is_none());
         let holders = others.filter_map(|known| known.election.holder(now));
@@ -302,7 +303,7 @@ impl KnownBases {
         self.by_node.remove(node);
     }
 
-    /// Returns the names of all nodes.
+    /// Returns the names of the nodes of all known bases.
     pub(super) fn names(&self) -> Vec<Arc<str>> {
         self.by_node.keys().cloned().collect()
     }

@@ -1,6 +1,6 @@
 //! The labels and taints of the nodes of bases and of the pods for them, which are those of Koupleless.
 
-/// The label with the component, of nodes and of pods.
+/// The label with the kind of an object: [`COMPONENT_NODE`], [`COMPONENT_POD`] or [`COMPONENT_DEPLOYMENT`].
 pub(crate) const COMPONENT: &str = "virtual-kubelet.koupleless.io/component";
 
 /// The value of [`COMPONENT`] of a node.
@@ -24,8 +24,8 @@ pub(crate) const BASE_VERSION: &str = "base.koupleless.io/version";
 /// The label of a node with the host name of its base.
 pub(crate) const BASE_HOST_NAME: &str = "base.koupleless.io/host-name";
 
-/// The label of a node with the key of its tunnel, which gives the node back to its tunnel after a restart or a
-/// take-over.
+/// The label of a node with the key of its tunnel, by which a process that starts or takes the node over finds the
+/// tunnel.
 pub(crate) const TUNNEL: &str = "base.koupleless.io/tunnel";
 
 /// The label of a node with the TCP port at which its base accepts requests.

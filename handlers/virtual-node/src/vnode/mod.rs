@@ -1,7 +1,7 @@
 //! The handler `vnode`: the bases of Koupleless as virtual nodes, on which pods become modules.
 //!
 //! A *base* is a long-running process, a *module* what it loads for a container. Bases appear by themselves: a
-//! [`Tunnel`](staffetta_driver::tunnel::Tunnel) reports them. The handler runs in every replica of the controller. All of them
+//! [`Tunnel`] reports them. The handler runs in every replica of the controller. All of them
 //! know all bases; the one that holds the Lease of a node looks after its base, and is the only one that acts for it.
 //!
 //! ```text

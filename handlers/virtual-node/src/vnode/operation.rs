@@ -11,7 +11,7 @@ use staffetta_driver::{ContainerKey, Owner};
 pub struct Operation {
     /// The name of the tunnel.
     pub tunnel: Arc<str>,
-    /// The base.
+    /// The id of the base.
     pub base: NodeId,
     /// The name of the node.
     pub node: Arc<str>,

@@ -29,6 +29,7 @@ struct ReplicaLease {
     began: Option<BootTime>,
 }
 
+/// The newest state of the Lease of a replica.
 struct SeenReplica {
     lease: SeenLease,
     /// The time when this process first saw this state.
@@ -44,7 +45,7 @@ impl Replicas {
         Self { timing, own, seen: HashMap::new() }
     }
 
-    /// Returns the holders of Leases that were renewed recently.
+    /// Returns the replicas that renewed their own Leases recently.
     pub(super) fn alive(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let alive = self.seen.values().filter(move |seen| now < seen.since + self.timing.duration);
         alive.map(|seen| &*seen.lease.holder)
@@ -61,7 +62,7 @@ impl Replicas {
         self.seen = observed.collect();
     }
 
-    /// Returns the write to the Lease of this replica that is due. Without a write, the Lease expires.
+    /// Returns the write to the Lease of this replica, if one is due. If this is not called any more, the Lease expires.
     pub(super) fn next(&mut self, now: BootTime) -> Option<(Arc<str>, LeaseWrite)> {
         if self.own.began.is_some() || now < self.own.due {
             return None;
@@ -79,8 +80,9 @@ impl Replicas {
         let began = self.own.began.take().unwrap_or(now);
         self.own.due = match result {
             WriteResult::Written(_) => began + self.timing.renewal,
-            WriteResult::Conflict(_) | WriteResult::Missing => now,
-            WriteResult::Failed => now + self.timing.retry,
+            WriteResult::Conflict(_) => now,
+            WriteResult::Missing if self.own.seen.is_some() => now,
+            WriteResult::Missing | WriteResult::Failed => now + self.timing.retry,
         };
         match result {
             WriteResult::Written(seen) | WriteResult::Conflict(seen) => self.own.seen = Some(seen.clone()),

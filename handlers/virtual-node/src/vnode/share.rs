@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// The interval at which the Leases of nodes are checked.
-pub(super) const TICK: Duration = Duration::from_millis(500);
+pub(super) const ELECTION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The delay before a replica that already has its share of the nodes takes a free one, so that others can take it first.
 const FULL_DELAY: Duration = Duration::from_millis(2500);
@@ -13,14 +13,14 @@ const FULL_DELAY: Duration = Duration::from_millis(2500);
 const MAX_DELAY_BELOW: Duration = Duration::from_secs(1);
 
 /// The upper bound of [`tie_break`], the part of a delay that differs between replicas with the same number of nodes. It is several times
-/// [`TICK`].
+/// [`ELECTION_INTERVAL`].
 const TIE_BREAK: Duration = Duration::from_millis(1500);
 
-/// A replica may exceed its share by one part in `SLACK` (a tenth) without giving nodes up.
-const SLACK: usize = 10;
+/// A replica may exceed its share by one part in `SLACK_DIVISOR` (a tenth) without giving nodes up.
+const SLACK_DIVISOR: usize = 10;
 
-/// A replica gives up at most one part in `MOVED` (a quarter) of its share in one renewal period.
-const MOVED: usize = 4;
+/// A replica gives up at most one part in `MOVED_DIVISOR` (a quarter) of its share in one renewal period.
+const MOVED_DIVISOR: usize = 4;
 
 /// The number of nodes that each replica is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ impl FairShare {
 
     /// Returns the number of nodes by which `held` exceeds the share and the slack.
     pub(super) fn surplus(self, held: usize) -> usize {
-        held.saturating_sub(self.0 + self.0 / SLACK)
+        held.saturating_sub(self.0 + self.0 / SLACK_DIVISOR)
     }
 
     /// Returns the number of nodes that a replica gives up in one renewal period at most. As many may be free at the same time.
     pub(super) fn moved_in_a_period(self) -> usize {
-        self.0.div_ceil(MOVED)
+        self.0.div_ceil(MOVED_DIVISOR)
     }
 }
 
@@ -62,6 +62,7 @@ pub(super) fn spread(interval: Duration, node: &str) -> Duration {
     interval * (1000 - digest("renewal", node) % 101) / 1000
 }
 
+/// Returns a hash of two texts.
 fn digest(one: &str, other: &str) -> u32 {
     let mut digest = DefaultHasher::new();
     (one, other).hash(&mut digest);

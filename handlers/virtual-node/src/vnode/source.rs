@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
 
-use super::answered::AnsweredBaselines;
+use super::answered::SentBaselines;
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
 use super::baseline::BaselineSource;
@@ -21,7 +21,7 @@ use super::describe::NodeTemplate;
 use super::known::{HeldChange, KnownBases, profile_of};
 use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::operation::OperationLog;
-use super::share::TICK;
+use super::share::ELECTION_INTERVAL;
 use super::tracker::OperationTracker;
 use super::unconfigured::UnconfiguredTunnel;
 use crate::back_end::NodeBackEnd;
@@ -32,21 +32,21 @@ use crate::node_store::NodeStore;
 use crate::source::NodeSource;
 
 /// The maximum number of writes to Leases at the same time.
-const WRITES: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 64;
 
 /// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
-const SWEEP: Duration = Duration::from_secs(2);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time limit of the calls that tell a tunnel that a node starts or stops. The Lease elections wait for these calls.
 pub(super) const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
 
 /// The number of the unanswered health request with which a warning about the base is logged.
-const SILENT: u32 = 4;
+const WARN_AT_REQUEST: u32 = 4;
 
 /// The time limit of a health request to a base that has not answered yet.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// The requests in progress. Only renewals and hand-overs of Leases have a result.
+/// The requests to the API server and to bases in progress. Only writes to Leases that [`KnownBases`] has requested have a result.
 type Requests = JoinSet<Option<(Arc<str>, WriteResult)>>;
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
@@ -55,7 +55,7 @@ pub(super) struct VnodeSource {
     /// The identity of this process, the holder of Leases.
     pub(super) replica: String,
     pub(super) template: NodeTemplate,
-    /// The time limit of an operation.
+    /// The time limit of starting or stopping a container.
     pub(super) operation_limit: Duration,
     /// The time after which a container that no pod has is stopped; `None` to leave it.
     pub(super) unowned_grace: Option<Duration>,
@@ -63,7 +63,7 @@ pub(super) struct VnodeSource {
     pub(super) leases: Arc<LeaseIndex>,
     pub(super) writer: Arc<LeaseWriter>,
     pub(super) baselines: Arc<dyn BaselineSource>,
-    pub(super) answered: Arc<AnsweredBaselines>,
+    pub(super) answered: Arc<SentBaselines>,
     pub(super) operations: OperationLog,
     pub(super) tracker: OperationTracker,
     /// The counters of changes of Leases.
@@ -104,13 +104,13 @@ impl NodeSource for VnodeSource {
         let is_busy = |base: &&Arc<Base>| !lock(&base.containers).close();
         // Each base is closed as soon as it is idle, so all are looked at.
         while lock(&self.bases).all_held().filter(is_busy).count() > 0 {
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep(ELECTION_INTERVAL).await;
         }
     }
 
     async fn release(&self) {
         let names = lock(&self.bases).names();
-        let permits = Semaphore::new(WRITES);
+        let permits = Semaphore::new(MAX_CONCURRENT_WRITES);
         join_all(names.iter().map(|name| self.give_up(name, &permits))).await;
         let own = lock(&self.bases).replicas.own();
         if let Some((name, version)) = own {
@@ -120,11 +120,11 @@ impl NodeSource for VnodeSource {
 }
 
 impl VnodeSource {
-    /// Gives up a node at the end of the process, so that another one takes it at once.
+    /// Gives up the Lease of a node at the end of this process, so that another process takes it at once.
     async fn give_up(&self, name: &str, permits: &Semaphore) {
         let (base, lease) = lock(&self.bases).give_up(name);
         if let Some(base) = base {
-            self.ends(&base).await;
+            self.stop_managing(&base).await;
         }
         if let Some(lease) = lease {
             self.counts.lease(LeaseChange::GivenUp);
@@ -134,7 +134,7 @@ impl VnodeSource {
         }
     }
 
-    /// Returns the base and the name of its node.
+    /// Returns the id of a base, and the name of its node.
     pub(super) fn names(&self, id: &NodeId) -> (NodeId, Arc<str>) {
         (id.clone(), self.template.name(id).into())
     }
@@ -143,20 +143,21 @@ impl VnodeSource {
     async fn run_elections(&self, nodes: &Arc<NodeStore>) {
         // If this ran before, the writes of then are not waited for any more.
         lock(&self.bases).interrupted(BootTime::now());
-        let (mut ticks, mut sweeps) = (tokio::time::interval(TICK), tokio::time::interval(SWEEP));
+        let (mut ticks, mut sweeps) =
+            (tokio::time::interval(ELECTION_INTERVAL), tokio::time::interval(SWEEP_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let permits = Arc::new(Semaphore::new(WRITES));
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES));
         let mut requests = Requests::new();
         loop {
             tokio::select! {
                 _ = sweeps.tick() => {
-                    self.learn(nodes);
-                    self.retire(nodes, &mut requests, &permits).await;
+                    self.learn_bases(nodes);
+                    self.give_up_removed(nodes, &mut requests, &permits).await;
                 }
                 _ = ticks.tick() => {
-                    self.follow(nodes).await;
-                    self.ask(&mut requests);
+                    self.apply_lease_changes(nodes).await;
+                    self.request_first_answers(&mut requests);
                     let mut due = self.due(nodes);
                     due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
@@ -201,15 +202,15 @@ impl VnodeSource {
                 node = &*base.node,
                 "this replica gives up the lease of the node, because others have fewer"
             );
-            nodes.left(&base.node);
+            nodes.release(&base.node);
             writes.push((base, write));
         }
-        join_all(writes.iter().map(|(base, _)| self.ends(base))).await;
+        join_all(writes.iter().map(|(base, _)| self.stop_managing(base))).await;
         writes.into_iter().map(|(base, write)| (Arc::clone(&base.node), write)).collect()
     }
 
-    /// Adds the bases of the Node objects of this handler.
-    fn learn(&self, nodes: &NodeStore) {
+    /// Adds the bases of those Node objects of this handler whose bases are not known yet.
+    fn learn_bases(&self, nodes: &NodeStore) {
         let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
         let unknown = {
             let bases = lock(&self.bases);
@@ -231,15 +232,15 @@ impl VnodeSource {
     }
 
     /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
-    async fn follow(&self, nodes: &Arc<NodeStore>) {
+    async fn apply_lease_changes(&self, nodes: &Arc<NodeStore>) {
         let held_changes = lock(&self.bases).held_changes(BootTime::now());
         let follow = async |change| match change {
-            HeldChange::Begins(node) => self.begins(&node, nodes).await,
+            HeldChange::Begins(node) => self.start_managing(&node, nodes).await,
             HeldChange::Ends(node, base) => {
                 self.counts.lease(LeaseChange::Lost);
                 info!(%node, "this replica does not hold the lease of the node any more");
-                nodes.left(&node);
-                self.ends(&base).await;
+                nodes.release(&node);
+                self.stop_managing(&base).await;
             }
         };
         join_all(held_changes.into_iter().map(follow)).await;
@@ -248,7 +249,7 @@ impl VnodeSource {
     /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. What is
     /// known of a base that has a Node object is read from there: a replica that looked after it had answers of the base, while anybody
     /// may have reported to this one in its name.
-    async fn begins(&self, node: &str, nodes: &Arc<NodeStore>) {
+    async fn start_managing(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);
             let Some(known) = bases.get_mut(node) else { return };
@@ -273,19 +274,19 @@ impl VnodeSource {
         let description = lock(&base.profile).description.clone();
         starts(&base, &description).await;
         if nodes.pods.node(node).is_some() {
-            nodes.exists(spec);
+            nodes.add_or_update(spec);
         } else {
             base.await_answer();
         }
     }
 
     /// Asks the bases that have not answered yet for their health.
-    fn ask(&self, requests: &mut Requests) {
+    fn request_first_answers(&self, requests: &mut Requests) {
         let awaited: Vec<_> =
             lock(&self.bases).all_held().filter(|base| base.is_awaited()).cloned().collect();
         for base in awaited {
             let Some(question) = base.question() else { continue };
-            if question == SILENT {
+            if question == WARN_AT_REQUEST {
                 warn!(
                     node = &*base.node,
                     "the base introduces itself and does not answer; it gets a node when requests reach it"
@@ -299,15 +300,15 @@ impl VnodeSource {
         }
     }
 
-    /// Stops looking after a base.
-    async fn ends(&self, base: &Base) {
+    /// Ends the work for a base that this process does not look after any more, and tells its tunnel.
+    async fn stop_managing(&self, base: &Base) {
         base.abandon();
         within_limit(base, base.tunnel.tunnel.on_node_stop(&base.id)).await;
     }
 
     /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the
     /// expired Leases of other replicas. The writes are added to `requests`.
-    async fn retire(&self, nodes: &NodeStore, requests: &mut Requests, permits: &Arc<Semaphore>) {
+    async fn give_up_removed(&self, nodes: &NodeStore, requests: &mut Requests, permits: &Arc<Semaphore>) {
         let exists = |node: &str| nodes.contains(node) || nodes.has_departed(node);
         let gone = lock(&self.bases).ended(exists, Instant::now());
         let mut ended = Vec::new();
@@ -340,7 +341,7 @@ impl VnodeSource {
             self.leases.expire(|node| bases.get(node).is_some());
             self.answered.expire(Instant::now());
         }
-        join_all(ended.iter().map(|base| self.ends(base))).await;
+        join_all(ended.iter().map(|base| self.stop_managing(base))).await;
     }
 
     /// Returns the specification of the node of a base.

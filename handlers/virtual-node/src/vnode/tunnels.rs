@@ -26,7 +26,7 @@ use crate::node_store::NodeStore;
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The interval at which the queues of a tunnel forget bases that are not known any more.
-const SWEEP: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 impl VnodeSource {
     /// Runs a tunnel, and starts it again when it ends.
@@ -59,13 +59,13 @@ impl VnodeSource {
         mut receiver: TunnelReceiver,
         nodes: &Arc<NodeStore>,
     ) -> Infallible {
-        let mut sweep = tokio::time::interval(SWEEP);
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         let mut kept: HashSet<NodeId> = HashSet::new();
         loop {
             tokio::select! {
                 event = receiver.recv() => match event {
                     Some((id, event)) => {
-                        if self.take(tunnel, &id, event, nodes).await && !kept.contains(&id) {
+                        if self.process_event(tunnel, &id, event, nodes).await && !kept.contains(&id) {
                             receiver.keep(&id);
                             kept.insert(id);
                         }
@@ -85,7 +85,7 @@ impl VnodeSource {
     }
 
     /// Processes one event of a base. Returns `true` if a node of the base exists or is to exist.
-    pub(super) async fn take(
+    pub(super) async fn process_event(
         &self,
         tunnel: usize,
         id: &NodeId,
@@ -121,7 +121,7 @@ impl VnodeSource {
         };
         let answers = matches!(event, TunnelEvent::NodeStatus(_) | TunnelEvent::AllContainerStatuses(_));
         if answers && base.has_answered() {
-            nodes.exists(self.spec(&base));
+            nodes.add_or_update(self.spec(&base));
         }
         match event {
             TunnelEvent::NodeStatus(status) => self.status(&base, &status, nodes),
@@ -140,7 +140,8 @@ impl VnodeSource {
         true
     }
 
-    /// Takes the introduction of a base: it may become a node, its node may change, or it ends.
+    /// Processes the introduction of a base: records a new base. If this process looks after the base, changes its node if the
+    /// description has changed, and removes the node if the base ends.
     async fn introduced(
         &self,
         tunnel: usize,
@@ -160,7 +161,7 @@ impl VnodeSource {
         };
         let Some(base) = base else { return };
         if ends {
-            nodes.gone(&node);
+            nodes.remove(&node);
             return;
         }
         let changed = {
@@ -177,12 +178,13 @@ impl VnodeSource {
         if !nodes.contains(&node) {
             base.await_answer();
         } else if changed {
-            nodes.exists(self.spec(&base));
+            nodes.add_or_update(self.spec(&base));
         }
         nodes.heartbeat(&node);
     }
 
-    /// Takes the health report of a base.
+    /// Processes the health report of a base: passes the health on to the node store, and corrects the labels, annotations and taints
+    /// of the node.
     fn status(&self, base: &Base, status: &NodeStatusData, nodes: &NodeStore) {
         let marks = reported_marks(status);
         let changed = {
@@ -192,13 +194,13 @@ impl VnodeSource {
             changed
         };
         if changed && nodes.contains(&base.node) {
-            nodes.exists(self.spec(base));
+            nodes.add_or_update(self.spec(base));
         }
         nodes.health(&base.node, health(status));
     }
 }
 
-/// Has the pods of these owners handled at once, because an answer of their base changes what is to be done for them.
+/// Triggers a reconciliation of these pods on the node, because an answer of the base changes their next steps.
 fn pods_due(owners: &[Owner], node: &Arc<str>, nodes: &NodeStore) {
     nodes.notifier.pods_due(owners, node);
 }

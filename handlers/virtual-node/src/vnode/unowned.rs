@@ -17,7 +17,7 @@ impl VnodeSource {
     pub(super) async fn stop_unowned(&self, base: &Base) {
         let Some(grace) = self.unowned_grace else { return };
         for UnownedContainer { key, pod, container } in
-            base.unowned(grace, |is_it| self.baselines.formerly_named(is_it))
+            base.unowned(grace, |is_it| self.baselines.former_baseline_container(is_it))
         {
             if !self.may_act(&base.node) {
                 return;
@@ -81,7 +81,7 @@ mod tests {
             let statuses =
                 serde_json::from_value(json!(["cart", "own", "shop", "stock", "till"].map(status))).unwrap();
             let id = "one".parse().unwrap();
-            source.take(0, &id, TunnelEvent::AllContainerStatuses(statuses), &nodes).await;
+            source.process_event(0, &id, TunnelEvent::AllContainerStatuses(statuses), &nodes).await;
             if report == 0 {
                 nodes.pods.apply(&Event::Deleted(Tombstone::Last(Arc::clone(&shop))));
             }

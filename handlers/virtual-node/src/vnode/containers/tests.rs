@@ -66,10 +66,10 @@ fn a_report_from_before_an_answer_does_not_start_it_again_and_a_later_one_does()
     let mut containers = base(&[], now);
     containers.sending(&key(), Start, "a", now);
     containers.answered(Start, &answer("SUCCESS"), now);
-    containers.report(Vec::new(), now + SETTLED / 2);
-    assert_eq!(containers.start(&key(), "a", false, now + SETTLED / 2), ContainerStep::Done);
-    containers.report(Vec::new(), now + SETTLED);
-    assert_eq!(containers.start(&key(), "a", false, now + SETTLED), ContainerStep::Send(Start));
+    containers.report(Vec::new(), now + STALE_REPORT_WINDOW / 2);
+    assert_eq!(containers.start(&key(), "a", false, now + STALE_REPORT_WINDOW / 2), ContainerStep::Done);
+    containers.report(Vec::new(), now + STALE_REPORT_WINDOW);
+    assert_eq!(containers.start(&key(), "a", false, now + STALE_REPORT_WINDOW), ContainerStep::Send(Start));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn failures_are_repeated_ever_later_and_say_why() {
     }
     containers.sending(&key(), Start, "a", now);
     containers.answered(Start, &answer("SUCCESS"), now);
-    now += SETTLED;
+    now += STALE_REPORT_WINDOW;
     containers.report(Vec::new(), now);
     assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start), "it is forgotten");
 }

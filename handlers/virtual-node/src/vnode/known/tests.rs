@@ -202,7 +202,7 @@ impl Cluster {
 
     /// Lets a tick pass, and checks that no node is looked after twice.
     fn tick(&mut self, ready: bool) {
-        self.now = self.now + TICK;
+        self.now = self.now + ELECTION_INTERVAL;
         let now = self.now;
         for (replica, name, result) in std::mem::take(&mut self.results) {
             if let Some(bases) = self.replicas.get_mut(replica) {

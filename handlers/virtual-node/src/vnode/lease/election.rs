@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::SeenLease;
+use super::{SeenLease, UNKNOWN_HOLDER};
 use staffetta_handler::BootTime;
 
 /// The times of a Lease.
@@ -179,7 +179,8 @@ impl LeaseElection {
     /// Records the result of the write that began last.
     pub(in crate::vnode) fn finish(&mut self, result: &WriteResult, now: BootTime) {
         let Some(began) = self.began.take() else { return };
-        let again = std::mem::replace(&mut self.conflicted, matches!(result, WriteResult::Conflict(_)));
+        let unexpected = matches!(result, WriteResult::Conflict(_) | WriteResult::Missing);
+        let again = std::mem::replace(&mut self.conflicted, unexpected);
         match result {
             WriteResult::Written(seen) => {
                 let left = |known: &SeenLease| known.deleted && known.version == seen.version;
@@ -208,13 +209,13 @@ impl LeaseElection {
                     && !known.deleted
                 {
                     *since = now;
-                    *known = if holds {
-                        SeenLease { deleted: true, ..known.clone() }
-                    } else {
-                        known.clone().deleted_unseen()
-                    };
+                    known.deleted = true;
+                    if !holds {
+                        // Another process may have held it since this one saw it.
+                        known.holder = UNKNOWN_HOLDER.into();
+                    }
                 }
-                self.due = now;
+                self.due = if again { now + self.timing.retry } else { now };
             }
             WriteResult::Failed => self.due = now + self.timing.retry,
         }

@@ -88,4 +88,18 @@ mod tests {
         index.forget_taken("n", 8);
         assert_eq!(index.get("n"), None);
     }
+
+    #[test]
+    fn a_lease_that_was_deleted_while_nobody_watched_may_have_had_another_holder() {
+        let index = LeaseIndex::default();
+        let metadata = json!({ "name": "n", "resourceVersion": "7" });
+        let given_up: Lease =
+            serde_json::from_value(json!({ "metadata": metadata, "spec": { "holderIdentity": "" } }))
+                .unwrap();
+        let added = Event::Added(Arc::new(given_up));
+        index.apply(&added);
+        let identity = added.erase().identity();
+        index.apply(&Event::Deleted(Tombstone::Missed(Arc::new(identity))));
+        assert!(index.get("n").is_some_and(|seen| seen.deleted && !seen.holder.is_empty()));
+    }
 }

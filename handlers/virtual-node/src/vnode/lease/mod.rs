@@ -73,7 +73,7 @@ impl SeenLease {
         Self { uid: "uid".into(), version, holder: holder.into(), deleted: false }
     }
 
-    /// Returns the state of a deleted Lease, whose last state was `lease`.
+    /// Returns the state of a deleted Lease. `lease` is the object in the event of its deletion, with the last holder.
     pub(super) fn deleted(lease: &Lease) -> Self {
         Self { deleted: true, ..Self::of(lease) }
     }

@@ -74,7 +74,8 @@ impl LeaseWriter {
         };
         match tokio::time::timeout(LIMIT, request).await {
             Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => self.current(name).await,
+            // This is also the answer where the Lease does not exist; 404 means that its namespace does not.
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => self.current(name).await,
             Ok(Err(error)) => self.failed(name, &causes(&error)),
             Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
         }
@@ -102,8 +103,8 @@ impl LeaseWriter {
         }
     }
 
-    /// Gives up the Lease of this version, so that another process takes it at once. Returns its new `resourceVersion`; `None`
-    /// if that failed, and others take it when it expires.
+    /// Gives up the Lease in this state, so that another process takes it at once. Returns its new state; `None` if that failed, and
+    /// others take it when it expires.
     pub(in crate::vnode) async fn give_up(
         &self,
         name: &str,
@@ -174,5 +175,64 @@ impl LeaseWriter {
                 ..LeaseSpec::default()
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Returns a writer whose PUT requests are rejected with `code`, while the Lease is `now`; and the PUT requests: UID and version.
+    fn writer(code: u16, now: Value) -> (LeaseWriter, mpsc::UnboundedReceiver<(Value, Value)>) {
+        let (log, puts) = mpsc::unbounded_channel();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, now) = (log.clone(), now.clone());
+            async move {
+                let (code, body) = if request.method() == Method::PUT {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let lease: Value = serde_json::from_slice(&body).unwrap();
+                    let metadata = &lease["metadata"];
+                    log.send((metadata["uid"].clone(), metadata["resourceVersion"].clone())).unwrap();
+                    (code, json!({ "kind": "Status", "status": "Failure", "code": code }))
+                } else {
+                    (200, now)
+                };
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                let response = Response::builder().status(StatusCode::from_u16(code).unwrap());
+                Ok::<_, std::convert::Infallible>(response.body(body).unwrap())
+            }
+        });
+        let client = Client::new(service, "default");
+        (LeaseWriter::new(client, "ours".to_owned(), 40, BTreeMap::new()), puts)
+    }
+
+    #[tokio::test]
+    async fn writes_name_the_uid_and_the_version_of_the_lease_that_was_seen() {
+        let now = json!({ "metadata": { "uid": "other", "resourceVersion": "9" }, "spec": { "holderIdentity": "ours" } });
+        let (writer, mut puts) = writer(409, now);
+        let seen = SeenLease::held(7, "ours");
+        for write in [
+            LeaseWrite::Replace { seen: seen.clone(), renews: true },
+            LeaseWrite::GiveUp { seen: seen.clone() },
+        ] {
+            let WriteResult::Conflict(found) = writer.write("n", None, write).await else { panic!() };
+            assert_eq!((&*found.uid, found.version), ("other", 9));
+            assert_eq!(puts.recv().await.unwrap(), (json!("uid"), json!("7")));
+        }
+        assert_eq!(writer.give_up("n", None, seen).await, None);
+        assert_eq!(puts.recv().await.unwrap(), (json!("uid"), json!("7")));
+        assert_eq!(puts.recv().await.unwrap(), (json!("other"), json!("9")), "a renewal was on its way");
+    }
+
+    #[tokio::test]
+    async fn a_missing_namespace_is_a_failure_and_no_missing_lease() {
+        let (writer, _puts) = writer(404, Value::Null);
+        let renewal = LeaseWrite::Replace { seen: SeenLease::held(7, "ours"), renews: true };
+        assert_eq!(writer.write("n", None, renewal).await, WriteResult::Failed);
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn is_peer(deployment: &Deployment, environment: &str) -> bool {
         && deployment.metadata.deletion_timestamp.is_none()
 }
 
-/// Returns the replicas that a peer Deployment is to have; `None` if it has them.
+/// Returns the number of replicas that a peer Deployment is to have; `None` if it has that number already.
 pub(super) fn change<'a>(
     deployment: &Deployment,
     nodes: impl IntoIterator<Item = &'a BaseNode>,
@@ -60,6 +60,7 @@ pub(super) fn containers(deployment: &Deployment) -> &[Container] {
     template(deployment).map(|pod| pod.containers.as_slice()).unwrap_or_default()
 }
 
+/// Returns the specification of the pods of a Deployment.
 fn template(deployment: &Deployment) -> Option<&PodSpec> {
     deployment.spec.as_ref()?.template.spec.as_ref()
 }

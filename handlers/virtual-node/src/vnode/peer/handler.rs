@@ -140,6 +140,7 @@ impl Trigger for PeerDue {
 struct BaseChanges(Arc<PeerIndex>);
 
 impl BaseChanges {
+    /// Sends a trigger for each Deployment whose number of replicas is to change.
     fn send(&self, sender: &TriggerSender) {
         for deployment in self.0.all_due() {
             sender.send(PeerDue::of(&deployment));

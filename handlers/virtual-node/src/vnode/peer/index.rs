@@ -29,6 +29,7 @@ pub struct PeerIndex {
     pub(super) bases_changed: Notify,
 }
 
+/// The content of a [`PeerIndex`].
 #[derive(Debug, Default)]
 struct Peers {
     /// The peer Deployments, by UID.
@@ -40,6 +41,7 @@ struct Peers {
 }
 
 impl Peers {
+    /// Adds the containers of a Deployment to the remembered ones.
     fn remember(&mut self, deployment: &Deployment) {
         for container in containers(deployment) {
             if !self.remembered.contains(container) {
@@ -67,15 +69,15 @@ impl PeerIndex {
         self.complete.store(true, Ordering::Release);
     }
 
-    /// Returns the newest state of a peer Deployment with the replicas that it is to have; `None` if it has them, or is no peer
-    /// Deployment.
+    /// Returns the newest state of a peer Deployment, and the number of replicas that it is to have; `None` if it has that number
+    /// already, or is no peer Deployment.
     pub(super) fn due(&self, uid: &str) -> Option<(Arc<Deployment>, i32)> {
         let peers = lock(&self.state);
         let deployment = peers.deployments.get(uid)?;
         Some((Arc::clone(deployment), change(deployment, peers.bases.values())?))
     }
 
-    /// Returns the peer Deployments that are to have other replicas.
+    /// Returns the peer Deployments whose number of replicas is to change.
     pub(super) fn all_due(&self) -> Vec<Arc<Deployment>> {
         let peers = lock(&self.state);
         let due = |deployment: &&Arc<Deployment>| change(deployment, peers.bases.values()).is_some();
@@ -131,7 +133,7 @@ impl BaselineSource for PeerIndex {
         Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
     }
 
-    fn formerly_named(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container> {
+    fn former_baseline_container(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container> {
         let peers = lock(&self.state);
         let current = peers.deployments.values().flat_map(|deployment| containers(deployment)).any(is_it);
         peers.remembered.iter().find(|container| !current && is_it(container)).cloned()

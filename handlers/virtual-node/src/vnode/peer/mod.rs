@@ -27,7 +27,7 @@ pub use self::handler::{PEER_HANDLER, PeerDeployments, PeerError};
 pub use self::index::PeerIndex;
 use super::marks::{COMPONENT, COMPONENT_DEPLOYMENT, ENVIRONMENT};
 
-/// Watches only the Deployments of modules of this environment.
+/// Restricts the watch of Deployments in `registration` to those whose pods are modules of this environment.
 fn module_deployments<H: Send + Sync + 'static>(
     registration: Registration<H>,
     environment: &str,

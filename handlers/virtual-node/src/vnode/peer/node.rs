@@ -40,7 +40,7 @@ impl BaseNode {
         Some(Self { name, labels, taints: taints.into_iter().filter(repels).collect() })
     }
 
-    /// Returns the base as its node will be, before that exists.
+    /// Returns the properties that the node of a base will have, from the baseline query that the base sends before the node exists.
     pub(crate) fn asking(id: &NodeId, environment: &str, request: &QueryBaselineRequest) -> Self {
         let QueryBaselineRequest { name, version, custom_labels, custom_taints } = request.clone();
         let metadata = NodeMetadata { name, version, status: NodeActivation::Activated };
@@ -58,6 +58,7 @@ impl BaseNode {
     }
 }
 
+/// Returns `true` if the taint keeps pods off the node, and does not follow a condition of the node.
 fn repels(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !taint.key.starts_with(CONDITION_TAINTS)
 }

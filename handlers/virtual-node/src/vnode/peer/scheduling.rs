@@ -31,7 +31,7 @@ fn matches(term: &NodeSelectorTerm, node: &BaseNode) -> bool {
         && fields.iter().all(|one| one.key == "metadata.name" && meets(one, field(&one.key)))
 }
 
-/// Returns `true` if a label with this value meets a requirement; `None` if there is no such label.
+/// Returns `true` if a label with this value meets a requirement. `value` is `None` if the node has no such label.
 fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
     let among = |value: &str| values.iter().any(|one| one == value);

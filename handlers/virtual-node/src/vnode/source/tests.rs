@@ -87,10 +87,10 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         let held = SeenLease::held(1, "ours");
         known.election.finish(&WriteResult::Written(held), now);
     }
-    source.follow(&nodes).await;
+    source.apply_lease_changes(&nodes).await;
     for id in ids {
         let answer = TunnelEvent::NodeStatus(NodeStatusData::default());
-        source.take(0, &id.parse().unwrap(), answer, &nodes).await;
+        source.process_event(0, &id.parse().unwrap(), answer, &nodes).await;
     }
     assert!(ids.iter().all(|id| nodes.contains(&source.names(&id.parse().unwrap()).1)));
     (source, nodes)
@@ -101,7 +101,7 @@ async fn nodes_that_end_while_the_api_server_does_not_answer_delay_no_renewal() 
     let (client, mut requests) = client("vnode.lives.dev");
     let (source, nodes) = source(client, &["lives", "one", "two", "three"]).await;
     for gone in ["vnode.one.dev", "vnode.two.dev", "vnode.three.dev"] {
-        nodes.gone(gone);
+        nodes.remove(gone);
         // Its Node object is deleted.
         nodes.forget(gone);
     }
@@ -129,16 +129,16 @@ async fn a_lease_whose_deletion_is_seen_after_its_node_was_forgotten_leaves_noth
         Arc::new(serde_json::from_value::<Lease>(json!({ "metadata": metadata })).unwrap())
     };
     let ends = |name: &str| source.leases.apply(&Event::Deleted(Tombstone::Last(lease(name))));
-    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(WRITES)));
+    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)));
     for name in ["vnode.lives.dev", "vnode.one.dev"] {
         source.leases.apply(&Event::Added(lease(name)));
     }
-    nodes.gone("vnode.one.dev");
+    nodes.remove("vnode.one.dev");
     nodes.forget("vnode.one.dev");
-    source.retire(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests, &permits).await;
     ends("vnode.one.dev");
     ends("vnode.lives.dev");
-    source.retire(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests, &permits).await;
     assert!(source.leases.get("vnode.one.dev").is_none());
     assert!(source.leases.get("vnode.lives.dev").is_some_and(|seen| seen.deleted), "its node is known");
 }
@@ -147,24 +147,24 @@ async fn a_lease_whose_deletion_is_seen_after_its_node_was_forgotten_leaves_noth
 async fn a_base_gets_its_node_by_an_answer_and_not_by_reports_alone() {
     let (source, nodes) = source(client("").0, &["one"]).await;
     let (id, node) = source.names(&"one".parse().unwrap());
-    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(WRITES)));
+    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)));
     let introduction = || TunnelEvent::NodeDiscovered(described("ACTIVATED"));
-    nodes.gone(&node);
+    nodes.remove(&node);
     for _ in 0..3 {
-        source.take(0, &id, introduction(), &nodes).await;
+        source.process_event(0, &id, introduction(), &nodes).await;
         assert!(!nodes.contains(&node), "it does not answer");
         nodes.forget(&node);
-        source.retire(&nodes, &mut requests, &permits).await;
+        source.give_up_removed(&nodes, &mut requests, &permits).await;
         assert!(lock(&source.bases).held(&node).is_some(), "it may answer");
     }
-    source.ask(&mut requests);
+    source.request_first_answers(&mut requests);
     assert_eq!(requests.len(), 1);
-    source.take(0, &id, TunnelEvent::NodeStatus(NodeStatusData::default()), &nodes).await;
+    source.process_event(0, &id, TunnelEvent::NodeStatus(NodeStatusData::default()), &nodes).await;
     assert!(nodes.contains(&node));
-    nodes.gone(&node);
+    nodes.remove(&node);
     nodes.forget(&node);
-    source.take(0, &id, introduction(), &nodes).await;
+    source.process_event(0, &id, introduction(), &nodes).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
-    source.retire(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests, &permits).await;
     assert!(lock(&source.bases).get(&node).is_none(), "it does not introduce itself any more");
 }

@@ -51,8 +51,10 @@ impl Default for TrackerPolicy {
 #[derive(Clone)]
 pub struct OperationTracker(Arc<Tracked>);
 
+/// The content of an [`OperationTracker`].
 struct Tracked {
     open: Mutex<OpenOperations>,
+    /// Called for each operation that ends.
     ended: Box<dyn Fn(&EndedOperation) + Send + Sync>,
     recorder: Recorder,
     policy: TrackerPolicy,
@@ -96,6 +98,7 @@ impl OperationTracker {
         }
     }
 
+    /// Records a step of an operation. If the operation ends with it, calls the receiver of ended operations.
     fn record(&self, operation: &Operation, stage: OperationStage) {
         let ended = lock(&self.0.open).record(operation, stage, Instant::now());
         if let Some(ended) = ended {
@@ -108,7 +111,7 @@ impl OperationTracker {
     }
 }
 
-/// Returns the value of the label `action`.
+/// Returns the value of the label `action` of metrics.
 pub fn action_name(action: ContainerAction) -> &'static str {
     match action {
         ContainerAction::Start => "start",

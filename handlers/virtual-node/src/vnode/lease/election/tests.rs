@@ -210,7 +210,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn write(&mut self, replica: &str, write: &LeaseWrite) -> WriteResult {
+    /// Returns the new state; `None` after a conflict, which is followed by a read.
+    fn write(&mut self, replica: &str, write: &LeaseWrite) -> Option<SeenLease> {
         let existing = self.lease.clone().filter(|lease| !lease.deleted);
         let same =
             |lease: &SeenLease, seen: &SeenLease| (&lease.uid, lease.version) == (&seen.uid, seen.version);
@@ -218,8 +219,7 @@ impl Cluster {
             (None, LeaseWrite::Create) => replica,
             (Some(lease), LeaseWrite::Replace { seen, .. }) if same(lease, seen) => replica,
             (Some(lease), LeaseWrite::GiveUp { seen }) if same(lease, seen) => "",
-            (Some(lease), _) => return WriteResult::Conflict(lease.clone()),
-            (None, _) => return WriteResult::Missing,
+            _ => return None,
         };
         self.version += 1;
         let uid =
@@ -230,7 +230,13 @@ impl Cluster {
             self.left = former.map(|holder| SeenLease { holder, deleted: true, ..written.clone() });
         }
         self.lease = Some(written.clone());
-        WriteResult::Written(written)
+        Some(written)
+    }
+
+    /// Returns the state after a conflict.
+    fn read(&self) -> WriteResult {
+        let lease = self.lease.clone().filter(|lease| !lease.deleted);
+        lease.map_or(WriteResult::Missing, WriteResult::Conflict)
     }
 
     /// Deletes the Lease, if all replicas have seen it, and none is about to create it: those would hold it at once.
@@ -253,6 +259,8 @@ struct Replica {
     election: LeaseElection,
     ahead: Duration,
     request: Option<LeaseWrite>,
+    /// `true` if its request met a conflict, and it is to read the Lease.
+    reads: bool,
     response: Option<WriteResult>,
     /// A request that its sender has given up, and that may still arrive.
     late: Option<LeaseWrite>,
@@ -277,6 +285,8 @@ enum Happening {
     Looks(usize),
     /// The request of a replica reaches the server.
     Arrives(usize),
+    /// The request to read the Lease after a conflict reaches the server.
+    Reads(usize),
     /// The response reaches the replica.
     Responds(usize),
     /// The replica gives up waiting for a response. The request may arrive later.
@@ -301,6 +311,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => (1..15_u64).prop_map(Happening::Passes),
         6 => replica.clone().prop_map(Happening::Looks),
         5 => replica.clone().prop_map(Happening::Arrives),
+        5 => replica.clone().prop_map(Happening::Reads),
         5 => replica.clone().prop_map(Happening::Responds),
         1 => replica.clone().prop_map(Happening::TimesOut),
         1 => replica.clone().prop_map(Happening::ArrivesLate),
@@ -318,6 +329,7 @@ fn replicas() -> [Replica; 3] {
         election: LeaseElection::new(name, TIMING),
         ahead: Duration::from_secs(ahead),
         request: None,
+        reads: false,
         response: None,
         late: None,
         shown: None,
@@ -339,7 +351,15 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
         Happening::Arrives(of) => {
             let replica = &mut replicas[of];
             if let Some(write) = replica.request.take() {
-                replica.response = Some(cluster.write(replica.name, &write));
+                let written = cluster.write(replica.name, &write);
+                replica.reads = written.is_none();
+                replica.response = written.map(WriteResult::Written);
+            }
+        }
+        Happening::Reads(of) => {
+            let replica = &mut replicas[of];
+            if std::mem::take(&mut replica.reads) {
+                replica.response = Some(cluster.read());
             }
         }
         Happening::Responds(of) => {
@@ -352,9 +372,9 @@ fn happen(cluster: &mut Cluster, replicas: &mut [Replica; 3], time: Duration, wh
         Happening::TimesOut(of) => {
             let replica = &mut replicas[of];
             let now = replica.now(time);
-            if replica.request.is_some() || replica.response.is_some() {
+            if replica.request.is_some() || replica.reads || replica.response.is_some() {
                 replica.late = replica.request.take().or(replica.late.take());
-                replica.response = None;
+                (replica.reads, replica.response) = (false, None);
                 replica.election.finish(&WriteResult::Failed, now);
             }
         }
@@ -412,7 +432,7 @@ proptest! {
         for _ in 0..100 {
             time += Duration::from_secs(1);
             for of in 0..3 {
-                for what in [Happening::Shows(of), Happening::Delivers(of), Happening::Looks(of), Happening::Arrives(of), Happening::Responds(of)] {
+                for what in [Happening::Shows(of), Happening::Delivers(of), Happening::Looks(of), Happening::Arrives(of), Happening::Reads(of), Happening::Responds(of)] {
                     happen(&mut cluster, &mut replicas, time, &what);
                     prop_assert!(acting(&replicas, time) <= 1, "two may act after {what:?}");
                 }
