@@ -121,7 +121,7 @@ pub(crate) async fn clean_handler(
     Ok(leftovers)
 }
 
-/// Returns `configuration` with pools that keep VIFs ready in place of `noop`, because the other cluster may have had such pools.
+/// Returns `configuration` with each pool `noop` replaced by a pool that keeps VIFs ready, because the other cluster may have had one.
 fn with_pool(configuration: &Configuration) -> Configuration {
     let mut configuration = configuration.clone();
     let replace = |driver: &str, pool: &mut Value| {
@@ -150,7 +150,7 @@ pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<usize, Clea
     let pooled: Vec<_> = vifs.into_iter().filter(|marked| marked.owner.is_none()).collect();
     let count = pooled.len();
     info!(count, apply, "the pool of the cluster keeps these VIFs ready");
-    let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.thing.network.id).collect();
+    let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.resource.network.id).collect();
     for network in networks.into_iter().filter(|_| apply) {
         pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
     }

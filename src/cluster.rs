@@ -34,7 +34,7 @@ impl ClusterInfo {
         Ok(Self { api_versions, cluster_id })
     }
 
-    /// The properties of a cluster that is not known, to check whether the handlers can be created.
+    /// Returns placeholders for a cluster that is not known: it serves all API versions. They suffice to create the handlers offline.
     pub(crate) fn unknown() -> Self {
         Self { api_versions: None, cluster_id: "unknown".to_owned() }
     }
@@ -61,7 +61,8 @@ impl ClusterInfo {
         (self.cluster_id != cluster_id).then(|| Self { cluster_id: cluster_id.to_owned(), ..self })
     }
 
-    /// Returns the setup with which handlers and drivers are created.
+    /// Returns the setup with which handlers and drivers are created: the configuration with this cluster id, the client and the served API
+    /// versions.
     pub(crate) fn setup(
         self,
         registry: &Arc<Registry>,

@@ -49,9 +49,9 @@ pub(crate) enum CniDaemonError {
     },
 }
 
-/// Loads the configuration with the schema of the sections of the program and of the daemon, and of those that the file or one of
-/// `variables` sets. The schemas of the others would take memory on each node. Only a configuration with mistakes is loaded again with the
-/// schema of all sections, since only that knows what was meant.
+/// Loads the configuration of the daemon. To save memory on each node, the schema has only the sections that the daemon needs and those
+/// that the file or one of `variables` sets. After a mistake, the configuration is loaded again with the schema of all sections, so that
+/// the error can suggest any known name.
 pub(crate) fn load(
     registry: &Registry,
     file: Option<&Path>,
@@ -94,7 +94,7 @@ pub(crate) fn run(
     block_on(runtime, serve(registry, &configuration, kubeconfig))
 }
 
-/// Overrides the options that are for the controller.
+/// Overrides the options that only the controller may use, such as its handlers, the leader election and the selection of objects.
 fn adapt(configuration: &mut Configuration) {
     configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
     configuration.leader_election.enabled = false;

@@ -142,8 +142,8 @@ fn connect(mut config: Config) -> Result<Connection, ConnectError> {
     Ok(Connection { client, host, key_files })
 }
 
-/// Returns the settings of kube for `kubeconfig` and `context`. The path of the CA file is added, so that kube reads the file again each
-/// minute, as it does in a pod.
+/// Returns the configuration of a client of the crate kube for `kubeconfig` and `context`. The path of the CA file is added, so that kube
+/// reads the file again each minute, as it does in a pod.
 async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
     let (mut config, read) = if let Some(path) = kubeconfig {
         from_kubeconfig(Kubeconfig::read_from(path), context)
@@ -171,7 +171,7 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
-/// Reads the URL of an API server.
+/// Parses the URL of an API server; fails unless its scheme is `http` or `https`.
 fn server_url(url: &str) -> Result<http::Uri, ConnectError> {
     let parsed =
         url.parse().ok().filter(|url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")));

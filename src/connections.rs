@@ -17,13 +17,13 @@ const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 /// The limits on a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionBound {
-    /// The maximum number of concurrent connections.
+    /// The maximum number of concurrent connections of clients.
     pub(crate) connections: usize,
     /// The age at which the oldest connection may be closed to make room for a new one. Until then, the new one waits.
     pub(crate) grace: Duration,
 }
 
-/// An open connection, and the time of its beginning.
+/// The time at which an open connection was accepted, and the task that serves it.
 type OpenConnection = (Instant, AbortOnDropHandle<()>);
 
 /// Accepts connections and serves each with `connection` until the future is dropped, which also closes the open ones. `server` names the

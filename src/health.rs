@@ -45,7 +45,7 @@ impl Health {
         conditions.map(|(name, reason)| Condition { name, reason }).collect()
     }
 
-    /// Completes when all conditions are met, and therefore all watches are listed.
+    /// Completes when all conditions are met, and therefore all watches have listed their objects.
     pub(crate) async fn until_ready(&self) {
         let mut conditions = self.conditions.subscribe();
         let met = conditions.wait_for(|conditions| conditions.values().all(Option::is_none)).await;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The maximum length of the host name in the identity, in characters.
 const MAX_HOST: usize = 63;
 
-/// The identity of this process, with which a handler of every replica holds Leases.
+/// The identity of this process as the holder of Leases, for the handlers that run in every replica and not only in the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaIdentity(pub(crate) String);
 

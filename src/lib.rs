@@ -2,7 +2,7 @@
 //! external systems, and write the results back to the Kubernetes objects.
 //!
 //! This library assembles the program. To build a program with your own handlers or drivers, you need [`assembly::registry`], which
-//! returns all handlers, drivers and configuration sections of staffetta by name, and [`run`], which parses the command line and runs
+//! returns all handlers, drivers and configuration sections of staffetta by name, and [`run()`], which parses the command line and runs
 //! the program.
 //!
 //! The path of an event: [`watcher`] lists and watches the objects of all kinds that the enabled handlers need, and [`pipeline`] passes

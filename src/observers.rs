@@ -16,7 +16,7 @@ pub trait Observers {
         Arc::new(LogReport::new(handler, resync))
     }
 
-    /// Returns the callback for successes of `handler` in which a request changed something; `None` if nobody wants to know.
+    /// Returns the callback for successes of `handler` in which a request changed something; `None` if no callback is needed.
     fn handled(&self, handler: &str) -> Option<OnHandled> {
         let _ = handler;
         None
@@ -27,7 +27,7 @@ pub trait Observers {
         Box::new(log_undecodable)
     }
 
-    /// Returns the callback for a panic of an index of `handler`, which is logged already.
+    /// Returns the callback for a panic in the code of `handler` that indexes objects as they are watched. The panic is already logged.
     fn index_panicked(&self, handler: &str) -> OnPanic {
         let _ = handler;
         Box::new(|_| {})

@@ -31,7 +31,7 @@ use crate::version::{BuildInfo, VERSION};
 /// that does not respond never completes.
 const BLOCKING_GRACE: Duration = Duration::from_secs(1);
 
-/// The reason why `staffetta run` failed.
+/// The reason why `staffetta run`, or another command that connects to the cluster, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The log, the runtime or the signal handlers cannot be set up.
@@ -134,7 +134,7 @@ pub(crate) fn migrate(
     })
 }
 
-/// Checks the external systems of the configuration, with its credentials.
+/// Checks the external systems that the configuration names, with its credentials and without a running controller.
 pub(crate) fn check_systems(
     registry: Registry,
     configuration: &Configuration,

@@ -23,10 +23,10 @@ static FILTER: OnceLock<LogFilter> = OnceLock::new();
 /// The reason why the filter of the log cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    /// The filter is no filter.
+    /// The text is not a valid filter.
     #[error("the log filter {0}")]
     Invalid(String),
-    /// The log of this process is not written by staffetta.
+    /// staffetta has not started a log in this process.
     #[error("this process has no log whose level could change")]
     NoLog,
     /// The log cannot be reached any more.
@@ -86,7 +86,7 @@ fn is_entry(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
 
-/// Returns the filter of the log.
+/// Returns the filter of the log in effect, such as `info,staffetta_network=debug`.
 pub(crate) fn log_filter() -> Result<String, FilterError> {
     let filter = FILTER.get().ok_or(FilterError::NoLog)?;
     Ok(filter.with_current(ToString::to_string)?)

@@ -24,6 +24,7 @@ pub struct Term(Arc<TermState>);
 struct TermState {
     /// The deadline, in nanoseconds of the boot clock.
     deadline: AtomicU64,
+    /// Cancelled by [`Term::end`].
     ended: CancellationToken,
 }
 
@@ -51,11 +52,12 @@ impl Term {
         term
     }
 
-    /// Returns a term that begins with the first call of [`extend`](Self::extend).
+    /// Returns a term of leadership that has not begun: the first call of [`extend`](Self::extend) begins it.
     pub(crate) fn pending() -> Self {
         Self::until(0)
     }
 
+    /// Returns a term with a deadline, in nanoseconds of the boot clock.
     fn until(deadline: u64) -> Self {
         Self(Arc::new(TermState { deadline: deadline.into(), ended: CancellationToken::new() }))
     }

@@ -330,7 +330,7 @@ async fn a_machine_of_an_outside_tunnel_becomes_a_node_and_runs_a_pod() {
         process.get("/metrics").await.1.contains("staffetta_tunnel_connected{tunnel=\"acme-press\"} 1\n")
     );
     pods.delete("page", &DeleteParams::default()).await.unwrap();
-    eventually("the print is stopped and the pod gone", async || phase().await.is_none()).await;
+    eventually("the pod is gone", async || phase().await.is_none()).await;
     assert!(process.terminate().await.success());
 }
 

@@ -40,8 +40,9 @@ async fn alone(
     Ok(check.await)
 }
 
+/// Runs the readiness checks and the checks of all handlers and drivers, and returns their findings.
 async fn check(controller: &ControllerState) -> CheckReport {
-    let mut report = CheckReport { one_of: controller.one_of_replicas(), ..CheckReport::default() };
+    let mut report = CheckReport { one_of: controller.replica_identity(), ..CheckReport::default() };
     report.add("readiness", controller.conditions().into_iter().map(condition));
     for diagnostics in controller.diagnostics() {
         diagnostics.run(&mut report).await;
@@ -49,6 +50,7 @@ async fn check(controller: &ControllerState) -> CheckReport {
     report
 }
 
+/// Converts a condition of readiness to a finding.
 fn condition(Condition { name, reason }: Condition) -> Finding {
     let remedy = "the controller tries again by itself; correct what the message names";
     match reason {

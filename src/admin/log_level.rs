@@ -16,10 +16,12 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(loopback: bool) -> Router
 const REJECTED: (StatusCode, &str) =
     (StatusCode::FORBIDDEN, "the log level can be changed only where `admin.listen` is a loopback address\n");
 
+/// Replaces the filter of the log by the body of a request.
 async fn put(filter: String) -> (StatusCode, String) {
     result(telemetry::set_log_filter(filter.trim()).map(|()| String::new()))
 }
 
+/// Returns the status code and the body of the response.
 fn result(result: Result<String, FilterError>) -> (StatusCode, String) {
     match result {
         Ok(body) => (StatusCode::OK, body),

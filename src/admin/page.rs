@@ -15,14 +15,14 @@ const REFRESH: u32 = 5;
 /// The maximum number of objects on the page, which keeps it under 100 KB.
 pub(super) const MAX_OBJECTS: usize = 40;
 
-/// The `Content-Security-Policy` of the page: it contains names and errors from elsewhere, and nothing in it may run or be loaded.
+/// The `Content-Security-Policy` of the page: it contains names and errors from other systems, so nothing in it may run or be loaded.
 pub(super) const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 
 /// An empty icon. Without it, browsers request `/favicon.ico`.
 const ICON: &str = "<link rel=\"icon\" href=\"data:,\">";
 
-/// Returns the page. `document` contains at most [`MAX_OBJECTS`] objects: those that fail or are stuck.
+/// Returns the status page as HTML. `document` contains at most [`MAX_OBJECTS`] objects: those that fail or are stuck.
 pub(super) fn page(document: &StateSnapshot) -> String {
     let mut html = String::with_capacity(16 * 1024);
     let trouble = document.objects.len() + document.undecodable.len();
@@ -40,7 +40,7 @@ pub(super) fn page(document: &StateSnapshot) -> String {
     html
 }
 
-/// The program, its role and its readiness, with the reasons for what does not work.
+/// The head of the page as HTML: the role and the readiness of the controller, and the reasons for what does not work.
 struct Head<'s>(&'s StateSnapshot);
 
 impl Display for Head<'_> {
@@ -84,7 +84,7 @@ impl Display for Head<'_> {
     }
 }
 
-/// The objects that fail or are stuck, with the reasons.
+/// The section of the page with the objects that fail or are stuck, and the reasons, as HTML.
 struct Stuck<'s>(&'s StateSnapshot);
 
 impl Display for Stuck<'_> {
@@ -126,7 +126,7 @@ impl Display for Stuck<'_> {
     }
 }
 
-/// One object that fails or is stuck.
+/// The table row of one object that fails or is stuck, as HTML.
 struct StuckRow<'s>(&'s ObjectSummary);
 
 impl Display for StuckRow<'_> {

@@ -44,10 +44,11 @@ impl Display for PerMinute {
     }
 }
 
-/// The watch of one kind.
+/// The box with the watch of one kind, as HTML: the number of objects, the number of events and their rate.
 struct WatchBox<'s> {
     watch: &'s WatchSummary,
     rate: PerMinute,
+    /// The colour of the kind, in degrees of hue.
     hue: usize,
 }
 
@@ -73,7 +74,7 @@ impl Display for WatchBox<'_> {
     }
 }
 
-/// The queues of one handler.
+/// The box with the queues of one handler, as HTML.
 struct HandlerBox<'s> {
     handler: &'s HandlerSummary,
     rate: PerMinute,
@@ -101,8 +102,8 @@ impl Display for HandlerBox<'_> {
     }
 }
 
-/// A line from each kind through the dispatcher to each handler of the kind. In the dispatcher, each kind has a height of its own. A line is
-/// dashed if the handler does not receive events yet.
+/// The lines of the picture as SVG: one from each kind through the dispatcher to each handler of the kind. In the dispatcher, each kind has
+/// a height of its own. A line is dashed if the handler does not receive events yet.
 struct Lines<'s>(&'s StateSnapshot);
 
 impl Display for Lines<'_> {

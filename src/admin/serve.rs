@@ -16,7 +16,7 @@ use crate::connections::{self, ConnectionBound};
 const MAX_CONNECTIONS: usize = 64;
 
 /// The age at which the oldest connection is closed to make room for another one: long enough to serve the page, and shorter than the
-/// time limit of a probe, which is served however many connections other clients hold.
+/// time limit of a probe, so that probes succeed even if other clients hold all connections.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The time limit for receiving the head of a request.

@@ -1,11 +1,11 @@
-//! Text from elsewhere on the status page.
+//! Text from other systems on the status page, escaped for HTML.
 
 use std::fmt::{self, Display, Formatter, Write};
 
 /// The maximum length of an error on the page, in characters.
 const MAX_ERROR: usize = 300;
 
-/// Text from elsewhere, in which HTML has no meaning.
+/// Text from other systems, written with its HTML characters escaped.
 pub(super) struct Escaped<'t>(pub(super) &'t str);
 
 impl Display for Escaped<'_> {
@@ -24,7 +24,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// An error, cut off at [`MAX_ERROR`].
+/// An error message, escaped for HTML and cut off after [`MAX_ERROR`] characters.
 pub(super) struct ErrorText<'t>(pub(super) &'t str);
 
 impl Display for ErrorText<'_> {

@@ -63,7 +63,7 @@ fn bridges(setup: &Setup) -> Result<PermittedBridges, SetupError> {
     Ok(PermittedBridges::new(setup.section::<BindingOptions>(BINDING)?.bridges))
 }
 
-/// Adds the handler `cni`, which serves `daemon` with the pods of the node `node_name`.
+/// Adds the handler `cni`, which watches the pods of the node `node_name` and passes their VIFs to `daemon`.
 pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name: String) {
     registry.handler(HANDLER, "Knows the pods of a node and their VIFs.", move |setup| {
         let metrics = setup.shared(|| Ok(CniRequestMetrics::default()))?;
@@ -77,8 +77,8 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
     });
 }
 
-/// With the section `[node_port]`, makes the readiness depend on the Open vSwitch port of the node. The readiness check creates that
-/// port, and is repeated until it succeeds.
+/// Adds a readiness check that creates the Open vSwitch port of the node, if the section `[node_port]` describes one. The check is
+/// repeated until it succeeds.
 fn node_port(setup: &Setup) -> Result<(), SetupError> {
     let port = NodePort::new(ovsdb(setup)?, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
     if let Some(port) = port {

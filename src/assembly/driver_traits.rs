@@ -11,7 +11,7 @@ use staffetta_driver::{
     ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::Registry;
-use staffetta_network::vif::networks::MultiVif;
+use staffetta_network::vif::networks::MultiVifDriver;
 
 use crate::dry_run::drivers::Recording;
 
@@ -58,7 +58,7 @@ pub(super) fn register(registry: &mut Registry) {
         "namespace_project" = DEFAULT, dyn NamespaceProjectDriver, "Chooses the project of a namespace.";
         "namespace_subnet" = real("namespace"), dyn NamespaceSubnetDriver, "Gives namespaces networks of their own.", recorded for "Namespace";
         "network_policy" = DEFAULT, dyn NetworkPolicyDriver, "Implements network policies by security groups.", recorded for "NetworkPolicy";
-        "multi_vif" = "noop", dyn MultiVif, "Chooses whether pods may have additional networks.";
+        "multi_vif" = "noop", dyn MultiVifDriver, "Chooses whether pods may have additional networks.";
         "app_hosting" = APP_HOSTING, dyn AppHostingDrivers, "Runs pods on the devices that name no driver of their own.", recorded for "Pod";
         "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }

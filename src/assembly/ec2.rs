@@ -30,7 +30,7 @@ pub(super) fn drivers(registry: &mut Registry) {
 fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
     DriverFamily::Real.select(setup)?;
     let options: Ec2Options = setup.section("ec2")?;
-    let access = options.access(&AwsEnvironment::of_the_process()).map_err(|error| match error {
+    let access = options.access(&AwsEnvironment::from_process()).map_err(|error| match error {
         Ec2OptionsError::NoRegion => {
             let stand_in = json!({ "ec2": { "region": "eu-west-1" } });
             SetupError::Missing { message: error.to_string(), stand_in }

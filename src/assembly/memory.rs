@@ -17,7 +17,7 @@ use tracing::warn;
 use super::family::DriverFamily;
 use super::vif_pool;
 
-/// Registers the drivers with a cloud that the section `[memory]` describes.
+/// Registers the drivers named `memory` on a simulated cloud that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MemoryOptions>("memory");
     register(registry, &MemoryCloud(None));
@@ -33,6 +33,7 @@ pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &A
 struct MemoryCloud(Option<(Arc<MemoryNetwork>, Arc<MemoryServices>)>);
 
 impl MemoryCloud {
+    /// Returns the simulated networks and ports, which all drivers created with `setup` share.
     fn network(&self, setup: &Setup) -> Result<Arc<MemoryNetwork>, SetupError> {
         DriverFamily::Simulated.select(setup)?;
         match &self.0 {
@@ -41,6 +42,7 @@ impl MemoryCloud {
         }
     }
 
+    /// Returns the simulated load balancers and public addresses, which all drivers created with `setup` share.
     fn services(&self, setup: &Setup) -> Result<Arc<MemoryServices>, SetupError> {
         DriverFamily::Simulated.select(setup)?;
         match &self.0 {

@@ -7,7 +7,7 @@ use staffetta_handler::{Event, Registration, Registry, Setup, SetupError};
 use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
-use staffetta_network::vif::networks::MultiVif;
+use staffetta_network::vif::networks::MultiVifDriver;
 use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
 
 use crate::config::KubernetesOptions;
@@ -32,17 +32,18 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         subnets: setup.driver()?,
         security_groups: setup.driver()?,
         pool: setup.driver()?,
-        additional: setup.driver::<dyn MultiVif>()?.additional_networks(),
+        additional: setup.driver::<dyn MultiVifDriver>()?.additional_networks(),
     };
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
     let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
     // The pods of virtual nodes have no VIFs.
-    let skips = setup.have_virtual_nodes(&enabled_handlers);
+    let skips = setup.any_has_virtual_nodes(&enabled_handlers);
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };
     Ok(handler.registration().erase())
 }
 
+/// Creates the handler `lbaasspec`.
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
     let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder());
     Ok(handler.registration().erase())
@@ -76,6 +77,7 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 
+/// Creates the handler `namespace`.
 fn namespace(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = NamespaceDrivers { project: setup.driver()?, subnet: setup.driver()? };
     Ok(NamespaceHandler::new(setup.client(), drivers).registration().erase())

@@ -28,11 +28,15 @@ use diagnosis::{creates, needs_extension, needs_quotas};
 /// The error message when Neutron or Octavia does not respond, or rejects the credentials.
 const UNUSABLE: &str = "OpenStack cannot be used with the options of the section [neutron]";
 
+/// The description of the drivers that return the project of `[neutron_defaults]`.
 const PROJECT: &str = "OpenStack: the project of [neutron_defaults].";
+/// The description of the drivers that read the project from an annotation of the namespace.
 const ANNOTATION: &str =
     "OpenStack: the project in the annotation openstack.org/kuryr-project of the namespace.";
+/// The description of the driver that creates a network for each namespace.
 const NAMESPACE: &str =
     "OpenStack: a network with a subnet from the subnet pool of [namespace_subnet], connected to its router.";
+/// The description of the drivers that return the security groups of `[neutron_defaults]`.
 const GROUPS: &str = "OpenStack: the pod_security_groups of [neutron_defaults].";
 
 /// Registers all drivers of OpenStack, and their sections.
@@ -101,11 +105,13 @@ fn network_policies(setup: &Setup) -> Result<NeutronSecurityGroups, SetupError> 
     Ok(NeutronSecurityGroups::new(&cloud, setup.cluster_id()?.into(), project))
 }
 
+/// Creates the driver that returns the project of `[neutron_defaults]`; fails if none is set.
 fn default_project(setup: &Setup) -> Result<Arc<DefaultProject>, SetupError> {
     let project = required(defaults(setup)?.project, "neutron_defaults.project")?;
     Ok(Arc::new(DefaultProject(project)))
 }
 
+/// Creates the driver that reads the project from an annotation of the namespace.
 fn annotation_project(setup: &Setup) -> Result<Arc<AnnotationProject>, SetupError> {
     // The driver reads namespaces only, so it is of no family.
     let defaults: NeutronDefaults = setup.section("neutron_defaults")?;
@@ -119,7 +125,7 @@ pub(super) fn defaults(setup: &Setup) -> Result<NeutronDefaults, SetupError> {
     setup.section("neutron_defaults")
 }
 
-/// Returns the value of an option that must be set, an id. `name` is the section and the option.
+/// Returns the value of the option `name` (`section.option`), an id; fails with [`SetupError::Missing`] if it is not set.
 fn required<T>(option: Option<T>, name: &str) -> Result<T, SetupError> {
     let (section, key) = name.split_once('.').unwrap_or_default();
     let stand_in = json!({ section: { key: "0" } });
@@ -141,7 +147,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     DriverFamily::Real.select(setup)?;
     setup.shared(|| {
         let options: NeutronOptions = setup.section("neutron")?;
-        let access = options.access(&Environment::of_the_process());
+        let access = options.access(&Environment::from_process());
         let access = access.map_err(|error| {
             let url = "http://unknown.invalid";
             let no_url = error.problems.len() == 1 && error.problems[0].location == "neutron.auth_url";

@@ -70,8 +70,8 @@ pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
     registry.default_driver::<dyn PrefixProvider>("memory");
 }
 
-/// Creates the handler `prefix_ip` with an empty table of nodes, which belongs to one term: the metrics and the failed requests of nodes are
-/// read from it as long as it exists.
+/// Creates the handler `prefix_ip` with an empty table of nodes, which belongs to one leadership term. As long as the table exists, metrics
+/// and `staffetta explain` read it.
 fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
     let options: PrefixIpOptions = setup.section(HANDLER)?;
     let label = node_label(&options.node_label).map_err(|error| SetupError::Invalid(error.to_string()))?;

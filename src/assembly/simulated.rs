@@ -14,7 +14,7 @@ use tracing::warn;
 use super::family::DriverFamily;
 use super::unreachable::Unreachable;
 
-/// The error message when the other process does not respond.
+/// The error message when the process of the simulated cloud does not respond.
 const UNREACHABLE: &str = "the simulated network of `simulated.url` does not answer";
 
 /// Registers the drivers named `simulated` and the section `[simulated]`.
@@ -31,7 +31,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     }
 }
 
-/// Returns the driver that implements all traits, and adds a check of its connection.
+/// Returns the driver `simulated`, one value for all driver traits, and adds a readiness check of the connection to the simulated cloud.
 fn driver(setup: &Setup) -> Result<Arc<SimulatedDriver>, SetupError> {
     DriverFamily::Simulated.select(setup)?;
     setup.shared(|| {

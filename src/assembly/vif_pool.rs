@@ -12,7 +12,7 @@ use staffetta_driver::{
 };
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_network::vif::networks::{
-    AdditionalNetworks, MultiVif, NetworkAttachmentDefinition, OneNetwork,
+    AdditionalNetworks, MultiVifDriver, NetworkAttachmentDefinition, OneNetwork,
 };
 
 use crate::config::TimeSpan;
@@ -64,7 +64,7 @@ impl Default for VifPool {
 }
 
 impl VifPool {
-    /// Converts the options; fails if the minimum exceeds the maximum.
+    /// Returns the sizes and times of a pool; fails if the minimum exceeds the maximum.
     fn policy(&self) -> Result<VifPoolPolicy, SetupError> {
         let (min, max) = (self.ports_pool_min, self.ports_pool_max);
         if max > 0 && min > max {
@@ -97,8 +97,8 @@ pub(super) fn drivers(registry: &mut Registry) {
             Arc::new(NoopVifPool::new(setup.driver::<dyn PodVifDriver>()?));
         dyn VifPoolDriver, "multi_pool", "Uses the pool of the VIF driver that the node names in its label `pod_vif`." =>
             Arc::new(multi_pool(setup)?);
-        dyn MultiVif, "noop", "A pod has one network." => { let _ = setup; Arc::new(OneNetwork) };
-        dyn MultiVif, "npwg_multiple_interfaces", NPWG => Arc::new(additional_networks(setup)?);
+        dyn MultiVifDriver, "noop", "A pod has one network." => { let _ = setup; Arc::new(OneNetwork) };
+        dyn MultiVifDriver, "npwg_multiple_interfaces", NPWG => Arc::new(additional_networks(setup)?);
     }
 }
 
@@ -118,8 +118,8 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
     Ok(AdditionalNetworks { networks: Arc::default(), shared_namespaces, driver })
 }
 
-/// Builds the pool `name`, which keeps VIFs of `bulk` ready for the VIF driver that it supports. Fails if the pool is selected together
-/// with another VIF driver.
+/// Builds the pool `name`, which creates VIFs with `bulk` and keeps them ready for the VIF driver that the pool supports. Fails if the
+/// configuration selects the pool together with another VIF driver.
 pub(super) fn pooled(
     setup: &Setup,
     name: &'static str,

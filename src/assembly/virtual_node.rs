@@ -23,7 +23,7 @@ pub(super) fn handlers(registry: &mut Registry) {
         "Represents devices as nodes and runs their pods as applications.",
         app_hosting,
     );
-    registry.has_virtual_nodes(HANDLER);
+    registry.declare_virtual_nodes(HANDLER);
     let devices = MemoryDevices::default();
     registry.driver::<dyn AppHostingDrivers>("FAKE", "Simulated, within the process.", move |setup| {
         Ok(Arc::new(devices.of_cluster(setup.cluster_id()?.into())))

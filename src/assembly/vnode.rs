@@ -21,7 +21,7 @@ pub(super) fn handlers(registry: &mut Registry) {
         "Represents Koupleless bases as nodes and runs their pods as modules.",
         vnode,
     );
-    registry.has_virtual_nodes(HANDLER);
+    registry.declare_virtual_nodes(HANDLER);
     registry.handler(
         PEER_HANDLER,
         "Gives peer Deployments one replica for each Koupleless base that matches.",
@@ -41,7 +41,7 @@ fn options(setup: &Setup) -> Result<VnodeOptions, SetupError> {
     }
 }
 
-/// Creates the handler `vnode`, and a readiness check for each of its tunnels. In a dry run, it has no kinds and starts no tunnel.
+/// Creates the handler `vnode`, and a readiness check for each of its tunnels. In a dry run, it watches nothing and starts no tunnel.
 fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let options = options(setup)?;
     let mut tunnels = Vec::new();

@@ -1,4 +1,4 @@
-//! Questions to the API server about the rights of the client.
+//! Asks the API server about the rights of the client, with `SelfSubjectAccessReview`s.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -7,10 +7,10 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
-/// The maximum number of concurrent questions.
+/// The maximum number of concurrent `SelfSubjectAccessReview`s.
 const CONCURRENCY: usize = 8;
 
-/// Returns for each of `rights`, in this order, whether the client has it.
+/// Asks the API server for each of `rights`. The result has `true` for each that the client has, in the same order.
 pub(super) async fn granted(client: &Client, rights: &[Right<'_>]) -> Result<Vec<bool>, Error> {
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
     let reviews: Vec<_> = rights.iter().map(Right::review).collect();
@@ -22,7 +22,7 @@ pub(super) async fn granted(client: &Client, rights: &[Right<'_>]) -> Result<Vec
     Ok(reviews.into_iter().map(|review| review.status.is_some_and(|status| status.allowed)).collect())
 }
 
-/// One right: a verb and a resource, and perhaps a namespace and a name.
+/// One right in RBAC: a verb and a resource, and perhaps a namespace and a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Right<'a> {
     pub(super) verb: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Right<'a> {
 }
 
 impl Right<'_> {
-    /// Returns the question that asks the API server for the right.
+    /// Returns the request that asks the API server if the client has the right.
     fn review(&self) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),

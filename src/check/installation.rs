@@ -23,11 +23,16 @@ const DEFINITION: &str = include_str!("../../etc/deploy/chart/files/ciscodevices
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
-const NO_POLICY: &str = "let an administrator install; or set `admission.enabled=false`, and anybody may write the annotations of the controller";
+/// The remedy for a user who may not create admission policies.
+const NO_POLICY_REMEDY: &str = "let an administrator install; or set `admission.enabled=false`, and anybody may write the annotations of the controller";
+/// The remedy for a user who may not create services.
 const SERVICES: &str = "let an administrator install, or give you this right; with the preset prefix you can set `webhook.enabled=false`";
-const NO_DEFINITION: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
+/// The remedy for a user who may not create custom resource definitions.
+const NO_DEFINITION_REMEDY: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
      preset iosxe needs it (--preset)";
+/// The remedy for a user who lacks any other right.
 const INSTALL: &str = "let an administrator install, or give you this right";
+/// The remedy if the API server does not answer, or returns an error.
 const CONNECT: &str = "see whether `kubectl version` works with this kubeconfig";
 
 /// The presets of the chart.
@@ -74,13 +79,13 @@ const NAMESPACED: [Object; 11] = [
 const CLUSTER_SCOPED: [Object; 6] = [
     (RBAC, "clusterroles", ALL, INSTALL),
     (RBAC, "clusterrolebindings", ALL, INSTALL),
-    (ADMISSION, "validatingadmissionpolicies", CONTROLLER, NO_POLICY),
-    (ADMISSION, "validatingadmissionpolicybindings", CONTROLLER, NO_POLICY),
+    (ADMISSION, "validatingadmissionpolicies", CONTROLLER, NO_POLICY_REMEDY),
+    (ADMISSION, "validatingadmissionpolicybindings", CONTROLLER, NO_POLICY_REMEDY),
     (ADMISSION, "mutatingwebhookconfigurations", &[Preset::Prefix], "set `webhook.enabled=false`"),
-    ("apiextensions.k8s.io", "customresourcedefinitions", &[Preset::Iosxe], NO_DEFINITION),
+    ("apiextensions.k8s.io", "customresourcedefinitions", &[Preset::Iosxe], NO_DEFINITION_REMEDY),
 ];
 
-/// The API groups, in version v1, of which the program itself needs objects.
+/// The API groups whose version v1 the controller uses, in addition to those of the chart's objects.
 const GROUPS: [&str; 4] =
     ["coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "authorization.k8s.io"];
 
@@ -162,7 +167,7 @@ async fn served(client: &Client) -> Result<Finding, Error> {
     })
 }
 
-/// Checks that the user may create the objects of the chart.
+/// Checks that the user may create the objects of the chart. `needed` is `true` for the presets that are checked.
 async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> bool) -> Vec<Finding> {
     let exists = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
     let create = |namespace| {
@@ -210,12 +215,12 @@ fn release(object: &impl ResourceExt) -> Option<String> {
     Some(format!("{}/{name}", annotation("meta.helm.sh/release-namespace")?))
 }
 
-/// Returns the `ClusterRole` of a release. The daemon of the nodes is a release of its own, beside that of the controller.
+/// Returns the name of the `ClusterRole` that a release with `preset` creates. The CNI daemon and the controller are separate releases.
 fn role_of(preset: Option<Preset>) -> &'static str {
     if preset == Some(Preset::Cni) { "staffetta-cni" } else { "staffetta" }
 }
 
-/// Finds a release by its `ClusterRole` `name`, which is fixed.
+/// Checks that no release is installed yet. A release is found by its `ClusterRole`, whose name is always `name`.
 async fn other_release(client: &Client, name: &str) -> Result<Finding, Error> {
     const CHECK: &str = "no other release is installed";
     let role = Api::<ClusterRole>::all(client.clone()).get_opt(name).await?;
@@ -271,7 +276,7 @@ fn definition_finding(
     }
 }
 
-/// Checks that no Deployment `kuryr-controller` with replicas exists in any namespace: two controllers would both write the annotations.
+/// Checks that no Deployment `kuryr-controller` with replicas exists in any namespace: two controllers would both write Kuryr's annotations.
 async fn kuryr(client: &Client) -> Result<Finding, Error> {
     const CHECK: &str = "Kuryr's controller does not run";
     let params = ListParams::default().fields("metadata.name=kuryr-controller").limit(10);

@@ -29,17 +29,20 @@ struct RightsFile {
     drivers: DriverRights,
 }
 
-/// The rights that only some drivers and options need, each list under the condition that the chart has for it.
+/// The rights that only some drivers and options need. The chart grants each list under a condition of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DriverRights {
+    /// The rights of the pools that keep VIFs ready.
     vif_pool: Vec<Rule>,
+    /// The rights of the driver of additional networks.
     multi_vif: Vec<Rule>,
+    /// The rights of the drivers and options that read namespaces.
     namespaces: Vec<Rule>,
 }
 
 impl DriverRights {
-    /// Returns the rules for the drivers and the other options in `options`, under the conditions of the chart.
+    /// Returns the rules that the configuration `options` needs, by the same conditions as in the chart.
     fn rules(&self, options: &Value) -> impl Iterator<Item = &Rule> {
         let option =
             |section: &str, name: &str| options[section][name].as_str().unwrap_or_default().to_owned();
@@ -100,6 +103,7 @@ struct Rule {
 }
 
 impl Rule {
+    /// Returns one right for each group, resource and verb of the rule. Of several resource names, only the first is used.
     fn rights(&self) -> impl Iterator<Item = Right<'_>> {
         let name = self.resource_names.first().map(String::as_str);
         self.api_groups.iter().flat_map(move |group| {
@@ -111,9 +115,9 @@ impl Rule {
     }
 }
 
-/// Checks that the client has the rights of the leader election (with the Lease `lease`, if there is one), of the reports, and of
-/// `handlers`; with `led_options`, also those of the drivers and the webhook in these options, which the leader needs. `namespace` is that
-/// of the Lease.
+/// Checks that the client has the rights for the leader election (with the Lease `lease`, if there is one), for Kubernetes Events, and for
+/// `handlers`. `led_options` is the configuration if the handlers run in the leader; then the rights for drivers and the webhook are
+/// checked, too. `namespace` is that of the Lease.
 pub(crate) async fn rights_of(
     client: &Client,
     handlers: &[String],

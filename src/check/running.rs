@@ -12,6 +12,7 @@ use super::{CHECK_TIMEOUT, CheckReport};
 pub(crate) struct Diagnostics {
     /// The checks before the process is ready, which can be run again.
     pub(crate) readiness: Vec<Arc<Check>>,
+    /// The checks that run only on request.
     pub(crate) diagnoses: Vec<Diagnosis>,
 }
 
@@ -36,7 +37,7 @@ impl Diagnostics {
     }
 }
 
-/// Waits for the findings of one category.
+/// Runs the checks of one category. An error, or a timeout, becomes a failed finding.
 async fn findings<'n>(
     category: &'n str,
     run: BoxFuture<'_, Result<Vec<Finding>, HandlerError>>,

@@ -95,7 +95,7 @@ async fn check_controller(leader: Leader, report: &mut CheckReport) {
     }
 }
 
-/// Adds the findings of the replica in `pod`, which runs only the handlers of every replica.
+/// Adds the findings of a standby in the pod `pod`. It runs only those handlers that run in every replica.
 fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, RequestError>) {
     match answer {
         Ok(answer) => {
@@ -113,17 +113,20 @@ fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, 
 fn request_error(check: &str, error: &RequestError) -> Finding {
     let remedy = match error {
         RequestError::Rejected(_) => "follow the message",
-        _ => NOT_THERE,
+        _ => CONTROLLER_DOWN_REMEDY,
     };
     Finding::failed(check, causes(error), remedy)
 }
 
-const NOT_THERE: &str = "see whether the pods of the controller run (`kubectl get pods -l app.kubernetes.io/name=staffetta -A`), and what their logs say";
+/// The remedy if the controller does not answer.
+const CONTROLLER_DOWN_REMEDY: &str = "see whether the pods of the controller run (`kubectl get pods -l app.kubernetes.io/name=staffetta -A`), and what their logs say";
 
+/// Returns the failed finding of the check `check` about a leader that cannot be found or reached.
 fn leader_error(check: &str, error: &LeaderError) -> Finding {
-    Finding::failed(check, causes(error), NOT_THERE)
+    Finding::failed(check, causes(error), CONTROLLER_DOWN_REMEDY)
 }
 
+/// Compares the version of the controller with that of this program. Returns a warning if they differ.
 fn version_finding(version: &str) -> Finding {
     let check = "the controller has the version of this program";
     if version == VERSION.version {

@@ -31,7 +31,7 @@ pub(super) struct CleanupArguments {
     output: Output,
 }
 
-/// Lists or releases the resources, and writes the table of their owners.
+/// Lists or releases the external resources of another cluster, and writes the table of their owners.
 pub(super) fn cleanup(
     arguments: &CleanupArguments,
     registry: Registry,

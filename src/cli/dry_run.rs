@@ -26,7 +26,7 @@ pub(super) struct DryRunArguments {
     timeout: TimeSpan,
 }
 
-/// Writes the plan, even if it is incomplete. Returns [`CommandError::Incomplete`] in that case.
+/// Plans the changes that the controller would make, and writes the plan. Returns [`CommandError::Incomplete`] if it is incomplete.
 pub(super) fn dry_run(
     arguments: &DryRunArguments,
     registry: Registry,

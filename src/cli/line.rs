@@ -23,17 +23,17 @@ impl Colour {
     }
 }
 
-/// The properties of the output.
+/// The width and the use of colours with which lines are written to the terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Presentation {
+pub(super) struct TerminalStyle {
     /// The width in characters to which lines are truncated; `None` to truncate none.
     pub(super) width: Option<usize>,
     /// `true` to write colours.
     pub(super) colours: bool,
 }
 
-impl Presentation {
-    /// Returns the properties of standard output. Only a terminal has a width, and colours unless `NO_COLOR` is set.
+impl TerminalStyle {
+    /// Returns the width and the use of colours of standard output: only a terminal has a width, and colours unless `NO_COLOR` is set.
     pub(super) fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -45,12 +45,12 @@ impl Presentation {
         Self { width: Some(columns).filter(|columns| *columns > 0), colours }
     }
 
-    /// Returns the properties without a width.
+    /// Returns the same presentation, but without truncating lines.
     pub(super) fn untruncated(self) -> Self {
         Self { width: None, ..self }
     }
 
-    /// Returns `text` in this colour.
+    /// Returns `text` with the escape sequences of a colour; without them if colours are off.
     fn paint(self, colour: Option<Colour>, text: &str) -> String {
         let code = match colour.filter(|_| self.colours) {
             None => return text.to_owned(),
@@ -123,16 +123,16 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_ends_with_an_ellipsis() {
         let line = || StyledLine::plain("über").then("maß", Some(Colour::Red));
-        assert_eq!(Presentation::default().show(vec![line(), line()]), "übermaß\nübermaß\n");
+        assert_eq!(TerminalStyle::default().show(vec![line(), line()]), "übermaß\nübermaß\n");
         let shown = [7, 6, 3, 1, 0]
-            .map(|width| Presentation { width: Some(width), colours: false }.show(vec![line()]));
+            .map(|width| TerminalStyle { width: Some(width), colours: false }.show(vec![line()]));
         assert_eq!(shown, ["übermaß\n", "überm…\n", "üb…\n", "…\n", "\n"]);
     }
 
     #[test]
     fn colours_are_written_only_where_they_are_wanted_and_count_for_no_width() {
         let line = || StyledLine::plain("web  ").then("failed", Some(Colour::Red));
-        let show = |width, colours| Presentation { width, colours }.show(vec![line()]);
+        let show = |width, colours| TerminalStyle { width, colours }.show(vec![line()]);
         assert_eq!(show(None, false), "web  failed\n");
         assert_eq!(show(Some(11), true), "web  \x1b[31mfailed\x1b[0m\n");
         assert_eq!(show(Some(8), true), "web  \x1b[31mfa\x1b[0m…\n");

@@ -36,7 +36,7 @@ pub(super) struct MigrateArguments {
     output: Output,
 }
 
-/// Shows or executes the steps, and writes their table.
+/// Plans or executes the migration from Kuryr, and writes the table of the objects to take over.
 pub(super) fn migrate_kuryr(
     arguments: &MigrateArguments,
     registry: Registry,
@@ -50,7 +50,7 @@ pub(super) fn migrate_kuryr(
     if migration.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotMigrated) }
 }
 
-/// Returns the steps in words.
+/// Returns the table of the objects and their results, and a note about Kuryr's controllers that still run.
 fn text(migration: &Migration) -> String {
     let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
     for object in &migration.objects {

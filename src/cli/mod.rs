@@ -67,7 +67,7 @@ enum CommandError {
     /// A handler cannot be built with the configuration (`config check`).
     #[error(transparent)]
     InvalidSetup(RunError),
-    /// `staffetta run` failed.
+    /// `staffetta run`, or another command that connects to the cluster, failed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The daemon of the CNI plugin cannot start, or its server failed.
@@ -85,7 +85,7 @@ enum CommandError {
     /// `staffetta migrate` cannot take everything over.
     #[error("not everything can be taken over; the table shows the reasons")]
     NotMigrated,
-    /// A check of `check` failed.
+    /// A check of `staffetta check` failed.
     #[error("a check failed; the report shows the remedies")]
     CheckFailed,
     /// The arguments name no object.

@@ -16,7 +16,7 @@ const SHORT_NAMES: [(&str, &str); 7] = [
     ("svc", "service"),
 ];
 
-/// The arguments name no object.
+/// The error for arguments that do not name an object in the form `TYPE/NAME` or `TYPE NAME`.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1")]
 pub(super) struct ObjectNameError(String);

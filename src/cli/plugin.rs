@@ -50,7 +50,7 @@ enum PluginCommand {
     Version(Output),
 }
 
-/// Returns `true` if the program was started as the plug-in.
+/// Returns `true` if the program was started as the plug-in of kubectl. `words` is the command line.
 pub(super) fn is_plugin(words: &[OsString]) -> bool {
     words
         .first()

@@ -34,7 +34,7 @@ pub(super) struct UninstallArguments {
     output: Output,
 }
 
-/// Lists or frees the objects, and writes the result.
+/// Lists the objects that have a finalizer of the controller, or removes the finalizers, and writes the result.
 pub(super) fn uninstall(
     arguments: UninstallArguments,
     registry: Registry,
@@ -48,7 +48,7 @@ pub(super) fn uninstall(
     if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
 }
 
-/// Returns the result in words.
+/// Returns the table of the objects and their results, and the list of what stays in external systems.
 fn text(done: &Uninstalled) -> String {
     let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
     for object in &done.objects {

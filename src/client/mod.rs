@@ -75,7 +75,7 @@ struct PendingRequest {
     method: Method,
     started: Instant,
     code: Option<StatusCode>,
-    /// The entry in the log of the attempt.
+    /// The entry of the request in the list of requests of the handler's attempt, which `staffetta explain` shows.
     record: RequestRecord,
 }
 

@@ -22,7 +22,7 @@ pub(super) fn read(
     for (name, text) in variables {
         let Some(name) = name.into_string().ok().filter(|name| name.starts_with(PREFIX)) else { continue };
         let Some((section, option)) = name[PREFIX.len()..].split_once("__") else {
-            mistakes.extend(single_underscore(schema, &name));
+            mistakes.extend(underscore_mistake(schema, &name));
             continue;
         };
         let (section, option) = (section.to_lowercase(), option.to_lowercase());
@@ -67,7 +67,7 @@ fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> V
 
 /// Returns a mistake if the variable has one underscore after the section instead of two, such as `STAFFETTA_RELAY_QUEUE_DEPTH`,
 /// because such a variable sets nothing.
-fn single_underscore(schema: &FileSchema, name: &str) -> Option<Mistake> {
+fn underscore_mistake(schema: &FileSchema, name: &str) -> Option<Mistake> {
     let mut variables = schema
         .sections
         .iter()

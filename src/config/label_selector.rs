@@ -50,7 +50,7 @@ fn parse_requirement(text: &str) -> Option<Expression> {
     }
 }
 
-/// Returns the key of a label: a name, with a DNS name and a slash before it or without.
+/// Returns the trimmed text if it is a label key: a name, with or without a DNS name and a slash before it.
 fn key(text: &str) -> Option<String> {
     let text = text.trim();
     let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
@@ -61,12 +61,13 @@ fn key(text: &str) -> Option<String> {
     is_key.then(|| text.to_owned())
 }
 
+/// Returns the trimmed text if it is a label value.
 fn value(text: &str) -> Option<String> {
     let text = text.trim();
     is_value(text).then(|| text.to_owned())
 }
 
-/// Returns `true` for an empty text, and for letters, digits and inner `-`, `_` and `.`.
+/// Returns `true` for a label value: an empty text, or letters, digits and inner `-`, `_` and `.`.
 fn is_value(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_outer = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);

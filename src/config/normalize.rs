@@ -7,7 +7,7 @@ use super::format::StringFormat;
 /// The schema keyword for an option whose value is never shown.
 pub(super) const SECRET: &str = "x-secret";
 
-/// All schema keywords that are either checked or only explain.
+/// The schema keywords that may be used: each is either checked, or only describes the option.
 const KEYWORDS: &str = "$schema title description default examples writeOnly type format properties required \
                         additionalProperties items minItems maxItems uniqueItems minLength maxLength minimum maximum \
                         oneOf enum const x-minimum x-maximum x-secret";
@@ -52,7 +52,7 @@ pub(super) fn normalize(schema: &mut Value, depth: usize) -> Result<(), String> 
     Ok(())
 }
 
-/// Removes the alternative `null`.
+/// Removes the alternative `null` from the types and values that a schema allows.
 fn drop_null(words: &mut Map<String, Value>) {
     let is_null = |schema: &Value| schema["type"] == "null" || schema.is_null() || schema == "null";
     for keyword in ["type", "enum", "anyOf"] {
@@ -82,7 +82,7 @@ fn replace_network(words: &mut Map<String, Value>) {
     words.extend([("type".to_owned(), json!("string")), ("format".to_owned(), json!(format))]);
 }
 
-/// Returns `true` if the schema is one of the names that a string may have.
+/// Returns `true` if the schema allows only fixed strings: one (`const`) or several (`enum`).
 fn is_choice(choice: &Value) -> bool {
     choice.get("const").is_some_and(Value::is_string) || choice.get("enum").is_some_and(Value::is_array)
 }

@@ -29,6 +29,7 @@ pub(super) struct SectionSchema {
     pub(super) about: String,
     /// The options of the section, in the order of the struct's fields.
     pub(super) options: Vec<OptionSchema>,
+    /// Deserializes the options as the struct of the section.
     check: fn(Value) -> Result<(), SectionError>,
 }
 

@@ -44,7 +44,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     (seconds > 0).then_some(seconds.min(MAX_RETRY_AFTER))
 }
 
-/// Returns the `Status` in `text`; if there is none, one with `text` as its message.
+/// Returns the `Status` in `text`, or else one with `text` as its message. Adds `code` and `retry_after` (in seconds) if they are missing.
 fn status(code: StatusCode, retry_after: Option<u64>, text: &[u8]) -> Value {
     let read: Option<Value> = serde_json::from_slice(text).ok();
     let mut status = read.filter(|read| read["kind"] == "Status").unwrap_or_else(|| {

@@ -1,7 +1,8 @@
 //! The controller: all that runs from the start of the process to its stop.
 //!
 //! Each leadership term is a `LeadershipSession`. When the lease is lost, the next session starts with a
-//! new term, a new client and new handler chains. The handlers of every replica run beside, from the start to the end.
+//! new term, a new client and new handler chains. Handlers that run in every replica run in parallel to that, from the start of the
+//! process to its stop.
 
 mod leadership;
 mod namespace_scope;
@@ -41,11 +42,11 @@ pub use leadership::{ElectionStatus, LossReason, Role};
 pub(crate) use selection::{FINALIZER_PREFIX, ObjectSelection};
 pub(crate) use validation::{check_handlers, check_webhook};
 
-/// The readiness condition that the API server responds.
+/// The name of the readiness condition that the API server responds.
 const API_SERVER: &str = "api server";
-/// The readiness condition that this process is the leader, or a standby that knows the leader.
+/// The name of the readiness condition that this process is the leader, or a standby that knows the leader.
 const LEADERSHIP: &str = "leadership";
-/// The readiness condition that all enabled handlers can be built.
+/// The name of the readiness condition that all enabled handlers can be built.
 const HANDLERS: &str = "handlers";
 
 /// A running controller. Dropping it stops all watches and handlers at once.
@@ -197,8 +198,8 @@ struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// Runs the handlers of the leader and those of every replica, until the controller is stopped. If one of both fails, the other one
-    /// is stopped.
+    /// Runs the handlers of the leader, and those that run in every replica, until the controller is stopped. When either of these
+    /// two groups ends or fails, the other one is stopped.
     async fn run(self) -> Result<(), ControllerError> {
         let led = async {
             let result = self.run_sessions().await;
@@ -214,7 +215,7 @@ impl ControllerContext {
         led.and(in_every_replica)
     }
 
-    /// Returns the identity of this process among its replicas.
+    /// Returns the identity by which this process differs from the other replicas of the controller.
     fn replica(&self) -> ReplicaIdentity {
         ReplicaIdentity(self.identity.clone())
     }

@@ -12,15 +12,15 @@ use tracing::{info, warn};
 use super::{ControllerContext, Health, ObjectSelection};
 use crate::check::Diagnostics;
 use crate::events::PublisherTask;
-use crate::pipeline::{HandlerScope, Pipeline, UNREAD, garbage_collection, sources};
+use crate::pipeline::{HandlerScope, MARKS_UNREAD, Pipeline, garbage_collection, sources};
 use crate::retry::until_success;
 use crate::watcher::Watcher;
 
 /// The time limit for sending the last Kubernetes Events at the end.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time limit for giving up what the sources hold in Kubernetes, such as Leases.
-const RELEASE: Duration = Duration::from_secs(5);
+/// The time limit for the sources of the handlers to give up what they hold in Kubernetes, such as Leases, at the end.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The watches, chains and background tasks of the handlers of one scope: those of the leader, in one term, or those of every replica.
 /// Dropping the value stops all of them.
@@ -33,6 +33,7 @@ pub(super) struct HandlerTasks<'r> {
     watcher: Arc<Watcher<Pipeline>>,
     diagnostics: Arc<Diagnostics>,
     tasks: JoinSet<()>,
+    /// The task that writes Kubernetes Events; `None` if they are not written.
     recording: Option<PublisherTask>,
 }
 
@@ -63,7 +64,7 @@ impl<'r> HandlerTasks<'r> {
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
         for handler in Arc::clone(&self.pipeline).handlers() {
-            let name = self.add_condition(format!("handler {}", handler.name), UNREAD);
+            let name = self.add_condition(format!("handler {}", handler.name), MARKS_UNREAD);
             let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
                 garbage_collection::recover(&handler, |progress| health.set_unmet(&name, progress)).await;
@@ -101,7 +102,7 @@ impl<'r> HandlerTasks<'r> {
         self
     }
 
-    /// Keeps the certificate of the webhook valid, unless it is in files.
+    /// Starts the task that renews the certificate of the webhook, unless the certificate is read from files.
     pub(super) fn maintain_certificate(mut self, client: &Client) -> Self {
         let webhook = self.context.webhook.as_ref();
         if let Some(keeping) = webhook.and_then(|webhook| webhook.maintain_certificate(client)) {
@@ -130,11 +131,11 @@ impl<'r> HandlerTasks<'r> {
         self.close().await;
         info!("all watches are stopped");
         let drained = self.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
-        if tokio::time::timeout(RELEASE, sources::release(&self.pipeline)).await.is_err() {
+        if tokio::time::timeout(RELEASE_TIMEOUT, sources::release(&self.pipeline)).await.is_err() {
             warn!("the sources did not give up what they hold in time; other replicas wait until it expires");
         }
         if let Some(recording) = self.recording {
-            recording.drain(LAST_EVENTS).await;
+            recording.drain(LAST_EVENTS_TIMEOUT).await;
         }
         if drained {
             info!("all queues are drained");

@@ -16,7 +16,7 @@ use crate::pipeline::Pipeline;
 use crate::watcher::Watcher;
 
 /// The annotation of an object that is not to be managed; its value is then `false`.
-const MANAGED: &str = "staffetta.dev/managed";
+const MANAGED_ANNOTATION: &str = "staffetta.dev/managed";
 
 /// The prefix of the finalizers of this program.
 pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
@@ -32,7 +32,7 @@ pub(crate) struct ObjectSelection {
 }
 
 impl ObjectSelection {
-    /// Returns the selection of all handlers that `setup` creates.
+    /// Returns the selection that all handlers created with `setup` share.
     pub(crate) fn shared(setup: &Setup) -> Result<Arc<Self>, SetupError> {
         let options = setup.section("kubernetes")?;
         setup.shared(|| Ok(Self::new(&options)))
@@ -99,7 +99,7 @@ impl ObjectSelection {
             _ => return Interest::Taken,
         };
         let namespace = if is_namespace { &meta.name } else { &meta.namespace };
-        Interest::unless(if is_begun(meta) {
+        Interest::unless(if has_our_finalizer(meta) {
             None
         } else if !self.has_namespace(namespace.as_ref()) {
             Some("its namespace is not in `kubernetes.namespaces`")
@@ -118,6 +118,7 @@ impl ObjectSelection {
         })
     }
 
+    /// Returns `true` if `kubernetes.namespaces` contains the namespace or is empty.
     fn has_namespace(&self, namespace: Option<&String>) -> bool {
         self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
@@ -139,8 +140,8 @@ fn is_in_namespace_scope(kind: &Kind) -> bool {
     is_selected_by_namespace(&kind.name, &kind.api_version)
 }
 
-/// Returns `true` if the object is managed already.
-fn is_begun(meta: &ObjectMeta) -> bool {
+/// Returns `true` if the object is managed already, that is, if it has a finalizer of this program.
+fn has_our_finalizer(meta: &ObjectMeta) -> bool {
     meta.finalizers.iter().flatten().any(|finalizer| finalizer.starts_with(FINALIZER_PREFIX))
 }
 
@@ -148,7 +149,7 @@ fn is_begun(meta: &ObjectMeta) -> bool {
 fn opts_out(meta: &ObjectMeta) -> bool {
     meta.annotations
         .as_ref()
-        .and_then(|annotations| annotations.get(MANAGED))
+        .and_then(|annotations| annotations.get(MANAGED_ANNOTATION))
         .is_some_and(|value| value == "false")
 }
 
@@ -192,7 +193,7 @@ mod tests {
             (
                 "shop",
                 web(),
-                json!({ MANAGED: "false" }),
+                json!({ MANAGED_ANNOTATION: "false" }),
                 "its annotation `staffetta.dev/managed` is \"false\"",
             ),
             (
@@ -215,7 +216,7 @@ mod tests {
     fn without_options_only_the_annotation_leaves_an_object_alone() {
         let all = selection(&[], None);
         let admits = |value: &str| {
-            let pod = pod(&json!({ "namespace": "shop", "annotations": { MANAGED: value } }));
+            let pod = pod(&json!({ "namespace": "shop", "annotations": { MANAGED_ANNOTATION: value } }));
             all.admits(&Event::Modified(pod).erase()).is_taken()
         };
         assert!(all.admits(&Event::Added(pod(&json!({ "namespace": "shop" }))).erase()).is_taken());
@@ -327,7 +328,8 @@ mod tests {
     fn what_is_managed_already_stays_so_and_what_goes_is_always_released() {
         let none = selection(&["shop"], None);
         let other = |more: Value| {
-            let mut metadata = json!({ "namespace": "other", "annotations": { MANAGED: "false" } });
+            let mut metadata =
+                json!({ "namespace": "other", "annotations": { MANAGED_ANNOTATION: "false" } });
             metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             pod(&metadata)
         };

@@ -124,7 +124,7 @@ async fn check_standby(
     pending().await
 }
 
-/// Returns the properties of the cluster as soon as the server answers.
+/// Reads the API versions and the id of the cluster, and repeats that until the API server answers.
 pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -> ClusterInfo {
     until_success(
         DISCOVERY_TIMEOUT,

@@ -46,7 +46,7 @@ impl ControllerContext {
         setup.share(Arc::new(self.state.background.clone()));
         let reports = Reports::new(recorder, self.configuration.events.success, metrics);
         let pipeline = self.pipeline(scope, &setup, &reports, term);
-        let pipeline = pipeline.map_err(|error| self.all_missing(error, cluster))?;
+        let pipeline = pipeline.map_err(|error| self.with_all_missing_options(error, cluster))?;
         self.add_rights(scope, &setup);
         let diagnostics = Diagnostics::new(setup.into_checks());
         let running =
@@ -54,7 +54,8 @@ impl ControllerContext {
         Ok(running.prepare().watch(selection))
     }
 
-    /// Adds a check of the rights of the handlers of `scope`, in the leader with those of the leader election, the drivers and the webhook.
+    /// Adds a check of the rights (RBAC) that the handlers of `scope` need. In the leader, it includes those of the leader election, the
+    /// drivers and the webhook.
     fn add_rights(&self, scope: HandlerScope, setup: &Setup) {
         let handlers = scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers);
         let (client, election) = (self.client.clone(), &self.configuration.leader_election);
@@ -70,7 +71,7 @@ impl ControllerContext {
     }
 
     /// If `error` names the first option that a handler lacks, returns an error that names all of them; otherwise `error`.
-    fn all_missing(&self, error: ControllerError, cluster: &ClusterInfo) -> ControllerError {
+    fn with_all_missing_options(&self, error: ControllerError, cluster: &ClusterInfo) -> ControllerError {
         match error {
             ControllerError::Handler { source: SetupError::Missing { .. }, .. } => {
                 check_handlers(&self.registry, &self.configuration, cluster).err().unwrap_or(error)

@@ -16,7 +16,8 @@ use staffetta_handler::{
 use super::plan::PlanLog;
 use crate::lock::lock;
 
-/// A handler with the inner wrappers of its chain. It has no queues, because all events are known beforehand.
+/// A handler with a time limit, retries and a log of its failures, as in a real run. It has no queues, because all events are known
+/// beforehand.
 type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
 
 /// One handler in a dry run, with its indexes, sources and garbage collector.

@@ -151,7 +151,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Creates the enabled handlers with drivers that record. Transient errors are repeated within the time limit of the dry run.
+    /// Creates the enabled handlers, with drivers that record changes in the plan. After a transient error, a handler is retried
+    /// according to [`BACKOFF`].
     fn handlers(
         &self,
         registry: &Arc<Registry>,

@@ -20,16 +20,19 @@ const BACKOFF: BackoffPolicy =
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The minimum time between two writes of one Event.
-    pub(super) spacing: Duration,
-    /// The time after its last occurrence at which a series ends. It is longer than the default of `relay.failed_resync_max`.
+    pub(super) min_write_interval: Duration,
+    /// The time after the last occurrence of a series at which the series ends. It is longer than the default of `relay.failed_resync_max`.
     pub(super) memory: Duration,
     /// The maximum number of series.
     pub(super) capacity: usize,
 }
 
 /// The limits that are documented in `docs/events.md`.
-pub(super) const LIMITS: Limits =
-    Limits { spacing: Duration::from_secs(60), memory: Duration::from_secs(30 * 60), capacity: 16 * 1024 };
+pub(super) const LIMITS: Limits = Limits {
+    min_write_interval: Duration::from_secs(60),
+    memory: Duration::from_secs(30 * 60),
+    capacity: 16 * 1024,
+};
 
 /// The key of a series: the object, the handler and the reason.
 type SeriesKey = (Arc<str>, Arc<str>, &'static str);
@@ -84,11 +87,13 @@ pub(super) enum EventOutcome {
 pub(super) struct Aggregator {
     limits: Limits,
     rate: TokenBucket,
+    /// The number in the name of the next Event that is created.
     next_number: u64,
     series: HashMap<SeriesKey, Series>,
     /// The series with a pending occurrence, by due time and order of arrival: first those of type `Warning`, which are written first, and
     /// then those of type `Normal`.
     queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
+    /// The number of additions to the queues so far, which gives the order of arrival.
     arrivals: u64,
     /// The namespaces in which the last write failed, with the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
@@ -104,7 +109,7 @@ impl Aggregator {
     /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. At most half of
     /// the series begin with an occurrence of type `Normal`.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
-        let Limits { spacing, memory, capacity } = self.limits;
+        let Limits { min_write_interval, memory, capacity } = self.limits;
         let (warning, capacity) =
             (occurrence.warning, if occurrence.warning { capacity } else { capacity / 2 });
         let is_current = |series: &Series| {
@@ -135,7 +140,7 @@ impl Aggregator {
         });
         series.count = series.count.saturating_add(1);
         series.last_seen = now;
-        let due = series.last_written.map_or(now, |written| now.max(written + spacing));
+        let due = series.last_written.map_or(now, |written| now.max(written + min_write_interval));
         if series.pending.replace(occurrence).is_none() {
             self.enqueue(key, due, warning);
         }

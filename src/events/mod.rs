@@ -1,4 +1,5 @@
-//! Kubernetes Events on an object that report its failures, its recovery and, where asked for, its success. `docs/events.md` describes them for operators.
+//! Kubernetes Events on objects, which report that handling an object fails or works again and, with `events.success`, that it succeeded.
+//! `docs/events.md` describes them for operators.
 //!
 //! A [`Publisher`] accepts an [`Occurrence`] without waiting. A task aggregates occurrences ([`Aggregator`]) and writes Events
 //! ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.

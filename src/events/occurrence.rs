@@ -19,7 +19,7 @@ const MAX_OBJECT_NAME: usize = 253 - 17;
 pub(crate) struct Occurrence {
     /// The object on which the Event is created.
     pub(crate) regarding: Identity,
-    /// The `action` of the Event.
+    /// The name of the handler, which becomes the `action` of the Event.
     pub(crate) handler: Arc<str>,
     /// `true` for type `Warning`, `false` for `Normal`.
     pub(crate) warning: bool,

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 pub(super) struct TokenBucket {
     burst: u32,
     interval: Duration,
+    /// The time at which the bucket is full again.
     full_at: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! The task that writes the Events which the [`Aggregator`](super::aggregation::Aggregator) finds due.
+//! The task that writes the Events which the [`Aggregator`] finds due.
 
 use std::error::Error;
 use std::time::Duration;

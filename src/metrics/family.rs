@@ -30,7 +30,7 @@ pub(super) fn histogram() -> Histogram {
 /// The names of labels with their values.
 type LabelSet = Vec<(&'static str, String)>;
 
-/// All series of one metric that is updated where something happens. Clones share the series.
+/// All series of one metric that is updated by the code which it measures. Clones share the series.
 #[derive(Clone)]
 pub(crate) struct MetricFamily<M> {
     description: &'static MetricDescription,

@@ -1,6 +1,6 @@
 //! The metrics of the program, implemented with `prometheus-client`.
 //!
-//! Some metrics are updated where something happens, in a `MetricFamily`. Others are read from the current state when `/metrics` is
+//! Some metrics are updated by the code which they measure, in a `MetricFamily`. Others are read from the current state when `/metrics` is
 //! requested: see `Metrics::page`.
 
 mod family;
@@ -35,7 +35,8 @@ pub(crate) use webhook::{WebhookMetrics, WebhookOutcome};
 pub use workqueue::WorkqueueMetrics;
 use workqueue::{FAILURE_OUTCOMES, failure_outcome};
 
-/// All metrics that are updated where something happens, and the sources of the metrics of virtual nodes and VIF pools.
+/// All metrics that are updated by the code which they measure, and the sources of the metrics of virtual nodes, VIF pools and the
+/// addresses of nodes.
 pub(crate) struct Metrics {
     /// The metrics of the requests to the API server.
     pub(crate) api_requests: Arc<ApiRequestMetrics>,
@@ -57,15 +58,23 @@ pub(crate) struct Metrics {
     pub(crate) module_operations: OperationMetrics,
     process: ProcessMetrics,
     kubernetes_events: MetricFamily<Counter>,
+    /// The failed invocations of each handler, by outcome.
     failures: MetricFamily<Counter>,
+    /// The events that were added to the queues of each handler.
     adds: MetricFamily<Counter>,
+    /// The transient failures of each handler that were followed by another attempt.
     retries: MetricFamily<Counter>,
+    /// The times for which events waited in the queues of each handler.
     queue_duration: MetricFamily<Histogram>,
+    /// The durations of the invocations of each handler.
     work_duration: MetricFamily<Histogram>,
     /// The invocations of each handler, for `/debug/state`. `/metrics` contains them as the count of `work_duration`.
     attempts: Family<String, Counter>,
+    /// The garbage collections of each handler, by outcome.
     collections: MetricFamily<Counter>,
+    /// The owners that the garbage collections of each handler found to be gone.
     collection_orphans: MetricFamily<Counter>,
+    /// The time of the last successful garbage collection of each handler.
     last_collection: MetricFamily<UnitGauge>,
 }
 

@@ -40,9 +40,10 @@ const POOL: &str = "pool";
 const HOST: &str = "host";
 /// The label with the name of a tunnel to bases.
 const TUNNEL: &str = "tunnel";
-/// The label with `start` or `stop`.
+/// The label with the operation on a module of a base: `start` or `stop`.
 const ACTION: &str = "action";
 
+/// Defines a static [`MetricDescription`] for each entry `CONSTANT = Kind "name" [labels] "help";`.
 macro_rules! descriptions {
     ($($constant:ident = $kind:ident $name:literal [$($label:expr),*] $help:literal;)*) => {
         $(pub(crate) static $constant: MetricDescription =
@@ -118,7 +119,7 @@ descriptions! {
     TUNNEL_CONNECTED = Gauge "staffetta_tunnel_connected" [TUNNEL]
         "1 while the tunnel can receive reports of bases";
     TUNNEL_DROPPED_REPORTS = Counter "staffetta_tunnel_dropped_reports_total" [TUNNEL]
-        "Reports of bases that the tunnel dropped: invalid, late, or not about their sender";
+        "Reports of bases that the tunnel dropped: invalid, late, not about their sender, or above a limit";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist according to the watch";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]

@@ -1,4 +1,4 @@
-//! Metrics of the tunnels to bases, and of the requests to load and unload their modules.
+//! Metrics of the tunnels to bases, and of the requests to load and unload the modules of these bases.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the tunnels of the handler `vnode`, and of starts and stops of modules. Clones share them.
+/// The metrics of the tunnels of the handler `vnode`, and of its requests to start and stop modules of bases. Clones share them.
 #[derive(Clone)]
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
@@ -41,7 +41,7 @@ impl Default for OperationMetrics {
 const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::Stop];
 
 impl OperationMetrics {
-    /// Creates the series of these tunnels, and reads from `tracker` which operations are in progress.
+    /// Creates the series of `tunnels`. From now on, their state is read from `tunnels`, and the operations in progress from `tracker`.
     pub(crate) fn read(&self, tunnels: &Tunnels, tracker: &OperationTracker) {
         for (tunnel, action) in tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel, action)))
         {

@@ -11,7 +11,8 @@ use tracing::{info, warn};
 use super::plan::{MigrationStep, PlannedTakeover};
 use super::{MigrateError, MigratedObject};
 
-/// Transient failures are retried for two minutes: a load balancer that is being changed accepts no mark.
+/// The delays between retries of a step. Transient failures are retried for two minutes, because a load balancer that is being changed
+/// accepts no ownership mark.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(10),

@@ -81,6 +81,7 @@ pub enum MigrateError {
 }
 
 impl MigrateError {
+    /// Wraps an error of the API server.
     fn api(error: kube::Error) -> Self {
         Self::Api(Box::new(error))
     }
@@ -134,7 +135,8 @@ fn show(planned: PlannedTakeover) -> MigratedObject {
 }
 
 impl PlannedTakeover {
-    /// Returns the result with this text. An object that is refused is not ok in any case.
+    /// Returns the entry of this object in the result of the migration, with the text `result`. If the object is refused, `is_ok` is
+    /// ignored and the entry is not ok.
     fn finish(self, result: String, is_ok: bool) -> MigratedObject {
         let is_ok = is_ok && !matches!(self.steps, Err(Obstacle::Refused(_)));
         MigratedObject { kind: self.kind, namespace: self.key.0, name: self.key.1, result, is_ok }

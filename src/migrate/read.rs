@@ -45,7 +45,7 @@ pub(super) struct ClusterState {
     pub(super) namespaces: Vec<Namespace>,
     /// The network policies of the cluster.
     pub(super) policies: Vec<NetworkPolicy>,
-    /// The names and addresses of the nodes.
+    /// The names of the nodes.
     pub(super) nodes: BTreeSet<String>,
     /// The IP addresses of the nodes.
     pub(super) node_ips: BTreeSet<IpAddr>,
@@ -149,6 +149,7 @@ where
     }
 }
 
+/// Lists all objects of a kind in all namespaces.
 async fn all<K>(client: &Client) -> Result<Vec<K>, MigrateError>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -156,6 +157,7 @@ where
     list(&Api::all(client.clone())).await.map_err(MigrateError::api)
 }
 
+/// Reads the states of load balancers that are annotations of `Endpoints`, by namespace and name.
 async fn states_on_endpoints(client: &Client) -> Result<BTreeMap<ObjectKey, String>, MigrateError> {
     let endpoints: Vec<Endpoints> = all(client).await?;
     let state =
@@ -163,6 +165,7 @@ async fn states_on_endpoints(client: &Client) -> Result<BTreeMap<ObjectKey, Stri
     Ok(endpoints.iter().filter_map(state).collect())
 }
 
+/// Returns the IP addresses in the status of a node.
 fn addresses(node: &Node) -> Vec<IpAddr> {
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
     addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok()).collect()
@@ -178,7 +181,7 @@ fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<
     Ok(drivers)
 }
 
-/// Asks the drivers for the specs of the load balancers of these services.
+/// Returns the spec of the load balancer of each of these services, as the drivers choose it, or the error.
 async fn specs(
     setup: &Setup,
     namespaces: &[Namespace],

@@ -114,6 +114,7 @@ impl MetadataWrite {
         Err(MigrateError::Changed)
     }
 
+    /// Returns `true` if `current` has the UID, annotations, finalizers and deletion for which the write was planned.
     fn is_planned_for(&self, current: &ObjectMeta) -> bool {
         let planned = &self.planned;
         (&planned.uid, &planned.annotations, &planned.finalizers)
@@ -122,7 +123,7 @@ impl MetadataWrite {
     }
 
     /// Returns the body of the patch: a strategic merge patch for built-in kinds, a merge patch with the whole list of finalizers and the
-    /// resourceVersion for custom resources, which have no other.
+    /// resourceVersion for custom resources, which do not support strategic merge patches.
     fn body(&self, object: &DynamicObject) -> Patch<Value> {
         if self.resource.group != "openstack.org" {
             return Patch::Strategic(json!(self.patch.body(object)));

@@ -12,7 +12,7 @@ use staffetta_handler::{AnyEvent, Failure, GarbageCollector, HandlerError, Ident
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::{HandlerChain, Pipeline, UNREAD};
+use super::{HandlerChain, MARKS_UNREAD, Pipeline};
 use crate::config::RelayOptions;
 use crate::metrics::Metrics;
 use crate::retry::until_success;
@@ -38,7 +38,7 @@ pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
         loop {
             tokio::time::sleep(PROGRESS_INTERVAL).await;
             let (listed, seconds) = (listed.load(Relaxed), started.elapsed().as_secs());
-            progress(format!("{UNREAD}: {listed} resources were listed in {seconds} s"));
+            progress(format!("{MARKS_UNREAD}: {listed} resources were listed in {seconds} s"));
         }
     };
     tokio::select! {
@@ -100,7 +100,7 @@ impl Failure for MassRelease {
     }
 }
 
-/// Queues a `Deleted` event for each owner that does not exist. Returns the number of these owners.
+/// Queues a `Deleted` event for each owner of external resources that does not exist any more. Returns the number of these owners.
 async fn collect(
     handler: &HandlerChain,
     collector: &dyn GarbageCollector,
@@ -119,7 +119,8 @@ async fn collect(
     Ok(orphaned)
 }
 
-/// Returns the owners that do not exist. An owner counts as existing while the objects of its kind are not completely listed.
+/// Returns those of `owners` that do not exist in the cluster. `uids` returns the UIDs of all objects of a kind; while it returns `None`
+/// because they are not completely listed, owners of that kind count as existing.
 ///
 /// # Errors
 ///
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::from_secs(1500), "once");
         assert!(handler.is_open());
         let shown = shown.into_inner().unwrap();
-        let text = format!("{UNREAD}: 1000 resources were listed in 35 s");
+        let text = format!("{MARKS_UNREAD}: 1000 resources were listed in 35 s");
         assert!(shown.contains(&text), "{:?}", &shown[..9]);
 
         let server =

@@ -22,7 +22,7 @@ use crate::traces::Traced;
 const MAX_LOGGED: usize = 10;
 
 /// The reason why a handler gets no events while its garbage collector has not read the ownership marks.
-pub(crate) const UNREAD: &str = "the ownership marks are not read yet";
+pub(crate) const MARKS_UNREAD: &str = "the ownership marks are not read yet";
 
 /// The chain of one handler, from the outermost to the innermost wrapper.
 pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
@@ -63,7 +63,7 @@ impl HandlerChain {
         let listed = indexes.iter().map(|KindIndex { kind, .. }| {
             (Some(kind.type_id), format!("not all objects of kind {} are listed yet", kind.name))
         });
-        let marks_read = collector.as_ref().map(|_| (None, UNREAD.to_owned()));
+        let marks_read = collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
         let (handler, prerequisites) = (Arc::clone(handler), watch::Sender::new(prerequisites));
@@ -105,7 +105,7 @@ impl HandlerChain {
     }
 
     /// Logs the objects that were not handled at the end, which the next leader will handle: their number, and the names of some.
-    pub(super) fn log_left(&self, mut objects: Vec<String>) {
+    pub(super) fn log_unhandled(&self, mut objects: Vec<String>) {
         objects.sort_unstable();
         objects.dedup();
         if !objects.is_empty() {

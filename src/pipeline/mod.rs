@@ -24,7 +24,7 @@ use staffetta_handler::{
     Phase, Registration, Undecodable,
 };
 
-pub(crate) use handler_chain::UNREAD;
+pub(crate) use handler_chain::MARKS_UNREAD;
 use handler_chain::chain;
 pub use handler_chain::{Chain, HandlerChain};
 pub(crate) use recorded::KeptRequests;
@@ -41,6 +41,7 @@ pub struct Pipeline {
     indexes: HashMap<TypeId, Vec<(KindIndex, Arc<OnPanic>)>>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
+    /// The number of unfinished objects of a handler above which an initial list waits.
     first_list_backlog: usize,
     on_undecodable: OnUndecodable,
 }
@@ -140,7 +141,7 @@ impl Pipeline {
         let drain = async |handler: &HandlerChain| {
             let waiting = handler.unfinished(|phase| !matches!(phase, Phase::Queued | Phase::Running));
             let drained = handler.chain.drain(grace).await;
-            handler.log_left([waiting, handler.unfinished(|_| true)].concat());
+            handler.log_unhandled([waiting, handler.unfinished(|_| true)].concat());
             drained
         };
         !join_all(self.handlers.iter().map(|handler| drain(handler))).await.contains(&false)

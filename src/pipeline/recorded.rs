@@ -11,10 +11,11 @@ use crate::observers::OnHandled;
 /// The maximum number of objects of one handler whose requests are kept.
 const MAX_KEPT: usize = 1000;
 
-/// Collects the requests that drivers, and the client of the Kubernetes API, send during each attempt. The last requests of an object
-/// are attached to it until it is handled successfully.
+/// The wrapper of a handler that collects the requests which drivers and the client of the Kubernetes API send during each attempt. The
+/// last requests of an object stay attached to its queue entry until it is handled successfully.
 pub struct Recorded<H> {
     inner: H,
+    /// Limits the number of objects whose requests are kept to [`MAX_KEPT`].
     permits: Arc<Semaphore>,
     on_handled: Option<OnHandled>,
 }

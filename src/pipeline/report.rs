@@ -97,6 +97,7 @@ impl Observers for Reports {
 /// The [`Report`] of one handler.
 struct FailureReport {
     handler: Arc<str>,
+    /// The delays after which a failed object is handled again.
     resync: BackoffPolicy,
     publisher: Option<Publisher>,
     metrics: Arc<Metrics>,

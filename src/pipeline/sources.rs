@@ -21,7 +21,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), 
 /// The running time after which a source counts as stable, and its delays start again at the shortest one.
 const STABLE: Duration = Duration::from_secs(120);
 
-/// Runs each source of each handler in `tasks`, until they are shut down.
+/// Runs each source (a task that sends triggers) of each handler in `tasks`, until `tasks` are shut down.
 pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
     for handler in pipeline.handlers() {
         for source in 0..handler.sources.len() {
@@ -30,19 +30,19 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
     }
 }
 
-/// Waits until the operations have ended that the sources began in external systems.
+/// Waits until the operations that the sources of all handlers began in external systems have ended.
 pub(crate) async fn drain(pipeline: &Pipeline) {
     let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
     join_all(sources.map(|source| source.drain())).await;
 }
 
-/// Gives up what the sources hold in Kubernetes, such as Leases. Call it when the sources and the handlers have ended.
+/// Gives up what the sources of all handlers hold in Kubernetes, such as Leases. Call it when the sources and the handlers have ended.
 pub(crate) async fn release(pipeline: &Pipeline) {
     let sources = pipeline.handlers().iter().flat_map(|handler| &handler.sources);
     join_all(sources.map(|source| source.release())).await;
 }
 
-/// Runs one source, and starts it again when it ends, fails or panics.
+/// Runs the source with the index `source` of a handler, and starts it again when it ends, fails or panics.
 async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
     let mut backoff = BACKOFF.start();
     loop {

@@ -1,4 +1,4 @@
-//! Work of handlers that no event of the object begins, and that fails.
+//! Failing work that handlers do in the background for an object, not in response to an event of that object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

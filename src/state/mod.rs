@@ -45,7 +45,7 @@ pub(crate) struct ControllerState {
     running: Mutex<[RunningHandlers; HandlerScope::ALL.len()]>,
     /// The conditions that must be met before the process is ready.
     pub(crate) health: Arc<Health>,
-    /// All metrics that are updated where something happens.
+    /// All metrics that are updated by the code which they measure.
     pub(crate) metrics: Arc<Metrics>,
     /// The background work of all handlers that fails.
     pub(crate) background: BackgroundWork,
@@ -66,6 +66,7 @@ struct QueueState {
     added: u64,
     /// The number of attempts since the process started.
     attempts: u64,
+    /// The number of queued changes that a full queue replaced by newer ones.
     overflows: u64,
     /// The conditions that are not met yet and must be met before the handler receives events.
     waits: Vec<String>,
@@ -98,8 +99,8 @@ impl ControllerState {
         &self.handlers
     }
 
-    /// Returns the identity of this process if it runs handlers of every replica.
-    pub(crate) fn one_of_replicas(&self) -> Option<String> {
+    /// Returns the identity of this process if it runs handlers that run in every replica; otherwise `None`.
+    pub(crate) fn replica_identity(&self) -> Option<String> {
         let shared = self.queues().iter().any(|queue| queue.in_every_replica);
         shared.then(|| self.identity.clone())
     }
@@ -183,7 +184,7 @@ impl ControllerState {
         }
     }
 
-    /// Reads the object whose kind and name `query` contains, and adds to `snapshot` the answer of each handler to it.
+    /// Reads the object whose kind and name `query` contains, asks each handler if it wants the object, and adds the answers to `snapshot`.
     pub(crate) async fn explain(&self, query: &Query, snapshot: &mut StateSnapshot) {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return };
         let running = lock(&self.running).clone();

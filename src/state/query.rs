@@ -9,29 +9,29 @@ const DEFAULT_LIMIT: usize = 500;
 /// The highest limit of the number of objects in a response that a query may set.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// Selects objects by all of its fields that are set, in the query of a URL.
+/// The query of a URL, which selects the objects that match all fields that are set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
-    /// The name.
+    /// The name of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// The namespace; empty for cluster-scoped objects.
+    /// The namespace of the object; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// The kind, such as `pod` (case-insensitive).
+    /// The kind of the object, such as `pod` (case-insensitive).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// The handler.
+    /// The name of the handler in whose queues the object is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) handler: Option<String>,
-    /// The phase.
+    /// The phase of the object in the queues of the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<PhaseName>,
-    /// The maximum number of objects.
+    /// The maximum number of objects in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
-    /// Reads the object of that kind and name, and asks each handler whether it takes it.
+    /// `true` to read the object with this kind and name, and to ask each handler if it wants the object.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) explain: bool,
 }

@@ -5,11 +5,11 @@ use staffetta_driver::LoggedRequest;
 
 use super::timestamps::Now;
 
-/// A request of an attempt.
+/// A request that a handler sent to an external system or to the Kubernetes API for an object that fails.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RequestSummary {
-    /// The method.
+    /// The method, such as `POST`.
     pub(crate) method: String,
     /// The path of the URL, without its query, or the name of the action.
     pub(crate) path: String,
@@ -22,7 +22,7 @@ pub(crate) struct RequestSummary {
     pub(crate) request_id: Option<String>,
     /// The time at which the request was sent.
     pub(crate) sent: String,
-    /// The seconds since that time.
+    /// The seconds since the request was sent.
     pub(crate) sent_seconds: f64,
     /// The seconds until the response was read, or until the request was cancelled.
     pub(crate) duration_seconds: f64,

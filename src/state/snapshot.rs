@@ -49,7 +49,7 @@ pub(crate) struct StateSnapshot {
     /// `true` if an object of the requested name is watched. Absent if no name was requested.
     #[serde(default)]
     pub(crate) known: Option<bool>,
-    /// The reason why the object could not be read, if it was to be explained.
+    /// The reason why the object of the query could not be read, if the query asks to explain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unread: Option<String>,
     /// The other replicas whose state was [added](Self::merge): their identities, and when they started.
@@ -102,7 +102,7 @@ impl StateSnapshot {
         self.known = self.known.max(known);
     }
 
-    /// Adds the reason why the state of `replicas` is missing.
+    /// Records that the state of `replicas` is missing for this reason, so that the snapshot is not ready.
     pub(crate) fn lacks(&mut self, replicas: String, reason: String) {
         self.ready = false;
         self.waits.push(Condition { name: replicas, reason: Some(reason) });
@@ -144,7 +144,7 @@ pub(crate) struct LeadershipSummary {
     pub(crate) name: String,
     /// `true` if this process is the leader, or leader election is disabled.
     pub(crate) leads: bool,
-    /// `leader`, `standby of NAME`, or `unopposed` without leader election.
+    /// The role of this process: `leader`, `standby of NAME`, or `unopposed` without leader election.
     pub(crate) role: String,
     /// The number of renewals that needed more than one request.
     pub(crate) slow_renewals: u64,
@@ -177,7 +177,7 @@ pub(crate) struct WatchSummary {
     pub(crate) errors: u64,
     /// The time at which the API server last accepted the watch, or sent an event or a bookmark in it.
     pub(crate) said: Option<String>,
-    /// The seconds since that time.
+    /// The seconds since the time in `said`.
     pub(crate) silent_seconds: Option<f64>,
     /// The last error, until the watch works again.
     pub(crate) error: Option<String>,
@@ -234,7 +234,7 @@ pub(crate) struct HandlerSummary {
     /// The decision of the handler about the object of the query; only if the query asks to explain the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interest: Option<InterestSummary>,
-    /// The number of events by phase.
+    /// The number of events in the queues of the handler, by phase.
     #[serde(flatten)]
     pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
@@ -281,21 +281,22 @@ pub(crate) struct ObjectSummary {
     pub(crate) name: String,
     /// The UID of the object.
     pub(crate) uid: String,
-    /// `added`, `modified` or `deleted`.
+    /// The type of the event: `added`, `modified` or `deleted`.
     pub(crate) change: String,
-    /// `held`, `queued`, `running`, `retrying` or `failed`.
+    /// The phase in the queues of the handler: `held`, `queued`, `running`, `retrying` or `failed`.
     pub(crate) phase: String,
     /// The time at which the phase began.
     pub(crate) since: String,
-    /// The seconds since that time.
+    /// The seconds since the phase began.
     pub(crate) since_seconds: f64,
     /// The time of the next attempt; absent if the object does not wait for one.
     pub(crate) next: Option<String>,
-    /// The seconds until that time.
+    /// The seconds until the next attempt; absent if the object does not wait for one.
     pub(crate) next_seconds: Option<f64>,
     /// The last error since the object was last handled successfully.
     pub(crate) last_error: Option<ErrorSummary>,
-    /// The last requests of its failed attempts to external systems and to the Kubernetes API. Only if a name was requested.
+    /// The last requests that failed attempts to handle the object sent to external systems and to the Kubernetes API. Present only if the
+    /// query contains a name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requests: Vec<RequestSummary>,
 }
@@ -356,13 +357,13 @@ pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
 pub(crate) struct ErrorSummary {
     /// The error with its causes.
     pub(crate) error: String,
-    /// The reason in `CamelCase`.
+    /// The reason of the error in one `CamelCase` word.
     pub(crate) reason: String,
     /// The number of failed attempts.
     pub(crate) attempts: u32,
     /// The time of the first failed attempt since the object was last handled successfully.
     pub(crate) since: String,
-    /// The seconds since that time.
+    /// The seconds since the first failed attempt.
     pub(crate) since_seconds: f64,
 }
 

@@ -90,7 +90,8 @@ where
     Ok(Some(layer.with_filter(filter)))
 }
 
-/// Returns whether traces may contain these spans or log entries.
+/// Returns `Interest::sometimes` for spans and log entries that traces may contain: those of level `info` and above, and the requests
+/// of [`KUBE_CLIENT`].
 fn interest(metadata: &Metadata<'_>) -> Interest {
     let level = if metadata.is_span() && metadata.target().starts_with(KUBE_CLIENT) {
         LevelFilter::DEBUG

@@ -12,7 +12,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The name of the first span of a trace, which lasts from the arrival of the event to the end of its handling.
 pub(super) const EVENT: &str = "event";
-/// The name of the span of the handler, within which all others are.
+/// The name of the span of the handler, which contains the spans of its attempts and requests.
 pub(super) const HANDLE: &str = "handle";
 /// The name of the span of the time in the queue.
 const QUEUE: &str = "queue";

@@ -137,7 +137,8 @@ fn is_ours(finalizer: &str) -> bool {
     finalizer.starts_with(FINALIZER_PREFIX) || finalizer == app_hosting::FINALIZER
 }
 
-/// Lists the owners of external resources of this cluster, by their marks. A handler that cannot is no reason to keep its finalizers.
+/// Adds the owners of external resources of this cluster to `result`, as the ownership marks name them. If a handler cannot list them,
+/// the reason is added to `result` instead, and `uninstall` does not fail.
 async fn list_outside(
     registry: Registry,
     configuration: &Configuration,
@@ -176,10 +177,12 @@ async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Res
     timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(late()))
 }
 
+/// Returns `true` if the API server responded that the object or the kind does not exist (404).
 fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Returns the error that `what` cannot be read.
 fn read_error(what: &str, error: kube::Error) -> UninstallError {
     UninstallError::Read { what: what.to_owned(), source: error.into() }
 }

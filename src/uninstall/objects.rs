@@ -1,4 +1,4 @@
-//! Frees the objects of the controller.
+//! Removes our finalizers from objects, and deletes the virtual nodes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{
@@ -17,7 +17,7 @@ const PAGE: u32 = 500;
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
 
-/// Removes our finalizers from all objects of a kind.
+/// Removes our finalizers from all objects of a kind if `apply` is set, otherwise lists the objects that have them.
 pub(super) async fn remove_finalizers(
     client: &Client,
     resource: &ApiResource,
@@ -57,7 +57,7 @@ pub(super) async fn remove_finalizers(
     Ok(done)
 }
 
-/// Deletes the virtual nodes of the installation `cluster_id`.
+/// Deletes the virtual nodes of the installation `cluster_id` if `apply` is set, otherwise lists them.
 pub(super) async fn delete_nodes(
     client: &Client,
     cluster_id: &str,

@@ -55,6 +55,7 @@ pub struct Watcher<S> {
 /// The watch of one kind: its state and its task.
 struct WatchEntry {
     state: Arc<WatchState>,
+    /// `true` once all objects of the kind were delivered.
     listed: watch::Receiver<bool>,
     task: AbortOnDropHandle<()>,
 }

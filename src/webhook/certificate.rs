@@ -25,12 +25,12 @@ pub(super) struct PemIdentity {
     pub(super) key: String,
 }
 
-/// The properties of the first certificate of a chain.
+/// The names and the expiry of the first certificate of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateFacts {
-    /// The DNS names and IP addresses for which it is valid.
+    /// The DNS names and IP addresses for which the certificate is valid.
     pub(super) names: BTreeSet<String>,
-    /// The time from which on it is not valid any more.
+    /// The time at which the certificate expires.
     pub(super) expires: Timestamp,
 }
 
@@ -78,7 +78,7 @@ impl PemIdentity {
         Ok(Self { chain: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Returns the properties of the certificate.
+    /// Returns the names and the expiry of the first certificate of the chain.
     pub(super) fn facts(&self) -> Result<CertificateFacts, CertificateError> {
         let first = CertificateDer::from_pem_slice(self.chain.as_bytes())
             .map_err(|_| CertificateError::NoCertificate)?;
@@ -91,7 +91,7 @@ impl PemIdentity {
     }
 
     /// Returns the certificate and the key in the form of the TLS library. Fails if they do not belong together.
-    pub(super) fn certified(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
+    pub(super) fn to_certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| CertificateError::NoKey)?;
@@ -100,7 +100,7 @@ impl PemIdentity {
     }
 }
 
-/// Returns a DNS name or an IP address as text.
+/// Returns a DNS name or an IP address in a certificate as text; `None` for other types of names.
 fn name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
@@ -128,7 +128,7 @@ mod tests {
         let facts = identity.facts().unwrap();
         assert_eq!(facts.names, names());
         assert_eq!(facts.expires, now + day);
-        identity.certified().unwrap();
+        identity.to_certified_key().unwrap();
     }
 
     #[test]
@@ -136,11 +136,11 @@ mod tests {
         let generate = || PemIdentity::generate(&names(), Timestamp::now(), Duration::from_secs(60)).unwrap();
         let (one, other) = (generate(), generate());
         let mixed = PemIdentity { chain: one.chain.clone(), key: other.key.clone() };
-        assert!(matches!(mixed.certified(), Err(CertificateError::Unusable(_))));
+        assert!(matches!(mixed.to_certified_key(), Err(CertificateError::Unusable(_))));
         let swapped = PemIdentity { chain: one.key.clone(), key: one.chain.clone() };
-        assert!(matches!(swapped.certified(), Err(CertificateError::NoCertificate)));
+        assert!(matches!(swapped.to_certified_key(), Err(CertificateError::NoCertificate)));
         assert!(matches!(swapped.facts(), Err(CertificateError::NoCertificate)));
         let keyless = PemIdentity { chain: one.chain, key: String::new() };
-        assert!(matches!(keyless.certified(), Err(CertificateError::NoKey)));
+        assert!(matches!(keyless.to_certified_key(), Err(CertificateError::NoKey)));
     }
 }

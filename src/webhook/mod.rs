@@ -54,7 +54,7 @@ use served::{CertificateFileError, CertificateFiles, ServedCertificate};
 use server::ReviewState;
 use writer::CertificateWriter;
 
-/// The readiness condition that the options in the ConfigMap are known.
+/// The name of the readiness condition that the options in the ConfigMap `amazon-vpc-cni` were read.
 const OPTIONS: &str = "webhook options";
 
 /// The reason why the webhook cannot be served.
@@ -73,7 +73,7 @@ pub enum WebhookError {
         /// The option that is missing.
         missing: &'static str,
     },
-    /// The label of the nodes is wrong.
+    /// The option `prefix_ip.node_label` is invalid.
     #[error(transparent)]
     Label(#[from] NodeLabelError),
     /// The files of the certificate cannot be used.
@@ -197,7 +197,7 @@ fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Erro
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Keeps `enabled` equal to the option in the ConfigMap; `false` without the ConfigMap.
+/// Keeps `enabled` equal to the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni`; `false` without the ConfigMap.
 async fn follow_options(client: &Client, enabled: &AtomicBool, health: &Health) -> Infallible {
     let (namespace, name) = CONFIG_MAP;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);

@@ -73,7 +73,7 @@ pub(super) struct ReviewAnswer {
     pub(super) patched: bool,
 }
 
-/// Answers a review. `patch` returns the JSON patch for a pod that is created. Any other object is admitted as it is.
+/// Answers the review in `body`. `patch` returns the JSON patch for a pod that is created. Any other object is admitted as it is.
 pub(super) fn answer(
     body: &[u8],
     patch: impl FnOnce(&Pod) -> Option<Vec<Value>>,

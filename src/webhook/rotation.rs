@@ -69,10 +69,12 @@ pub(super) fn next_step(
     RotationStep::Wait(due)
 }
 
+/// Returns `time` plus `by`, or the latest timestamp on overflow.
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
+/// Returns `time` minus `by`, or the earliest timestamp on overflow.
 fn earlier(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_sub(by).unwrap_or(Timestamp::MIN)
 }

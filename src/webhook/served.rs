@@ -29,7 +29,7 @@ use crate::metrics::WebhookMetrics;
 /// The name of the readiness condition that there is a certificate.
 pub(super) const CERTIFICATE: &str = "webhook certificate";
 /// The interval at which the certificate files are read again.
-const INTERVAL: Duration = Duration::from_secs(10);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The maximum size of a certificate or key file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -79,12 +79,12 @@ impl ServedCertificate {
         Self { current: Mutex::default(), metrics: Arc::clone(metrics), health: Arc::clone(health) }
     }
 
-    /// Serves another certificate from now on. Does nothing if it is the present one.
+    /// Serves the certificate `identity` from now on. Does nothing if it is served already.
     fn replace(&self, identity: PemIdentity) -> Result<(), CertificateError> {
         if lock(&self.current).as_ref().is_some_and(|(current, _)| *current == identity) {
             return Ok(());
         }
-        let (certified, expires) = (identity.certified()?, identity.facts()?.expires);
+        let (certified, expires) = (identity.to_certified_key()?, identity.facts()?.expires);
         info!(%expires, "the webhook serves another certificate");
         *lock(&self.current) = Some((identity, certified));
         self.metrics.certificate_expires(expires);
@@ -131,11 +131,11 @@ impl ServedCertificate {
         self.replace(identity).map_err(content)
     }
 
-    /// Reads the files again from time to time. If they cannot be used, as while they are being replaced, the last certificate stays.
+    /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are being replaced, the last certificate stays.
     pub(super) async fn follow_files(&self, files: &CertificateFiles) -> Infallible {
         let mut reported = None;
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(FILE_CHECK_INTERVAL).await;
             let error = self.load(files).await.err().map(|error| causes(&error));
             if let Some(error) = error.as_ref().filter(|_| error != reported) {
                 warn!(error, "the certificate of the webhook cannot be read again; the last one is served");
@@ -152,7 +152,7 @@ impl CertificateFiles {
     }
 }
 
-/// Reads a file of text.
+/// Reads a file of at most [`MAX_FILE`] bytes as text.
 fn text(path: &Path) -> Result<String, CertificateFileError> {
     let read = || {
         if fs::metadata(path)?.len() > MAX_FILE {
@@ -219,7 +219,7 @@ mod tests {
         );
         assert_eq!(chain(&served), Some(first.chain.clone()));
         write(&second);
-        let follow = tokio::time::timeout(INTERVAL * 2, served.follow_files(&files));
+        let follow = tokio::time::timeout(FILE_CHECK_INTERVAL * 2, served.follow_files(&files));
         assert!(follow.await.is_err());
         assert_eq!(chain(&served), Some(second.chain));
     }

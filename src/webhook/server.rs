@@ -26,10 +26,11 @@ use super::review::{ReviewAnswer, answer};
 use crate::connections::{self, ConnectionBound};
 use crate::metrics::{WebhookMetrics, WebhookOutcome};
 
-/// The path of the webhook, which is that of Amazon's controller.
+/// The path of the webhook in its URL, the same as in Amazon's VPC resource controller.
 const PATH: &str = "/mutate-v1-pod";
-/// The bound of connections. Each carries one request, which takes milliseconds, so that one that is two seconds old serves nobody.
-const BOUND: ConnectionBound = ConnectionBound { connections: 64, grace: Duration::from_secs(2) };
+/// The limits on connections. A connection carries one request, which takes milliseconds, so one that is two seconds old may be closed
+/// to make room for a new one.
+const CONNECTION_LIMITS: ConnectionBound = ConnectionBound { connections: 64, grace: Duration::from_secs(2) };
 /// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
 const MAX_BODY: usize = 2 << 20;
 /// The maximum size of the head of a request, in bytes.
@@ -42,9 +43,9 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct ReviewState {
     /// Decides which pods are changed.
     pub(super) admission: PodAdmission,
-    /// `true` while the function is switched on in the ConfigMap.
+    /// `true` while the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni` is `true`. Otherwise no pod is changed.
     pub(super) enabled: AtomicBool,
-    /// The metrics.
+    /// The metrics of the webhook.
     pub(super) metrics: Arc<WebhookMetrics>,
 }
 
@@ -56,7 +57,7 @@ pub(super) async fn serve(
 ) -> Infallible {
     let router = router(state);
     let connection = |stream| connection(stream, acceptor.clone(), router.clone());
-    connections::serve(listener, BOUND, "webhook", connection).await
+    connections::serve(listener, CONNECTION_LIMITS, "webhook", connection).await
 }
 
 /// Returns the routes of the server: the webhook at [`PATH`].

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::certificate::{CertificateFacts, PemIdentity};
 
-/// The keys in the Secret: the certificate that replicas serve.
+/// The keys in the Secret for the certificate that replicas serve, and for its private key.
 const SERVING: [&str; 2] = ["tls.crt", "tls.key"];
-/// The keys in the Secret: the certificate that replicas will serve next.
+/// The keys in the Secret for the certificate that replicas will serve next, and for its private key.
 const NEXT: [&str; 2] = ["next.crt", "next.key"];
-/// The key in the Secret: the certificate that replicas served before.
+/// The key in the Secret for the certificate that replicas served before.
 const PREVIOUS: &str = "previous.crt";
 
 /// A usable certificate with its key.
@@ -44,7 +44,7 @@ impl StoredCertificates {
         let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
         let identity = |[chain, key]: [&str; 2]| {
             let identity = PemIdentity { chain: text(chain)?, key: text(key)? };
-            identity.certified().ok()?;
+            identity.to_certified_key().ok()?;
             let facts = identity.facts().ok()?;
             Some(StoredIdentity { identity, facts })
         };

@@ -13,6 +13,7 @@ pub(super) fn names(configuration: &MutatingWebhookConfiguration) -> BTreeSet<St
     webhooks.filter_map(|webhook| name(&webhook.client_config)).collect()
 }
 
+/// Returns the host name by which API servers call one webhook; `None` if its configuration has neither a service nor a valid URL.
 fn name(client: &WebhookClientConfig) -> Option<String> {
     if let Some(service) = &client.service {
         return Some(format!("{}.{}.svc", service.name, service.namespace));

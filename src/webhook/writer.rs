@@ -24,11 +24,11 @@ use super::target;
 /// The delays after a write that failed.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
 /// The maximum number of steps without a pause. Another program that changes the objects back must not cause writes without an end.
-const STEPS: usize = 5;
-/// The pause after that many steps.
-const PAUSE: Duration = Duration::from_secs(10);
+const MAX_STEPS: usize = 5;
+/// The pause after [`MAX_STEPS`] steps.
+const PAUSE_AFTER_STEPS: Duration = Duration::from_secs(10);
 /// The longest time without a check, so that a change of the clock is noticed.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Writes the certificate of the webhook before it expires, and makes the API servers trust it.
 pub(super) struct CertificateWriter {
@@ -80,7 +80,7 @@ impl CertificateWriter {
         }
     }
 
-    /// Works until the future is dropped.
+    /// Watches the Secret and the webhook configuration, and executes the steps that are due, until the future is dropped.
     pub(super) async fn run(self) -> Infallible {
         let secrets = watch_object(self.secrets.clone(), &self.secret_name).default_backoff();
         let configurations =
@@ -110,20 +110,20 @@ impl CertificateWriter {
                     }
                     Err(error) => unreadable(&error, "MutatingWebhookConfiguration", &self.configuration_name),
                 },
-                () = tokio::time::sleep(wait.min(LONGEST)) => {}
+                () = tokio::time::sleep(wait.min(MAX_CHECK_INTERVAL)) => {}
             }
         }
     }
 
     /// Executes the steps that are due. Returns the time until the next one.
     async fn act(&self, observed: &mut ObservedObjects) -> Result<Duration, CertificateWriteError> {
-        for _ in 0..STEPS {
+        for _ in 0..MAX_STEPS {
             let (Some(secret), Some(configuration)) = (&observed.secret, &observed.configuration) else {
-                return Ok(LONGEST);
+                return Ok(MAX_CHECK_INTERVAL);
             };
             let (names, (bundle, since)) = (target::names(configuration), observed.trusted.clone());
             if names.is_empty() {
-                return Ok(LONGEST);
+                return Ok(MAX_CHECK_INTERVAL);
             }
             let (stored, now) = (StoredCertificates::read(secret), Timestamp::now());
             let trust = WebhookTrust { names, bundle, since };
@@ -151,7 +151,7 @@ impl CertificateWriter {
             info!(secret = self.secret_name, "the certificates of the webhook were written");
             observed.secret = Some(written);
         }
-        Ok(PAUSE)
+        Ok(PAUSE_AFTER_STEPS)
     }
 
     /// Generates a certificate for the names by which API servers call the webhook.

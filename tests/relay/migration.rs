@@ -71,7 +71,7 @@ async fn service_with_kuryr_load_balancer(world: &World, name: &str) -> (LoadBal
     let tree: LoadBalancer = serde_json::from_value(tree).unwrap();
     world.services.insert_load_balancer(tree.clone());
     let public = world.services.insert_public_ip([203, 0, 113, 200].into());
-    let public = world.services.public_ip(&public).unwrap().thing;
+    let public = world.services.public_ip(&public).unwrap().resource;
     world.public_ips.associate(&public, &tree.port).await.unwrap();
     let more = json!({ "spec": { "ip": ip },
         "status": { "loadbalancer": status,

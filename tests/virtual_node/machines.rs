@@ -81,10 +81,10 @@ impl NodeSource for Machines {
         loop {
             let names: Vec<String> = self.0.machines.lock().unwrap().keys().cloned().collect();
             for name in reported.iter().filter(|name| !names.contains(name)) {
-                nodes.gone(name);
+                nodes.remove(name);
             }
             for name in names.iter().filter(|name| !reported.contains(name)) {
-                nodes.exists(node(name));
+                nodes.add_or_update(node(name));
             }
             reported = names;
             nodes.complete();

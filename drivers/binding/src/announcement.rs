@@ -18,7 +18,7 @@ use staffetta_driver::{DriverError, MacAddress, Reason, VifAttachment};
 
 use crate::error::failed;
 use crate::messages;
-use crate::namespace::{NetworkNamespaces, within};
+use crate::namespace::{NetworkNamespaces, run_in_namespace};
 
 /// The time limit for an interface that was set up to become operational.
 const OPERATIONAL_TIMEOUT: Duration = Duration::from_millis(250);
@@ -29,9 +29,9 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// The hop limit without which a neighbour ignores an advertisement (RFC 4861, section 7.1.2).
 const HOPS: u32 = 255;
 
-/// Announces the addresses of the VIF from its interface in the pod. Does nothing if the pod has ended.
+/// Announces the addresses of the VIF to the neighbours in its network, from its interface in the pod. Does nothing if the pod has ended.
 pub(crate) fn announce(attachment: &VifAttachment) -> Result<(), DriverError> {
-    match within(&attachment.netns, |namespaces| announce_in(attachment, namespaces)) {
+    match run_in_namespace(&attachment.netns, |namespaces| announce_in(attachment, namespaces)) {
         Err(error) if error.reason() == Reason::NotFound => Ok(()),
         result => result,
     }
@@ -57,8 +57,8 @@ fn announce_in(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Re
     Ok(())
 }
 
-/// Waits until the interface can send, and returns its index; `None` if it does not exist any more. A bridge drops what an interface
-/// sends before.
+/// Waits until the interface can send, for at most [`OPERATIONAL_TIMEOUT`], because a bridge drops what an interface sends before. Returns
+/// the index of the interface; `None` if it does not exist any more.
 #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
 fn until_operational(name: &str, namespaces: &NetworkNamespaces) -> Result<Option<u32>, DriverError> {
     let deadline = Instant::now() + OPERATIONAL_TIMEOUT;
@@ -72,6 +72,7 @@ fn until_operational(name: &str, namespaces: &NetworkNamespaces) -> Result<Optio
     }
 }
 
+/// Returns `true` if the interface can send: its operational state is up or unknown.
 fn is_operational(link: &LinkMessage) -> bool {
     let mut attributes = link.attributes.iter();
     attributes.any(|attribute| matches!(attribute, LinkAttribute::OperState(State::Up | State::Unknown)))
@@ -98,6 +99,7 @@ fn advertisement(ip: Ipv6Addr, mac: MacAddress) -> Vec<u8> {
     [&header[..], &ip.octets(), &[TARGET_LINK_LAYER_ADDRESS, 1], &mac.0].concat()
 }
 
+/// Returns the error of an advertisement of `ip` that could not be sent.
 fn unadvertised(ip: Ipv6Addr, error: io::Error) -> DriverError {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => "; the daemon needs the capability NET_RAW",

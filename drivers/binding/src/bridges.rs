@@ -28,6 +28,7 @@ impl PermittedBridges {
     }
 }
 
+/// Returns `true` if `permitted`, an entry of the list, permits the bridge `name`.
 fn permits(permitted: &str, name: &str) -> bool {
     match permitted.strip_suffix('*') {
         Some(start) => name.starts_with(start),

@@ -14,24 +14,29 @@ const CONTROLLER: (u16, u8) = (16, 3);
 const CONTROLLER_FAMILY_ID: u16 = 1;
 /// The attribute with the name of a family (`CTRL_ATTR_FAMILY_NAME`).
 const CONTROLLER_FAMILY_NAME: u16 = 2;
-/// The command `ETHTOOL_MSG_FEATURES_SET`, and its attributes.
+/// The command that changes features of an interface (`ETHTOOL_MSG_FEATURES_SET` in `linux/ethtool_netlink.h`).
 const FEATURES_SET: u8 = 12;
+/// The attribute of this command that contains the interface (`ETHTOOL_A_FEATURES_HEADER`).
 const HEADER: u16 = 1;
+/// The attribute with the name of the interface (`ETHTOOL_A_HEADER_DEV_NAME`).
 const HEADER_NAME: u16 = 2;
+/// The attribute of this command with the set of bits to change (`ETHTOOL_A_FEATURES_WANTED`).
 const WANTED: u16 = 3;
-/// The attributes of a set of bits: the list of the bits to change, and the name of a bit. A bit without a value is cleared.
+/// The attribute with the list of bits in a set of bits (`ETHTOOL_A_BITSET_BITS`).
 const BITS: u16 = 3;
+/// The attribute with one bit of that list (`ETHTOOL_A_BITSET_BITS_BIT`). A bit without a value is cleared.
 const BIT: u16 = 1;
+/// The attribute with the name of a bit (`ETHTOOL_A_BITSET_BIT_NAME`).
 const BIT_NAME: u16 = 2;
-/// The flags of a request that is acknowledged.
+/// The flags of a request that the kernel must acknowledge (`NLM_F_REQUEST`, `NLM_F_ACK`).
 const REQUEST_ACK: u16 = 1 | 4;
 /// The flag of an attribute that contains attributes.
 const NESTED: u16 = 1 << 15;
 /// The length of the two headers of a message, in bytes.
 const HEADERS: usize = 20;
 
-/// Prepares `interface`, in the namespace of this thread, for a bridge of Open vSwitch with this type of datapath. The one in userspace
-/// passes frames on without the checksums that the kernel left to the device.
+/// Prepares `interface`, in the namespace of this thread, for a bridge of Open vSwitch with this type of datapath. It disables checksum
+/// offload for `netdev`, the datapath in userspace, which passes frames on without the checksums that the kernel left to the device.
 pub(crate) fn prepare_for(datapath: &str, interface: &str) -> Result<(), DriverError> {
     if datapath != "netdev" {
         return Ok(());
@@ -59,10 +64,12 @@ fn features(interface: &str) -> Vec<u8> {
     [attribute(HEADER | NESTED, &string(HEADER_NAME, interface)), wanted].concat()
 }
 
+/// Encodes an attribute whose value is a text.
 fn string(kind: u16, text: &str) -> Vec<u8> {
     attribute(kind, &[text.as_bytes(), &[0]].concat())
 }
 
+/// Encodes an attribute of netlink, padded to 4 bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
     let mut attribute = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
@@ -70,6 +77,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     attribute
 }
 
+/// Encodes a request to a generic netlink family.
 fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEADERS + attributes.len()).unwrap_or(u32::MAX);
     let mut message = length.to_ne_bytes().to_vec();

@@ -57,6 +57,7 @@ pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
     })
 }
 
+/// Returns `true` if these drivers created the interface, which is then in the group [`GROUP`].
 fn is_ours(link: &LinkMessage) -> bool {
     link.attributes
         .iter()

@@ -9,7 +9,7 @@ use crate::bridges::PermittedBridges;
 use crate::error::failed;
 use crate::host_interface::{self, remove_leftover};
 use crate::linux_bridge::{LinuxBridgeBinding, bridge};
-use crate::namespace::within;
+use crate::namespace::run_in_namespace;
 use crate::netlink::RouteSocket;
 use crate::ovsdb::{Ovsdb, PortRow};
 use crate::{ethtool, messages, pod_interface};
@@ -28,7 +28,8 @@ pub struct BridgeBinding {
     bridges: PermittedBridges,
 }
 
-/// The names of the interfaces of a VIF.
+/// The names of the interfaces of a VIF on the node: its Linux bridge (`qbr`), the port of that bridge (`qvb`), and the port of Open
+/// vSwitch (`qvo`).
 struct HybridNames {
     bridge: String,
     in_bridge: String,
@@ -50,7 +51,8 @@ impl BridgeBinding {
         Self { ovsdb: Ovsdb { socket: ovsdb }, bridges }
     }
 
-    /// Connects a bridge of the VIF's own to Open vSwitch, in place of a leftover. Returns the type of the datapath.
+    /// Creates the Linux bridge of the VIF, and connects it to Open vSwitch. Leftovers of an earlier call are replaced. Returns the type of
+    /// the datapath of Open vSwitch.
     fn connect(&self, attachment: &VifAttachment) -> Result<String, DriverError> {
         pod_interface::validate(attachment)?;
         let (step, names, port_id) =
@@ -95,6 +97,7 @@ impl BridgeBinding {
     }
 }
 
+/// Returns `true` if the VIF gets a Linux bridge of its own, connected to Open vSwitch.
 fn is_hybrid(attachment: &VifAttachment) -> bool {
     attachment.vif.plugin == OVS
 }
@@ -107,7 +110,7 @@ impl VifBindingDriver for BridgeBinding {
         }
         let datapath = self.connect(attachment)?;
         LinuxBridgeBinding.plug(attachment)?;
-        within(&attachment.netns, |_| ethtool::prepare_for(&datapath, &attachment.interface))
+        run_in_namespace(&attachment.netns, |_| ethtool::prepare_for(&datapath, &attachment.interface))
     }
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {

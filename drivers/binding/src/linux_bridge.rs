@@ -4,11 +4,11 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
 use crate::error::failed;
-use crate::namespace::{NetworkNamespaces, within};
+use crate::namespace::{NetworkNamespaces, run_in_namespace};
 use crate::netlink::RouteSocket;
 use crate::{host_interface, messages, pod_interface};
 
-/// Binds VIFs to a Linux bridge that exists already, whichever it is.
+/// Binds VIFs to a Linux bridge that exists already. It does not check whether the bridge is permitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinuxBridgeBinding;
 
@@ -16,7 +16,7 @@ impl VifBindingDriver for LinuxBridgeBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         pod_interface::validate(attachment)?;
         let bridge = bridge(attachment)?;
-        within(&attachment.netns, |namespaces| {
+        run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
             create_pair(attachment, namespaces, Some(bridge))?;
@@ -31,7 +31,7 @@ impl VifBindingDriver for LinuxBridgeBinding {
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         let bridge = bridge(attachment)?;
         let step = "check the interface on the node";
-        within(&attachment.netns, |namespaces| {
+        run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check(attachment, namespaces)?;
             let index = host_interface::index(&namespaces.host, bridge, step)?;
             let name = attachment.host_interface();
@@ -60,7 +60,8 @@ pub(crate) fn create_pair(
     bridge: Option<u32>,
 ) -> Result<(), DriverError> {
     let name = attachment.host_interface();
-    let request = || messages::new_veth(&name, bridge, pod_interface::pod_end(attachment, namespaces));
+    let request =
+        || messages::new_veth(&name, bridge, pod_interface::pod_interface_spec(attachment, namespaces));
     // The first attempt succeeds unless there is a leftover, and saves the question for one.
     if namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).is_ok() {
         return Ok(());
@@ -72,9 +73,11 @@ pub(crate) fn create_pair(
     })
 }
 
-/// Removes both ends of the pair, also that of another program in the pod (Kuryr's, which the mark does not cover).
+/// Removes the pair of interfaces. An interface in the pod with the MAC address of the VIF is removed even if another program, such as
+/// Kuryr's daemon, created it.
 pub(crate) fn remove_pair(attachment: &VifAttachment) -> Result<(), DriverError> {
-    let in_pod = within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces));
+    let in_pod =
+        run_in_namespace(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces));
     if let Err(error) = in_pod
         && error.reason() != Reason::NotFound
         && error.reason() != Reason::Refused

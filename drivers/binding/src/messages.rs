@@ -21,7 +21,7 @@ pub(crate) const GROUP: u32 = 0x5374_6631;
 
 /// The properties of an interface in a pod that is to be created.
 #[derive(Clone, Copy)]
-pub(crate) struct PodEnd<'a> {
+pub(crate) struct PodInterfaceSpec<'a> {
     /// The name of the interface.
     pub(crate) name: &'a str,
     /// The MAC address of the interface.
@@ -32,7 +32,8 @@ pub(crate) struct PodEnd<'a> {
     pub(crate) netns: RawFd,
 }
 
-impl PodEnd<'_> {
+impl PodInterfaceSpec<'_> {
+    /// Returns the properties as attributes of a request.
     fn attributes(self) -> Vec<LinkAttribute> {
         let mut attributes = vec![
             LinkAttribute::IfName(self.name.to_owned()),
@@ -44,8 +45,9 @@ impl PodEnd<'_> {
     }
 }
 
-/// Creates a pair of interfaces: `host` on the node, up and in the bridge with the index `bridge`, if there is one; and `pod`, down.
-pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+/// Returns the request that creates a pair of interfaces: `host` on the node, up and in the bridge with the index `bridge`, if there is
+/// one; and `pod`, down.
+pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_>) -> RouteNetlinkMessage {
     let mut peer = LinkMessage::default();
     peer.attributes = pod.attributes();
     let mut link = up();
@@ -56,7 +58,7 @@ pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodEnd<'_>) -> Rout
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Creates a bridge on the node that passes on all multicast; it is down.
+/// Returns the request that creates a bridge on the node, down, that passes on all multicast.
 pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = vec![
@@ -67,7 +69,8 @@ pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Lets the interface with that index get no address when it is set up, so that no pod reaches the node by it.
+/// Returns the request after which the interface with that index gets no IPv6 address when it is set up, so that no pod reaches the node
+/// by it.
 pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
     let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     let mut link = LinkMessage::default();
@@ -76,7 +79,8 @@ pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`, down.
+/// Returns the request that creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`,
+/// down.
 pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32>) -> RouteNetlinkMessage {
     let attributes = |name: &str| -> Vec<_> {
         let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
@@ -89,29 +93,32 @@ pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Creates a VLAN interface in a pod, on the interface of the node with the index `parent`.
-pub(crate) fn new_vlan(parent: u32, vlan_id: u16, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+/// Returns the request that creates a VLAN interface in a pod, on the interface of the node with the index `parent`.
+pub(crate) fn new_vlan(parent: u32, vlan_id: u16, pod: PodInterfaceSpec<'_>) -> RouteNetlinkMessage {
     nested(parent, pod, info(InfoKind::Vlan, InfoData::Vlan(vec![InfoVlan::Id(vlan_id)])))
 }
 
-/// Creates a macvlan interface in a pod, on the interface of the node with the index `parent`, in the mode `bridge`: the pods of the node
-/// reach one another.
-pub(crate) fn new_macvlan(parent: u32, pod: PodEnd<'_>) -> RouteNetlinkMessage {
+/// Returns the request that creates a macvlan interface in a pod, on the interface of the node with the index `parent`, in the mode
+/// `bridge`: the pods of the node reach one another.
+pub(crate) fn new_macvlan(parent: u32, pod: PodInterfaceSpec<'_>) -> RouteNetlinkMessage {
     let mode = InfoMacVlan::Mode(MacVlanMode::Bridge);
     nested(parent, pod, info(InfoKind::MacVlan, InfoData::MacVlan(vec![mode])))
 }
 
-fn nested(parent: u32, pod: PodEnd<'_>, info: LinkAttribute) -> RouteNetlinkMessage {
+/// Returns the request that creates an interface in a pod on the interface of the node with the index `parent`; `info` is its kind.
+fn nested(parent: u32, pod: PodInterfaceSpec<'_>, info: LinkAttribute) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = pod.attributes();
     link.attributes.extend([LinkAttribute::Link(parent), info]);
     RouteNetlinkMessage::NewLink(link)
 }
 
+/// Returns the attribute with the kind of an interface and the properties of that kind.
 fn info(kind: InfoKind, data: InfoData) -> LinkAttribute {
     LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)])
 }
 
+/// Returns the message of an interface that is set up, without attributes.
 fn up() -> LinkMessage {
     let mut link = LinkMessage::default();
     link.header.flags = LinkFlags::Up;
@@ -119,14 +126,14 @@ fn up() -> LinkMessage {
     link
 }
 
-/// Sets the interface with that index up.
+/// Returns the request that sets the interface with that index up.
 pub(crate) fn set_up(index: u32) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Changes the MAC address and the MTU of the interface with that index, and sets it up.
+/// Returns the request that changes the MAC address and the MTU of the interface with that index, and sets it up.
 pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
@@ -135,7 +142,7 @@ pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNe
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Sets the MAC address of the interface with that index.
+/// Returns the request that sets the MAC address of the interface with that index.
 pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.header.index = index;
@@ -143,7 +150,8 @@ pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Lets the kernel announce the addresses of the interface with that index by ARP whenever its MAC address is set, or it is set up.
+/// Returns the request after which the kernel announces the addresses of the interface with that index by ARP, whenever its MAC address is
+/// set or it is set up (`arp_notify`).
 pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
     let mut options = InetDevConf::default();
     options.arp_notify = 1;
@@ -154,14 +162,15 @@ pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Deletes the interface with that index, and the other end of the pair with it.
+/// Returns the request that deletes the interface with that index, and the other end of the pair with it.
 pub(crate) fn delete_link(index: u32) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.header.index = index;
     RouteNetlinkMessage::DelLink(link)
 }
 
-/// Adds an address. The kernel does not probe for duplicates (RFC 4862), because the port guarantees that the address is ours alone.
+/// Returns the request that adds an address to the interface with that index. The kernel does not probe for duplicates (RFC 4862), because
+/// the port guarantees that no other interface has the address.
 pub(crate) fn new_address(index: u32, address: IpNet) -> RouteNetlinkMessage {
     let mut message = AddressMessage::default();
     message.header.index = index;
@@ -182,7 +191,8 @@ pub(crate) fn new_address(index: u32, address: IpNet) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewAddress(message)
 }
 
-/// Adds a route to `destination` through `gateway`. With `onlink`, the gateway need not lie in a network of the interface.
+/// Returns the request that adds a route to `destination` through `gateway`. With `onlink`, the gateway need not lie in a network of the
+/// interface.
 pub(crate) fn new_route(
     index: u32,
     destination: IpNet,
@@ -208,6 +218,7 @@ pub(crate) fn new_route(
     RouteNetlinkMessage::NewRoute(message)
 }
 
+/// Returns the address family of `address`.
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
@@ -232,7 +243,7 @@ mod tests {
     #[test]
     fn a_vlan_interface_is_requested_with_its_parent_its_id_and_the_namespace_of_the_pod() {
         let mac = MacAddress([0xfa, 0x16, 0x3e, 0, 0, 1]);
-        let pod = PodEnd { name: "eth0", mac, mtu: Some(1450), netns: 7 };
+        let pod = PodInterfaceSpec { name: "eth0", mac, mtu: Some(1450), netns: 7 };
         let message = encode(new_vlan(3, 4094, pod), 0x600);
         // RTM_NEWLINK, with NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL.
         assert_eq!(message[4..8], [16, 0, 1, 6]);

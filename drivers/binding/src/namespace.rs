@@ -34,7 +34,7 @@ impl NetworkNamespaces {
 /// ever runs in that namespace.
 ///
 /// Fails with [`Reason::NotFound`] if the namespace does not exist, and with [`Reason::Refused`] if it is that of the node.
-pub(crate) fn within<T: Send>(
+pub(crate) fn run_in_namespace<T: Send>(
     netns: &Path,
     work: impl FnOnce(&NetworkNamespaces) -> Result<T, DriverError> + Send,
 ) -> Result<T, DriverError> {
@@ -64,7 +64,7 @@ fn enter(path: &Path) -> Result<NetworkNamespaces, DriverError> {
     Ok(NetworkNamespaces { host, pod, netns })
 }
 
-/// The error of a namespace that cannot be entered. A file that is left of a namespace (`EINVAL`) counts as a missing one.
+/// Returns the error of a namespace that cannot be entered. A file that is left of a namespace (`EINVAL`) counts as a missing namespace.
 fn missing_or_failed(step: &'static str, path: &Path, error: io::Error) -> DriverError {
     let is_gone = matches!(
         error.kind(),

@@ -10,8 +10,8 @@ use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, Vif
 
 use crate::announcement::announce;
 use crate::error::failed;
-use crate::messages::{self, PodEnd};
-use crate::namespace::within;
+use crate::messages::{self, PodInterfaceSpec};
+use crate::namespace::run_in_namespace;
 use crate::netlink::RouteSocket;
 use crate::{host_interface, pod_interface};
 
@@ -58,11 +58,14 @@ impl VifBindingDriver for NestedBinding {
                 "the MTU of the network is {needed}, and that of the node's interface only {mtu}"
             )));
         }
-        within(&attachment.netns, |namespaces| {
+        run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             let create = || {
-                let request =
-                    request(attachment, parent.header.index, pod_interface::pod_end(attachment, namespaces))?;
+                let request = request(
+                    attachment,
+                    parent.header.index,
+                    pod_interface::pod_interface_spec(attachment, namespaces),
+                )?;
                 Ok(namespaces.host.change(request, NLM_F_CREATE | NLM_F_EXCL))
             };
             if create()?.is_err() {
@@ -74,14 +77,15 @@ impl VifBindingDriver for NestedBinding {
     }
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        match within(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces)) {
+        match run_in_namespace(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces))
+        {
             Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Refused) => Ok(()),
             result => result,
         }
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))
+        run_in_namespace(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))
     }
 
     fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
@@ -94,7 +98,7 @@ impl VifBindingDriver for NestedBinding {
 fn request(
     attachment: &VifAttachment,
     parent: u32,
-    pod: PodEnd<'_>,
+    pod: PodInterfaceSpec<'_>,
 ) -> Result<RouteNetlinkMessage, DriverError> {
     let refused = |reason, detail: String| Err(DriverError::new(reason, "bind the VIF").detail(detail));
     match &attachment.vif.class {

@@ -7,7 +7,7 @@ use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, Vif
 use crate::announcement::announce;
 use crate::bridges::PermittedBridges;
 use crate::linux_bridge::{create_pair, remove_pair};
-use crate::namespace::within;
+use crate::namespace::run_in_namespace;
 use crate::ovsdb::{Ovsdb, PortRow};
 use crate::{ethtool, pod_interface};
 
@@ -37,7 +37,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
         if let Some(old) = self.ovsdb.own(&name, attachment.vif.id.as_str())? {
             self.ovsdb.remove(&old)?;
         }
-        within(&attachment.netns, |namespaces| {
+        run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             create_pair(attachment, namespaces, None)?;
             ethtool::prepare_for(&datapath, &attachment.interface)?;
@@ -54,7 +54,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        within(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))?;
+        run_in_namespace(&attachment.netns, |namespaces| pod_interface::check(attachment, namespaces))?;
         self.ovsdb.check(&attachment.host_interface(), attachment.vif.id.as_str())
     }
 

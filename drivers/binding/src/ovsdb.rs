@@ -24,18 +24,18 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// The server of OVSDB on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Ovsdb {
-    /// The path of its Unix socket.
+    /// The path of the Unix socket of the server.
     pub(crate) socket: PathBuf,
 }
 
-/// A port of a bridge, as it will be or as it is in the database.
+/// A port of a bridge that is to be added to the database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortRow<'a> {
     /// The name of the bridge.
     pub(crate) bridge: &'a str,
     /// The name of the port and of its interface.
     pub(crate) name: &'a str,
-    /// The id of the port in Neutron, by which its agent recognizes the interface.
+    /// The id of the port in Neutron, by which Neutron's agent recognizes the interface.
     pub(crate) port_id: &'a str,
     /// The MAC address.
     pub(crate) mac: &'a str,

@@ -11,7 +11,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use staffetta_driver::{DriverError, Reason, Vif, VifAttachment};
 
 use crate::error::failed;
-use crate::messages::{self, PodEnd};
+use crate::messages::{self, PodInterfaceSpec};
 use crate::namespace::NetworkNamespaces;
 use crate::netlink::exists;
 
@@ -59,9 +59,12 @@ pub(crate) fn check_addresses(
     }
 }
 
-/// Returns the end of the VIF in the pod.
-pub(crate) fn pod_end<'a>(attachment: &'a VifAttachment, namespaces: &NetworkNamespaces) -> PodEnd<'a> {
-    PodEnd {
+/// Returns the properties of the VIF's interface in the pod, for the request that creates it.
+pub(crate) fn pod_interface_spec<'a>(
+    attachment: &'a VifAttachment,
+    namespaces: &NetworkNamespaces,
+) -> PodInterfaceSpec<'a> {
+    PodInterfaceSpec {
         name: &attachment.interface,
         mac: attachment.vif.address,
         mtu: attachment.vif.network.mtu,
@@ -105,6 +108,7 @@ fn enable_v6(interface: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "0");
 }
 
+/// Returns the error of an address that could not be added to the interface in the pod.
 fn unadded(address: IpNet, error: io::Error) -> DriverError {
     let remedy = match (address, error.kind()) {
         (IpNet::V6(_), io::ErrorKind::PermissionDenied) => {
@@ -193,6 +197,7 @@ pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) 
     }
 }
 
+/// Returns `true` if the interface `link` has the MAC address of the VIF.
 fn has_mac(link: &LinkMessage, attachment: &VifAttachment) -> bool {
     let mac = &attachment.vif.address.0[..];
     link.attributes

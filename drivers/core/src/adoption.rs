@@ -59,7 +59,7 @@ pub enum ExistingAttachment {
         /// The addresses of the node.
         node_ips: Vec<IpAddr>,
     },
-    /// The addresses of the existing port are allowed address pairs of a node's port (nested macvlan).
+    /// The port is attached through the port of a node, which has its addresses as allowed address pairs (nested macvlan).
     AllowedPair {
         /// The port of the node.
         port: PortId,
@@ -115,9 +115,9 @@ pub struct ExistingNetwork {
     pub mark: ExistingMark,
 }
 
-/// A resource that gets the ownership mark of its owner. Nothing else that affects its traffic is changed:
-/// neither the addresses, nor the attachment, nor the security groups. A migration plans one of these for
-/// each resource that it takes over.
+/// A step of a migration: a resource of another controller, and the Kubernetes object whose ownership mark the resource gets.
+/// Nothing else that affects the traffic of the resource is changed: neither the addresses, nor the attachment, nor the security
+/// groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adoption {
@@ -154,7 +154,7 @@ pub enum UnusedResource {
 /// with the mark of another owner or cluster is never changed.
 #[async_trait]
 pub trait AdoptionDriver: Send + Sync {
-    /// Lists the ports for pods.
+    /// Lists the ports of pods and of pools of ports.
     async fn ports(&self) -> Result<Vec<ExistingPort>, DriverError>;
 
     /// Lists the load balancers.

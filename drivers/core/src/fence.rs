@@ -12,8 +12,9 @@ use std::task::Poll;
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Fence {
-    /// The error message of a request that was stopped. It may have taken effect, if the leadership ended after it was sent.
-    pub const REFUSED: &str = "refused: this process does not hold the leader lease";
+    /// The error message of a request that a fence stopped. The request may have taken effect, if the leadership ended after it was
+    /// sent.
+    pub const NOT_LEADER_MESSAGE: &str = "refused: this process does not hold the leader lease";
 
     /// Creates a fence. `is_leader` returns `true` while requests may be sent.
     pub fn new(is_leader: impl Fn() -> bool + Send + Sync + 'static) -> Self {

@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Defines a string type for each kind of identifier.
 macro_rules! identifiers {
     ($($(#[$doc:meta])* $name:ident;)+) => {$(
         $(#[$doc])*
@@ -46,9 +47,10 @@ identifiers! {
     /// The id of this cluster. It is a part of the mark on all resources that the drivers create, so that two clusters can share
     /// one cloud.
     ClusterId;
-    /// The key of a container among all containers of its machine, as a tunnel reports it.
+    /// The key that identifies a container among all containers of a machine, as a tunnel reports it.
     ContainerKey;
-    /// The name of a security group's purpose within its cluster. Every process uses the same name for the same purpose.
+    /// The name of a security group within its cluster, which stands for the purpose of the group. Every process uses the same name
+    /// for the same purpose, and so finds the group that another process created.
     GroupName;
     /// The id of a machine of the cloud, as in the provider id of its node.
     InstanceId;

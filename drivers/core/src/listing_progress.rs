@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 tokio::task_local! {
+    /// The number of resources that drivers have read from lists, of the [`count_listed`] call whose future is being polled.
     static LISTED: Arc<AtomicUsize>;
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-const NANOSECONDS: u128 = 1_000_000;
+/// The number of nanoseconds in a millisecond.
+const NANOS_PER_MILLI: u128 = 1_000_000;
 
 /// Returns the milliseconds of `duration`, rounded up; `u64::MAX` if they exceed 64 bits.
 pub fn of(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(NANOSECONDS)).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos().div_ceil(NANOS_PER_MILLI)).unwrap_or(u64::MAX)
 }
 
 /// Serializes `duration` as whole milliseconds.

@@ -42,5 +42,5 @@ pub struct Owned<T> {
     /// The owner in the mark; `None` if the mark names no owner, as on a pooled resource.
     pub owner: Option<Owner>,
     /// The resource itself.
-    pub thing: T,
+    pub resource: T,
 }

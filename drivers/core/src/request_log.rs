@@ -14,7 +14,7 @@ const MAX_REQUESTS: usize = 10;
 const MAX_TEXT: usize = 200;
 
 tokio::task_local! {
-    /// The log of the attempt that is being polled.
+    /// The log of the attempt (to handle one object) whose future is being polled.
     static CURRENT: Arc<RequestLog>;
 }
 
@@ -37,7 +37,7 @@ pub struct LoggedRequest {
     pub duration: Duration,
 }
 
-/// The last requests of the attempts to handle one object.
+/// The last requests that drivers sent during the attempts to handle one object.
 ///
 /// The chain sets up a log for each attempt, and a driver adds requests with a [`RequestRecord`]. A task that a driver spawns for an
 /// attempt adds its requests if it runs within [`collect`](Self::collect) of the attempt's [`current`](Self::current) log.
@@ -89,6 +89,7 @@ impl RequestLog {
         }
     }
 
+    /// Adds a request, in place of the oldest one if the log is full.
     fn add(&self, request: LoggedRequest) {
         let requests = &mut self.content().requests;
         if requests.len() == MAX_REQUESTS {

@@ -100,7 +100,7 @@ fn a_load_balancer_is_plain_data() {
     let pool = Pool { id: "p1".into(), settings: PoolSettings::default(), members: vec![member] };
     let marked = Owned {
         owner: Some(Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() }),
-        thing: LoadBalancer {
+        resource: LoadBalancer {
             id: "l1".into(),
             project: "p".into(),
             name: "default/web".into(),
@@ -121,7 +121,7 @@ fn a_load_balancer_is_plain_data() {
     };
     let plain = json!({
         "owner": { "namespace": "default", "name": "web", "uid": "u1" },
-        "thing": {
+        "resource": {
             "id": "l1", "project": "p", "name": "default/web", "vip": "10.0.0.1", "subnet": "s1", "port": "port",
             "provider": null, "security_groups": ["g"], "status": "pending",
             "listeners": [{ "id": "li1", "at": { "protocol": "TCP", "port": 80 }, "pool": { "id": "p1", "members": [

@@ -43,7 +43,9 @@ pub(crate) struct Ec2Client {
     endpoint: String,
     region: String,
     credentials: CredentialCache,
+    /// The rate limit of actions that only read.
     reads: RateLimit,
+    /// The rate limit of actions that change something.
     changes: RateLimit,
     observer: Arc<dyn RequestObserver>,
     fence: Fence,
@@ -93,7 +95,7 @@ impl Ec2Client {
             http.response.status_code = field::Empty
         );
         let Some(sent) = self.fence.run(self.send(action, parameters).instrument(span)).await else {
-            let error = DriverError::new(Reason::Unavailable, action.step).detail(Fence::REFUSED);
+            let error = DriverError::new(Reason::Unavailable, action.step).detail(Fence::NOT_LEADER_MESSAGE);
             let error = if action.changes { error.maybe_applied() } else { error };
             return Err(Ec2Failure::without_response(error));
         };
@@ -159,7 +161,8 @@ impl Ec2Client {
     }
 }
 
-/// Reports a request to the observer when it is dropped. A request that was cancelled is reported as unanswered.
+/// Measures the duration of a request, and reports the request to the observer when the timer is dropped. A request that was cancelled is
+/// reported as unanswered.
 struct Ec2RequestTimer<'a> {
     observer: &'a dyn RequestObserver,
     action: &'static str,

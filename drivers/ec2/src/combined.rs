@@ -8,7 +8,7 @@ use staffetta_driver::prefix::PrimaryInterface;
 use staffetta_driver::{DriverError, InstanceId, Reason};
 use tokio::sync::oneshot;
 
-/// The interfaces of the instances that exist, or the reason why one cannot be used.
+/// The primary interface of each instance that exists, or the reason why it cannot be used.
 pub(crate) type ReadInterfaces = BTreeMap<InstanceId, Result<PrimaryInterface, DriverError>>;
 
 /// The result of a read that several callers share.
@@ -17,13 +17,15 @@ type SharedRead = Result<Arc<ReadInterfaces>, DriverError>;
 /// Joins the reads of several callers: those that arrive during a read wait for it, and share the next one.
 #[derive(Default)]
 pub(crate) struct CombinedReads {
+    /// The callers that wait for the next read: the instances that each requests, and the channel for the result.
     waiting: Mutex<Vec<(Vec<InstanceId>, oneshot::Sender<SharedRead>)>>,
     /// Locked by the caller that reads, for all that wait.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl CombinedReads {
-    /// Reads the instances `ids` together with those of other callers. One of the callers calls `read`, with the ids of all.
+    /// Returns the primary interfaces of the instances `ids`, read together with those that other callers request meanwhile. Only one of
+    /// these callers calls its `read`, with the ids of all.
     pub(crate) async fn read<F>(
         &self,
         ids: &[InstanceId],

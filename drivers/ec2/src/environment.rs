@@ -17,7 +17,7 @@ impl fmt::Debug for AwsEnvironment {
 /// The error that one of two environment variables which belong together is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("the variable {set} is set, and {missing} is not; set both or none")]
-pub struct HalfSet {
+pub struct IncompleteVariables {
     /// The name of the variable that is set.
     pub set: &'static str,
     /// The name of the variable that is missing.
@@ -25,8 +25,8 @@ pub struct HalfSet {
 }
 
 impl AwsEnvironment {
-    /// Returns the variables of this process.
-    pub fn of_the_process() -> Self {
+    /// Returns those variables of this process whose names begin with `AWS_`, and `HOME`.
+    pub fn from_process() -> Self {
         let text = |name: std::ffi::OsString| name.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
         Self(variables.filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
@@ -42,16 +42,17 @@ impl AwsEnvironment {
         &self,
         first: &'static str,
         second: &'static str,
-    ) -> Result<Option<(&str, &str)>, HalfSet> {
+    ) -> Result<Option<(&str, &str)>, IncompleteVariables> {
         match (self.get(first), self.get(second)) {
             (Some(a), Some(b)) => Ok(Some((a, b))),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(HalfSet { set: first, missing: second }),
-            (None, Some(_)) => Err(HalfSet { set: second, missing: first }),
+            (Some(_), None) => Err(IncompleteVariables { set: first, missing: second }),
+            (None, Some(_)) => Err(IncompleteVariables { set: second, missing: first }),
         }
     }
 
-    /// Returns the path of a file of the AWS configuration: that in the variable, or the one in the home directory.
+    /// Returns the path of a file of the AWS configuration: the value of `variable`, or else `name` in `~/.aws`; `None` without a home
+    /// directory.
     pub(crate) fn file(&self, variable: &str, name: &str) -> Option<PathBuf> {
         let home = || self.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
         self.get(variable).map(PathBuf::from).or_else(home)
@@ -59,7 +60,7 @@ impl AwsEnvironment {
 }
 
 /// Returns the public URL of a service in a region (AWS General Reference, "AWS service endpoints").
-pub(crate) fn url_of(service: &str, region: &str) -> String {
+pub(crate) fn service_url(service: &str, region: &str) -> String {
     let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
     format!("https://{service}.{region}.{suffix}")
 }

@@ -7,7 +7,7 @@ use crate::responses::Ec2ErrorResponse;
 /// A request that EC2 rejected, or that had no response.
 #[derive(Debug)]
 pub(crate) struct Ec2Failure {
-    /// The code in the response; empty without one.
+    /// The error code in the response; empty if there is none.
     pub(crate) code: String,
     /// The error for the caller of the driver.
     pub(crate) error: DriverError,

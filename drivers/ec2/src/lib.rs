@@ -31,6 +31,6 @@ mod responses;
 mod signature;
 
 pub use credentials::{CredentialError, ProfileError};
-pub use environment::{AwsEnvironment, HalfSet};
+pub use environment::{AwsEnvironment, IncompleteVariables};
 pub use options::{Ec2Access, Ec2Options, Ec2OptionsError};
 pub use provider::{Ec2ClientError, Ec2Prefixes};

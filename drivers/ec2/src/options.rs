@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::credentials::{CredentialError, CredentialSource, resolve};
-use crate::environment::{AwsEnvironment, url_of};
+use crate::environment::{AwsEnvironment, service_url};
 
 /// The driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
 ///
@@ -94,7 +94,7 @@ impl Ec2Options {
         let endpoint = self.endpoint.clone();
         let endpoint = endpoint.or_else(|| environment.get("AWS_ENDPOINT_URL_EC2").map(str::to_owned));
         Ok(Ec2Access {
-            endpoint: endpoint.unwrap_or_else(|| url_of("ec2", &region)),
+            endpoint: endpoint.unwrap_or_else(|| service_url("ec2", &region)),
             region,
             source,
             reads_per_second: self.reads_per_second.get(),
@@ -118,7 +118,7 @@ mod tests {
         let none = Ec2Options::default();
         let access = none.access(&environment(&[("AWS_REGION", "eu-west-1")])).unwrap();
         assert_eq!(access.endpoint, "https://ec2.eu-west-1.amazonaws.com");
-        assert_eq!(url_of("ec2", "cn-north-1"), "https://ec2.cn-north-1.amazonaws.com.cn");
+        assert_eq!(service_url("ec2", "cn-north-1"), "https://ec2.cn-north-1.amazonaws.com.cn");
         let options = Ec2Options {
             region: Some("us-east-1".to_owned()),
             endpoint: Some("http://127.0.0.1:1".to_owned()),

@@ -18,6 +18,7 @@ use crate::responses::{
     DescribeSubnets, InstanceItem, InstanceTypeItem, InterfaceItem, NoResult,
 };
 
+/// The operation that errors name when the interfaces of instances cannot be read, as an imperative.
 const READ: &str = "read the network interfaces of instances";
 const DESCRIBE_INSTANCES: Ec2Action = Ec2Action { name: "DescribeInstances", step: READ, changes: false };
 const DESCRIBE_TYPES: Ec2Action =
@@ -38,9 +39,9 @@ const UNASSIGN: Ec2Action = Ec2Action {
 };
 
 /// The maximum number of values of a filter in one request (EC2 API Reference, `DescribeInstances`).
-const FILTER_VALUES: usize = 200;
+const MAX_FILTER_VALUES: usize = 200;
 /// The maximum number of pages of one response. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
-const PAGES: usize = 100;
+const MAX_PAGES: usize = 100;
 
 /// The HTTP client of EC2 cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +82,8 @@ impl Ec2Prefixes {
         Ok(())
     }
 
-    /// Calls each action that only reads, and returns its name with the result. EC2 cannot be asked for the right to change something.
+    /// Checks the permissions to read: calls each EC2 action that only reads, and returns its name with the result. Permissions to change
+    /// something cannot be checked without a change.
     pub async fn read_rights(&self) -> Vec<(&'static str, Result<(), DriverError>)> {
         let parameters = [("MaxResults".to_owned(), "5".to_owned())];
         let mut results = Vec::new();
@@ -107,12 +109,12 @@ impl Ec2Prefixes {
         Ok(instances)
     }
 
-    /// Reads the types and subnets of the instances that were not read before, and keeps them.
+    /// Reads the instance types and the subnets of `instances` that are not in the caches `types` and `subnets` yet, and adds them.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
         let unknown: Vec<_> =
             wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();
-        for names in unknown.chunks(FILTER_VALUES) {
+        for names in unknown.chunks(MAX_FILTER_VALUES) {
             let mut page = FilteredPages::new("instance-type", names.iter().copied());
             while let Some(parameters) = page.next() {
                 let response: DescribeInstanceTypes = self.client.call(DESCRIBE_TYPES, &parameters).await?;
@@ -125,7 +127,7 @@ impl Ec2Prefixes {
         let wanted: BTreeSet<_> = interfaces.map(|interface| interface.subnet_id.as_str()).collect();
         let unknown: Vec<_> =
             wanted.into_iter().filter(|id| !lock(&self.subnets).contains_key(*id)).collect();
-        for ids in unknown.chunks(FILTER_VALUES) {
+        for ids in unknown.chunks(MAX_FILTER_VALUES) {
             let mut page = FilteredPages::new("subnet-id", ids.iter().copied());
             while let Some(parameters) = page.next() {
                 let response: DescribeSubnets = self.client.call(DESCRIBE_SUBNETS, &parameters).await?;
@@ -140,7 +142,7 @@ impl Ec2Prefixes {
     /// Reads the primary interfaces of instances.
     async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
         let mut interfaces = ReadInterfaces::new();
-        for ids in ids.chunks(FILTER_VALUES) {
+        for ids in ids.chunks(MAX_FILTER_VALUES) {
             let found = self.instances(ids).await?;
             self.learn(&found).await?;
             let primary = |instance: &InstanceItem| {
@@ -232,7 +234,8 @@ impl PrefixProvider for Ec2Prefixes {
         }
     }
 
-    /// EC2 rejects a request with a block that is not assigned as a whole. The others are then removed by another request.
+    /// Removes blocks from an interface. EC2 rejects the whole request if one of the blocks is not assigned any more; a second request then
+    /// removes the blocks that still are. Succeeds if the interface does not exist.
     async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
         let Err(failure) = self.remove(interface, blocks).await else { return Ok(()) };
         match failure.code.as_str() {
@@ -253,10 +256,12 @@ impl PrefixProvider for Ec2Prefixes {
     }
 }
 
-/// The parameters of a request with a filter, page by page.
+/// Builds the parameters of the requests that read all pages of a list with one filter.
 struct FilteredPages {
     filter: Vec<(String, String)>,
+    /// The token of the next page: empty for the first page; `None` after the last one.
     token: Option<String>,
+    /// The number of pages that were requested.
     requested: usize,
 }
 
@@ -277,11 +282,12 @@ impl FilteredPages {
         Some(self.filter.iter().cloned().chain(token).collect())
     }
 
-    /// Continues with the page `token`; an empty one means that there is none.
+    /// Sets the token of the next page, as in a response; it is empty after the last page. Returns an error, which names `step`, if there
+    /// are more than [`MAX_PAGES`] pages.
     fn continue_at(&mut self, token: String, step: &'static str) -> Result<(), DriverError> {
-        if self.requested >= PAGES && !token.is_empty() {
+        if self.requested >= MAX_PAGES && !token.is_empty() {
             let error = DriverError::new(Reason::Unavailable, step);
-            return Err(error.detail(format!("EC2 answers in more than {PAGES} pages")));
+            return Err(error.detail(format!("EC2 answers in more than {MAX_PAGES} pages")));
         }
         self.token = Some(token).filter(|token| !token.is_empty());
         Ok(())

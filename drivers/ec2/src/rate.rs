@@ -40,7 +40,7 @@ impl RateLimit {
         self.bucket().throttle(Instant::now())
     }
 
-    /// Records that EC2 accepted a request.
+    /// Records that EC2 accepted a request: the next pause is the shortest one again.
     pub(crate) fn accepted(&self) {
         self.bucket().throttled = None;
     }
@@ -58,7 +58,7 @@ struct RequestBucket {
     burst: u32,
     /// The time at which the last token that was taken became available; `None` if none was taken yet.
     last: Option<Instant>,
-    /// The end of the pause, and its length.
+    /// The end and the length of the last pause; `None` if EC2 has accepted a request since.
     throttled: Option<(Instant, Duration)>,
 }
 
@@ -81,6 +81,7 @@ impl RequestBucket {
         Ok(wait)
     }
 
+    /// Begins a pause, twice as long as the one before, and returns its length. During a pause, only returns the length of that pause.
     fn throttle(&mut self, now: Instant) -> Duration {
         let pause = match self.throttled {
             // Requests that were sent together are throttled together.

@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The maximum length of a message of EC2 in an error.
+/// The number of characters after which a message of EC2 is cut off in an error.
 const MAX_MESSAGE: usize = 500;
 
 /// A list in an XML response, whose elements are all called `item`.
@@ -118,7 +118,7 @@ pub(crate) struct AddressItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PrefixItem {
-    /// The prefix, of 28 bits.
+    /// The prefix, a /28 block.
     pub(crate) ipv4_prefix: Ipv4Net,
 }
 
@@ -225,7 +225,7 @@ pub(crate) struct AssignedAddressItem {
     pub(crate) private_ip_address: Ipv4Addr,
 }
 
-/// The response of a request that has no result.
+/// A response whose content is not used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NoResult {}
 
@@ -241,13 +241,13 @@ pub(crate) struct Ec2ErrorResponse {
 }
 
 impl Ec2ErrorResponse {
-    /// Parses an error. All fields are empty if the body is none, as from a proxy.
+    /// Parses the body of an error response. All fields are empty if it is not an error of AWS, such as the page of a proxy.
     pub(crate) fn parse(body: &str) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "PascalCase")]
         struct Body {
             errors: Errors,
-            /// STS has a single error.
+            /// The error in a response of STS, which has only one.
             error: Detail,
             #[serde(rename = "RequestID", alias = "RequestId")]
             request_id: String,

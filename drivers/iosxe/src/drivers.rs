@@ -77,7 +77,8 @@ impl AppHostingDrivers for IosXeDrivers {
     }
 }
 
-/// Returns the keys of the specification that are accepted for compatibility with Cisco's provider, but have no effect.
+/// Returns the paths of the fields of the specification that are set, but have no effect: they are accepted for compatibility with
+/// Cisco's virtual kubelet provider.
 fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
     let keys = [
         ("logLevel", spec.log_level.is_some()),

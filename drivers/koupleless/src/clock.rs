@@ -17,7 +17,8 @@ pub(crate) fn boot_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).expect("the boot clock starts at 0")
 }
 
-/// Returns a fence that closes once more than [`SEND_LIMIT`] has passed between two polls by `clock`, as when the process was suspended.
+/// Returns a fence that closes once more than [`SEND_LIMIT`] has passed between two polls, by the time of `clock`. That happens when the
+/// process was suspended.
 pub(crate) fn suspension_fence(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Fence {
     let polled = std::sync::Mutex::new(clock());
     Fence::new(move || {

@@ -27,8 +27,8 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Returns the module of a container. The error names the field of the container that is missing or malformed. `step` is an
-    /// imperative.
+    /// Returns the module of a container. The error names the field of the container that is missing or malformed. `step` is the
+    /// operation that the error names.
     pub(crate) fn of(container: &Container, step: &'static str) -> Result<Self, DriverError> {
         let refused = |field: &str, why: &str| {
             let name: String = container.name.chars().take(64).collect();
@@ -83,6 +83,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_LENGTH && text.bytes().all(allowed)
 }
 
+/// Returns the value of the environment variable [`VERSION`] of a container; empty if there is none.
 fn version(container: &Container) -> &str {
     let variable = container.env.iter().flatten().find(|variable| variable.name == VERSION);
     variable.and_then(|variable| variable.value.as_deref()).unwrap_or_default()

@@ -107,7 +107,7 @@ impl Operations {
         begun
     }
 
-    /// Sets the record of a request that changes a module. It is dropped when the request ends.
+    /// Stores the request-log entry of a request in progress that changes a module. The entry is completed when the request ends.
     pub(crate) fn record(&mut self, base: &NodeId, module: &ContainerKey, record: RequestRecord) {
         if let Some(change) = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module)) {
             change.record = Some(record);
@@ -188,6 +188,7 @@ impl Operations {
         unanswered
     }
 
+    /// Removes the entry of a base if no request to it is in progress.
     fn remove_idle(&mut self, base: &NodeId) {
         if self.0.get(base).is_some_and(|all| all.queries.is_empty() && all.changes.is_empty()) {
             self.0.remove(base);

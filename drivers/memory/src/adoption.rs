@@ -40,6 +40,7 @@ impl MemoryAdoption {
         }
     }
 
+    /// Sets the ownership mark of the listed port to `owner`. Fails if the port does not exist, or has another mark or pod.
     fn adopt_port(&self, listed: &ExistingPort, owner: &Owner) -> Result<(), Reason> {
         let port = self.network.port(&listed.id).ok_or(Reason::NotFound)?;
         let mut mark = port.mark();
@@ -51,6 +52,7 @@ impl MemoryAdoption {
         Ok(())
     }
 
+    /// Sets the ownership mark of a network to `owner`. Fails if the network with this subnet does not exist, or has another mark.
     fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> Result<(), Reason> {
         let mut networks = self.network.namespaces();
         let found = networks.get_mut(network).filter(|found| found.network.subnet == *subnet);

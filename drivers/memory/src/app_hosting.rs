@@ -272,10 +272,12 @@ fn remove_step(state: &mut DeviceState, key: &(Uid, String)) {
     };
 }
 
+/// Returns the progress of a pod whose container is in the state `said`. The next call is due after [`STEP`].
 fn working(container: &Container, said: &str) -> PodProgress {
     PodProgress::Working { state: format!("{}: {said}", container.name), poll_after: STEP }
 }
 
+/// Returns the restart policy of the pod, `Always` by default.
 fn restart_policy(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always")
 }

@@ -58,12 +58,14 @@ impl Arguments {
     }
 }
 
+/// Reads and parses a TOML file.
 fn read(path: &Path) -> Result<Table, ArgumentsError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ArgumentsError::Read { path: path.to_owned(), source })?;
     text.parse().map_err(|source| ArgumentsError::File { path: path.to_owned(), source })
 }
 
+/// Parses the argument `NAME=VALUE` of an option `--set`; `None` if it does not have this form.
 fn setting(text: &str) -> Option<(String, Value)> {
     let (name, _) = text.split_once('=')?;
     let table: Table = text.parse().ok()?;

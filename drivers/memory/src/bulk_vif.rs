@@ -18,7 +18,9 @@ use staffetta_driver::{
 pub struct MemoryBulkVifDriver {
     network: Arc<MemoryNetwork>,
     cluster: ClusterId,
+    /// `true` if ports become active without a node.
     active_unbound: bool,
+    /// The maximum number of ports that one call creates.
     max_per_call: usize,
     /// The VIFs that lists show as incomplete, for tests of interrupted creations.
     incomplete: Mutex<BTreeSet<VifId>>,
@@ -159,7 +161,7 @@ impl BulkVifDriver for MemoryBulkVifDriver {
             let now = Instant::now();
             let owned = |port: &MemoryPort| {
                 let is_ours = port.cluster.as_ref() == Some(&self.cluster) && port.owner.is_some();
-                is_ours.then(|| Owned { thing: port.vif_at(now), owner: port.owner.clone() })
+                is_ours.then(|| Owned { resource: port.vif_at(now), owner: port.owner.clone() })
             };
             let ports = self.network.ports();
             let owned = ports.iter().filter_map(owned).collect();

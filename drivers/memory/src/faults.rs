@@ -91,6 +91,7 @@ impl<M: Copy + Eq + Hash> Faults<M> {
         }
     }
 
+    /// Removes and returns the next fault that is planned for a method; `None` if there is none.
     fn next(&self, method: M) -> Option<Fault> {
         lock(&self.0).get_mut(&method)?.pop_front()
     }

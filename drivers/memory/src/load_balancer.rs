@@ -69,7 +69,9 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
             let (state, now) = (self.world.state(), Instant::now());
             let marked =
                 state.load_balancers.all().filter(|balancer| balancer.mark.is_of(&self.cluster, owner));
-            Ok(marked.map(|found| Owned { owner: found.mark.owner.clone(), thing: found.at(now) }).collect())
+            Ok(marked
+                .map(|found| Owned { owner: found.mark.owner.clone(), resource: found.at(now) })
+                .collect())
         };
         let call = LoadBalancerCall::List(owner.map(|owner| owner.uid.clone()));
         self.calls.call(call, work).await
@@ -337,7 +339,7 @@ mod tests {
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         driver.services().break_load_balancer(&made.id);
         assert_eq!(driver.ensure_listener(&made, &http()).await.unwrap_err().reason(), Reason::Refused);
-        assert_eq!(driver.load_balancers(None).await.unwrap()[0].thing.status, ProvisioningStatus::Error);
+        assert_eq!(driver.load_balancers(None).await.unwrap()[0].resource.status, ProvisioningStatus::Error);
         driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
         assert_eq!(driver.ensure_listener(&made, &http()).await.unwrap_err().reason(), Reason::NotFound);
     }
@@ -360,7 +362,7 @@ mod tests {
             .unwrap();
         assert_eq!(second[0], Member { id: first[1].id.clone(), spec: member("10.1.0.2", "c") });
         assert!(first.iter().all(|member| member.id != second[1].id));
-        let tree = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).thing;
+        let tree = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).resource;
         assert_eq!(tree.listener(HTTP).unwrap().pool.as_ref().unwrap().members, second);
     }
 

@@ -23,7 +23,9 @@ pub(super) struct LoadBalancers {
     pub(super) disabled_protocols: BTreeSet<Protocol>,
     /// The number of load balancers, from the next one created, that end in the state ERROR.
     pub(super) failing_next: u32,
+    /// The subnet that must contain the virtual IP addresses; `None` if any address is accepted.
     subnet: Option<IpNet>,
+    /// The time for which a load balancer is PENDING after each change.
     delay: Duration,
     balancers: BTreeMap<LoadBalancerId, MemoryLoadBalancer>,
     ids: IdSequence,
@@ -223,6 +225,7 @@ impl LoadBalancers {
     }
 }
 
+/// Returns the error of a call for a load balancer that does not exist.
 fn missing(step: &'static str, id: &LoadBalancerId) -> DriverError {
     DriverError::new(Reason::NotFound, step).detail(format!("load balancer {id}"))
 }

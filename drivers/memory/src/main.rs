@@ -46,6 +46,7 @@ fn serve_until_signalled(url: &str) -> io::Result<()> {
     })
 }
 
+/// Prints an error to stderr.
 fn report(error: &dyn std::error::Error) {
     // A closed stderr is no failure.
     let _ = writeln!(io::stderr(), "staffetta-simulated-network: {error}");

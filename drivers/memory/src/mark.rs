@@ -2,7 +2,8 @@
 
 use staffetta_driver::{ClusterId, ExistingMark, Owner, Reason};
 
-/// An ownership mark: a cluster, and an object of it. A resource of another controller or of a user has neither.
+/// An ownership mark: a cluster, and the object of this cluster for which the resource was created. A resource of another controller or
+/// of a user has neither.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark {
     /// The cluster in the mark.

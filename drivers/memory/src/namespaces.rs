@@ -89,8 +89,9 @@ impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
     }
 
     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
-        let work =
-            || Ok(self.owners().into_iter().map(|owner| Owned { owner: Some(owner), thing: () }).collect());
+        let work = || {
+            Ok(self.owners().into_iter().map(|owner| Owned { owner: Some(owner), resource: () }).collect())
+        };
         self.calls.call(NamespaceCall::List, work).await
     }
 }
@@ -105,7 +106,7 @@ mod tests {
         let owner = Owner { namespace: String::new(), name: "shop".into(), uid: "u1".into() };
         let first = driver.ensure_network(&owner, &"p".into()).await.unwrap();
         assert_eq!(driver.ensure_network(&owner, &"p".into()).await.unwrap(), first);
-        assert_eq!(driver.networks().await.unwrap(), [Owned { owner: Some(owner.clone()), thing: () }]);
+        assert_eq!(driver.networks().await.unwrap(), [Owned { owner: Some(owner.clone()), resource: () }]);
         driver.set_used(&owner.uid, true);
         assert_eq!(driver.release_network(&owner).await.unwrap_err().reason(), Reason::Conflict);
         driver.set_used(&owner.uid, false);

@@ -16,6 +16,7 @@ use staffetta_driver::{
     SecurityGroup, SecurityGroupId, SecurityRuleId, Subnet, SubnetId, Vif, VifClass, VifId, VifRequest,
 };
 
+/// The name of the Open vSwitch bridge to which all VIFs are plugged.
 const BRIDGE: &str = "br-int";
 
 /// The simulated network. It may be shared by several drivers, even by those of several clusters.
@@ -295,6 +296,7 @@ impl NetworkState {
         Ok(taken)
     }
 
+    /// Allocates one address of a subnet. If none is free, the error is [`Reason::NoAddress`], with the time until one becomes free.
     fn address(&mut self, subnet: &Subnet, now: Instant) -> Result<IpAddr, DriverError> {
         let failed =
             |reason| DriverError::new(reason, "make a port").detail(format!("subnet {}", subnet.cidr));
@@ -346,6 +348,7 @@ fn vif(number: u32, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverE
     })
 }
 
+/// Returns the id of the subnet with the addresses `cidr`: `subnet-` and the CIDR.
 fn subnet_id(cidr: IpNet) -> SubnetId {
     format!("subnet-{}", cidr.trunc()).into()
 }

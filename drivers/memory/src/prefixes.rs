@@ -12,19 +12,21 @@ use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, SubnetId};
 use crate::lock::lock;
 use crate::options::MemoryOptions;
 
+/// The assignment of blocks, as errors name it.
 const ASSIGN: &str = "assign addresses to a network interface";
+/// The removal of blocks, as errors name it.
 const UNASSIGN: &str = "remove addresses from a network interface";
 
 /// The number of addresses that EC2 reserves at the start of a subnet; one more is reserved at its end (VPC User Guide, "Subnet CIDR
 /// blocks").
 const RESERVED: u32 = 4;
 
-/// The way in which one future call fails.
+/// A fault of one future call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixFault {
-    /// The cloud limits the rate of calls, and nothing changes.
+    /// The cloud rejects the call, because there were too many, with this time to wait. Nothing changes.
     Throttled(Duration),
-    /// The cloud fails, and nothing changes.
+    /// The call fails, and nothing changes.
     Failed,
     /// The call takes effect, but the response is lost.
     Lost,
@@ -44,8 +46,8 @@ struct PrefixCloud {
     subnets: BTreeMap<SubnetId, PrefixSubnet>,
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
     faults: VecDeque<PrefixFault>,
-    /// The interfaces that reads show while they are [late](MemoryPrefixes::read_late); `None` if they show
-    /// the current ones.
+    /// The interfaces that reads return while their result is [frozen](MemoryPrefixes::freeze_reads); `None` if reads return the current
+    /// interfaces.
     shown: Option<BTreeMap<InstanceId, PrimaryInterface>>,
     calls: PrefixCalls,
     template: Option<MachineTemplate>,
@@ -57,13 +59,13 @@ struct PrefixSubnet {
     used: BTreeSet<(u32, u32)>,
 }
 
-/// The subnet and the number of addresses of an interface, for machines that exist as soon as they are read.
+/// The subnet and the number of addresses of the interface of each machine that is created when it is first read.
 struct MachineTemplate {
     subnet: SubnetId,
     addresses_per_interface: usize,
 }
 
-/// The number of calls so far, by kind, for tests that limit it.
+/// The number of calls so far, by kind, so that tests can check how many there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCalls {
     /// The number of reads of interfaces.
@@ -113,12 +115,12 @@ impl MemoryPrefixes {
         }
     }
 
-    /// Deletes a subnet. Its interfaces keep their blocks.
+    /// Deletes a subnet. The interfaces in it keep their blocks.
     pub fn remove_subnet(&self, id: &SubnetId) {
         self.cloud().subnets.remove(id);
     }
 
-    /// Removes a block from an interface, as another user of the cloud does.
+    /// Removes a block (a prefix or a single address) from the interface that has it, as another user of the cloud could.
     pub fn remove_block(&self, block: Ipv4Net) {
         let mut cloud = self.cloud();
         for interface in cloud.interfaces.values_mut() {
@@ -132,9 +134,9 @@ impl MemoryPrefixes {
         self.cloud().faults.extend(faults);
     }
 
-    /// Freezes the state that reads return (`true`), or makes them return the current state again (`false`).
-    /// Reads of EC2 are delayed in this way.
-    pub fn read_late(&self, late: bool) {
+    /// Makes reads return the interfaces as they are now, without later changes (`true`), or the current ones again (`false`). This
+    /// simulates the eventual consistency of EC2, whose reads may return an old state.
+    pub fn freeze_reads(&self, late: bool) {
         let mut cloud = self.cloud();
         cloud.shown = late.then(|| cloud.interfaces.clone());
     }
@@ -144,12 +146,12 @@ impl MemoryPrefixes {
         self.cloud().calls
     }
 
-    /// Returns the blocks of all interfaces.
+    /// Returns the blocks (prefixes and single addresses) of all interfaces.
     pub fn blocks(&self) -> BTreeSet<Ipv4Net> {
         self.cloud().interfaces.values().flat_map(|interface| interface.blocks.clone()).collect()
     }
 
-    /// Waits, if the next planned fault is a slow call.
+    /// If the next planned fault is [`PrefixFault::Slow`], removes it and waits for its time.
     async fn delay(&self) {
         let slow = {
             let mut cloud = self.cloud();

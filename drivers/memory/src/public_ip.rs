@@ -41,7 +41,7 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
             };
             let marked = state.public_ips.all().filter(listed);
             Ok(marked
-                .map(|held| Owned { owner: held.mark.owner.clone(), thing: held.public_ip.clone() })
+                .map(|held| Owned { owner: held.mark.owner.clone(), resource: held.public_ip.clone() })
                 .collect())
         };
         let call = PublicIpCall::List(owner.map(|owner| owner.uid.clone()));
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap(), []);
         let listed = driver.public_ips(None).await.unwrap();
         assert_eq!(
-            (listed.len(), &listed[0].owner, &listed[0].thing.id),
+            (listed.len(), &listed[0].owner, &listed[0].resource.id),
             (1, &None, &found.id),
             "it bears no mark"
         );
@@ -181,6 +181,6 @@ mod tests {
         assert_eq!(missing.reason(), Reason::NotFound);
         driver.associate(&taken, &"p1".into()).await.unwrap();
         driver.services().remove_load_balancer(&"lb-p1".into());
-        assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap()[0].thing.port, None);
+        assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap()[0].resource.port, None);
     }
 }

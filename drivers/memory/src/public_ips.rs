@@ -155,6 +155,7 @@ impl PublicIps {
         }
     }
 
+    /// Adds an address with a new id, and returns it.
     fn insert(&mut self, mark: Mark, ip: IpAddr, allocation: Allocation) -> PublicIp {
         self.made += 1;
         let id = PublicIpId::from(format!("{:08x}-0000-4000-8006-{:012x}", self.made, self.made));

@@ -120,10 +120,12 @@ impl SecurityGroups {
         }
     }
 
+    /// Returns the id of a new rule.
     fn rule_id(&mut self) -> SecurityRuleId {
         format!("rule-{}", self.number()).into()
     }
 
+    /// Returns a number that was not returned before, for a new id.
     fn number(&mut self) -> usize {
         self.made += 1;
         self.made

@@ -54,7 +54,7 @@ impl MemoryServices {
     pub fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<LoadBalancer>> {
         let state = self.state();
         let found = state.load_balancers.get(id)?;
-        Some(Owned { owner: found.mark.owner.clone(), thing: found.at(Instant::now()) })
+        Some(Owned { owner: found.mark.owner.clone(), resource: found.at(Instant::now()) })
     }
 
     /// Limits the number of load balancers from now on, or removes the limit (`None`). Existing load balancers stay.
@@ -113,7 +113,7 @@ impl MemoryServices {
     pub fn public_ip(&self, id: &PublicIpId) -> Option<Owned<PublicIp>> {
         let state = self.state();
         let held = state.public_ips.get(id)?;
-        Some(Owned { owner: held.mark.owner.clone(), thing: held.public_ip.clone() })
+        Some(Owned { owner: held.mark.owner.clone(), resource: held.public_ip.clone() })
     }
 
     /// Inserts a public address that a user created, which a service may name in `spec.loadBalancerIP`. Returns the id of the address.

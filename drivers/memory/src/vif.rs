@@ -53,7 +53,7 @@ impl PodVifDriver for MemoryVifDriver {
             let is_of = |port: &MemoryPort, owner: &Owner| port.belongs_to(&self.cluster, owner);
             let wanted = of_cluster.filter(|port| owner.is_none_or(|owner| is_of(port, owner)));
             let now = Instant::now();
-            Ok(wanted.map(|port| Owned { thing: port.vif_at(now), owner: port.owner }).collect())
+            Ok(wanted.map(|port| Owned { resource: port.vif_at(now), owner: port.owner }).collect())
         };
         self.calls.call(VifCall::List(owner.map(|owner| owner.uid.clone())), work).await
     }
@@ -63,7 +63,7 @@ impl PodVifDriver for MemoryVifDriver {
         let ports = self.world.ports().into_iter();
         let unmarked = ports.filter(|port| port.cluster.is_none() && port.owner.is_some());
         let now = Instant::now();
-        Ok(unmarked.map(|port| Owned { thing: port.vif_at(now), owner: port.owner }).collect())
+        Ok(unmarked.map(|port| Owned { resource: port.vif_at(now), owner: port.owner }).collect())
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -218,7 +218,7 @@ mod tests {
         east.request_vif(&request(&east, "b")).await.unwrap();
         west.request_vif(&request(&west, "a")).await.unwrap();
         assert_eq!(east.vifs(None).await.unwrap().len(), 2);
-        let marked = Owned { owner: Some(owner("a")), thing: vif };
+        let marked = Owned { owner: Some(owner("a")), resource: vif };
         assert_eq!(east.vifs(Some(&owner("a"))).await.unwrap(), [marked]);
     }
 

@@ -73,7 +73,8 @@ impl OpenStackAdoption {
         }
     }
 
-    /// Reads a resource in the projects of the configuration. `kind` is its key in Neutron's API.
+    /// Reads a resource. Returns `None` if it does not exist, or is not in the projects of the configuration. `kind` is the key of a single
+    /// resource in Neutron's API, such as `network`.
     async fn read(&self, step: StepName, kind: &str, id: &str) -> Result<Option<DescribedResource>> {
         if !is_well_formed(id) {
             return Ok(None);
@@ -84,7 +85,8 @@ impl OpenStackAdoption {
         Ok(found.filter(|found| self.network.owns(&found.project_id)))
     }
 
-    /// Marks the subnet, and then the network, by whose mark it is found.
+    /// Gives a network and its subnet the ownership mark of `owner`. The network comes last, because only the mark of the network is
+    /// searched for.
     async fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("network {network}"));
         let found = self.read(ADOPT, "network", network.as_str()).await?;

@@ -24,8 +24,8 @@ pub struct AnnotationProject {
 }
 
 impl AnnotationProject {
-    /// Creates the driver, which reads the annotations of `namespaces`. Without a `default` project, a namespace without the annotation is
-    /// an error ([`Reason::Refused`]), as is a namespace that names a project which is not among `projects`.
+    /// Creates the driver. A lookup of a project fails with [`Reason::Refused`] if the namespace has no annotation and there is no `default`
+    /// project, or if its annotation names a project that is not among `projects`.
     pub fn new(namespaces: Arc<Namespaces>, default: Option<ProjectId>, projects: Projects) -> Self {
         Self { namespaces, default, projects }
     }
@@ -36,7 +36,8 @@ impl AnnotationProject {
         self.or_default(self.namespaces.project(name)?, name)
     }
 
-    /// Returns `project`, or without it the default project; without either, the error names the namespace.
+    /// Returns `project` or, if it is `None`, the default project. Fails if both are missing, or if `project` is not an allowed project.
+    /// `name` is the name of the namespace, for the error.
     fn or_default(&self, project: Option<ProjectId>, name: &str) -> DriverResult<ProjectId> {
         if let Some(foreign) = project.as_ref().filter(|project| !self.projects.contains(project)) {
             let shortened: String = foreign.as_str().chars().take(60).collect();

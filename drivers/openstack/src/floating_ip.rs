@@ -46,18 +46,19 @@ impl FloatingIp {
 /// The fields of floating IPs that lists and reads request, separated by spaces.
 const FIELDS: &str = "id floating_ip_address port_id description project_id revision_number";
 
-/// The driver `neutron_floating_ip` of public addresses.
+/// The driver `neutron_floating_ip` of public addresses, which associates floating IPs with the ports of load balancers.
 #[derive(Clone, Debug)]
 pub struct NeutronFloatingIps {
     network: Service,
     cluster: ClusterId,
+    /// The external network in which floating IPs are allocated.
     pool: Option<NetworkId>,
     subnet: Option<SubnetId>,
 }
 
 impl NeutronFloatingIps {
-    /// Allocates floating IPs in the external network `pool`, in `subnet` if there is one, with the mark of `cluster`. Without `pool`, a
-    /// service can only use a floating IP that its user names.
+    /// Creates the driver. It allocates floating IPs in the external network `pool`, in `subnet` if there is one, with the ownership mark
+    /// of `cluster`. Without `pool`, a service can only use a floating IP that its user names.
     pub fn new(cloud: &Cloud, cluster: ClusterId, pool: Option<NetworkId>, subnet: Option<SubnetId>) -> Self {
         Self { network: cloud.network(), cluster, pool, subnet }
     }
@@ -146,7 +147,7 @@ impl NeutronFloatingIps {
         Ok(Some(self.public_ip(self.change(STEP, &found, change).await?)))
     }
 
-    /// Lists the floating IPs in the projects of the configuration, of any controller and of users.
+    /// Lists the floating IPs in the projects of the configuration, whichever controller or user created them.
     pub(crate) async fn existing(&self) -> DriverResult<Vec<ExistingPublicIp>> {
         let listed = self.list("list the floating IPs", &[]).await?.into_iter();
         let ours = listed
@@ -198,7 +199,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             let owner = self.owner_of(&found);
             // Those of other clusters are left out.
             let relevant = owner.is_some() || !mark::is_marked(&found.description, &[]);
-            relevant.then(|| Owned { owner, thing: self.public_ip(found) })
+            relevant.then(|| Owned { owner, resource: self.public_ip(found) })
         });
         Ok(found.collect())
     }

@@ -200,8 +200,8 @@ impl PortMark {
         }
     }
 
-    /// Returns the port of the node whose allowed address pairs include the addresses of this nested port, or `None` if the port is not
-    /// nested in this way.
+    /// Returns the port of the node whose allowed address pairs include the addresses of this nested port, or `None` for a subport and for
+    /// a port that is not nested.
     pub(crate) fn parent_port(&self) -> Option<&PortId> {
         match &self.nesting.as_ref()?.parent {
             Parent::Trunk { .. } => None,

@@ -24,9 +24,10 @@ use crate::neutron::wire::PortBody;
 /// The time for which the IP version of the subnet pool is cached; a pool never changes it.
 const IP_VERSION_TTL: Duration = Duration::from_secs(600);
 
+/// The creation of a network: the operation in errors, and the key in Neutron's API.
 const NEW_NETWORK: (StepName, &str) = ("create the network of a namespace", "network");
 
-/// The driver `namespace` of namespace networks.
+/// The driver `namespace` of namespace networks, which creates a network and a subnet for each namespace.
 pub struct NamespaceNetworks {
     neutron: NeutronApi,
     cluster: ClusterId,
@@ -86,8 +87,8 @@ impl NamespaceNetworks {
         Ok(sorted_ids(call.query("network_id", network).fields("id").list("subnets").await?))
     }
 
-    /// Creates a network or a subnet and returns its id. `body` contains the fields other than the name, the ownership mark and the
-    /// project.
+    /// Creates a network or a subnet and returns its id. `kind` is the key of the resource in Neutron's API. `body` contains the fields
+    /// other than the name, the ownership mark and the project.
     async fn create(
         &self,
         (step, kind): (StepName, &str),
@@ -118,8 +119,8 @@ impl NamespaceNetworks {
         self.create(("create the subnet of a namespace", "subnet"), owner, project, body).await
     }
 
-    /// Adds the subnet to the router, unless it has been added already. Neutron rejects that case with status 400, like most other errors,
-    /// so the ports of the network show if it is the case.
+    /// Adds the subnet to the router, unless that has been done already. Neutron rejects a second addition with status 400, which has other
+    /// causes too. After that status, the ports of the network are listed, to see if the router has an interface in the subnet.
     async fn join(&self, router: &str, network: &str, subnet: &str) -> Result<()> {
         let path = format!("routers/{router}/add_router_interface");
         let call = self.neutron.service.put("add the subnet of a namespace to the router", path);
@@ -201,7 +202,7 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
         let found: Vec<DescribedBody> = call.fields("id project_id description").list("networks").await?;
         let ours = found.iter().filter(|network| self.neutron.service.owns(&network.project_id));
         let owners = ours.filter_map(|network| mark::owner_in(&network.description, &self.cluster));
-        Ok(owners.map(|owner| Owned { owner: Some(owner), thing: () }).collect())
+        Ok(owners.map(|owner| Owned { owner: Some(owner), resource: () }).collect())
     }
 }
 
@@ -212,8 +213,8 @@ fn sorted_ids(bodies: Vec<DescribedBody>) -> Vec<String> {
     ids
 }
 
-/// Returns `true` for `network:router_interface`, `network:router_interface_distributed` and
-/// `network:ha_router_replicated_interface` (`neutron_lib.constants`).
+/// Returns `true` if the `device_owner` of the port is that of a router interface: `network:router_interface`,
+/// `network:router_interface_distributed` or `network:ha_router_replicated_interface` (`neutron_lib.constants`).
 fn is_router_interface(port: &PortBody) -> bool {
     port.device_owner.starts_with("network:router_interface")
         || port.device_owner == "network:ha_router_replicated_interface"

@@ -17,7 +17,7 @@ use crate::lock::lock;
 pub const PROJECT: &str = "openstack.org/kuryr-project";
 
 /// The shortest and the longest retry delay while a namespace has no network.
-const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The existing namespaces with the fields that drivers need, updated from the watch of the API server.
 #[derive(Debug, Default)]
@@ -28,6 +28,7 @@ pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 struct NamespaceRecord {
     uid: Uid,
     project: Option<ProjectId>,
+    /// The annotation that names the network, as text.
     network: Option<String>,
     since: Instant,
 }
@@ -49,7 +50,7 @@ impl Namespaces {
             let detail = format!(
                 "the namespace {name} has no network yet; the handler `namespace`, if it is enabled, makes one"
             );
-            let wait = (known.since.elapsed() / 4).clamp(WAITS.0, WAITS.1);
+            let wait = (known.since.elapsed() / 4).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
             return Err(DriverError::new(Reason::Awaited, STEP).detail(detail).after(wait));
         };
         NamespaceNetwork::read(&text).map(|network| network.subnet).map_err(|error| {
@@ -62,7 +63,7 @@ impl Namespaces {
     fn known(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
         lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
-            DriverError::new(Reason::Awaited, step).detail(detail).after(WAITS.0)
+            DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAYS.0)
         })
     }
 }
@@ -72,7 +73,7 @@ pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
     annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
 }
 
-/// Returns the value of an annotation, unless it is empty.
+/// Returns the value of an annotation, or `None` if it is missing.
 fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a str> {
     namespace.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

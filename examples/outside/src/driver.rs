@@ -92,7 +92,7 @@ impl PodVifDriver for Acme {
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let ports = self.ports();
         let wanted = ports.iter().filter(|(of, _)| owner.is_none_or(|owner| owner == *of));
-        Ok(wanted.map(|(owner, vif)| Owned { owner: Some(owner.clone()), thing: vif.clone() }).collect())
+        Ok(wanted.map(|(owner, vif)| Owned { owner: Some(owner.clone()), resource: vif.clone() }).collect())
     }
 }
 

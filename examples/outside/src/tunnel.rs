@@ -92,6 +92,10 @@ impl Tunnel for Presses {
         lock(&self.halls).insert(node.clone(), hall.to_owned());
     }
 
+    async fn on_node_stop(&self, node: &NodeId) {
+        lock(&self.halls).remove(node);
+    }
+
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
         let hall = lock(&self.halls).get(node).cloned().unwrap_or_default();
         let custom_annotations = [("example.com/hall".to_owned(), hall)].into();

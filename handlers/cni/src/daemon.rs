@@ -29,7 +29,7 @@ pub(crate) const BINDING_FAILED: &str = "BindingFailed";
 /// The name of the handler.
 pub const HANDLER: &str = "cni";
 
-/// The drivers by the class of the VIFs that they bind.
+/// The binding drivers, by the class of the VIFs that they bind.
 pub type Bindings = BTreeMap<String, Arc<dyn VifBindingDriver>>;
 
 /// The type of a function that is called after each command: with its name, the code of its error (`none` for
@@ -37,10 +37,10 @@ pub type Bindings = BTreeMap<String, Arc<dyn VifBindingDriver>>;
 pub type OnRequest = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + Sync>;
 
 /// The number of pods whose interfaces are changed at the same time. The kernel serializes such changes, so more would only wait.
-const CONCURRENT: usize = 8;
+const MAX_CONCURRENT_CHANGES: usize = 8;
 
 /// The number of times that `ADD` binds the VIFs of a pod, if they are replaced before they are active.
-const REPLACEMENTS: usize = 3;
+const MAX_BIND_ATTEMPTS: usize = 3;
 
 /// Executes the commands of the plugin for the pods of one node.
 pub struct CniDaemon {
@@ -50,7 +50,7 @@ pub struct CniDaemon {
     bindings: Bindings,
     locks: Locks,
     permits: Semaphore,
-    /// The time limit of each of the two waits of `ADD`.
+    /// The time limit of each of the two waits of `ADD`: for the VIF of the pod, and then for its port to be active.
     limit: Duration,
     /// `true` once the table contains all pods of the node.
     ready: AtomicBool,
@@ -66,7 +66,7 @@ impl CniDaemon {
             records,
             bindings,
             locks: Locks::default(),
-            permits: Semaphore::new(CONCURRENT),
+            permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
             limit,
             ready: AtomicBool::new(false),
             recorder: OnceLock::new(),
@@ -85,7 +85,8 @@ impl CniDaemon {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Unbinds what is left from before the node was rebooted. What cannot be removed now is removed when its pod is bound again.
+    /// Unbinds the VIFs of all records from before the last reboot of the node. A VIF that cannot be unbound now is unbound when its pod
+    /// is bound again.
     pub async fn release_earlier_boot(self: &Arc<Self>) {
         for record in self.records.all().into_iter().filter(|record| record.boot_id != self.records.boot_id())
         {
@@ -114,27 +115,29 @@ impl CniDaemon {
     }
 
     /// Binds the VIFs of a pod, and returns the response to ADD when their ports are active. Waits for the annotation and for the ports. If
-    /// the controller replaces a VIF meanwhile, the new one is bound, at most [`REPLACEMENTS`] times in all.
+    /// the controller replaces a VIF meanwhile, the new one is bound, at most [`MAX_BIND_ATTEMPTS`] times in all.
     async fn bind_pod(self: &Arc<Self>, target: &PodTarget) -> Result<Value, CniError> {
-        let mut pod = self.until(target, "has no VIF", PodEntry::has_vif).await?;
-        for _ in 0..REPLACEMENTS {
+        let mut pod = self.wait_for_pod(target, "has no VIF", PodEntry::has_vif).await?;
+        for _ in 0..MAX_BIND_ATTEMPTS {
             let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
             let bound = bind::attachments(target, &state);
             let (daemon, its, uid) = (Arc::clone(self), target.clone(), pod.uid);
-            to_the_end(async move { daemon.bind(&its, &uid, &state).await }).await?;
+            run_to_completion(async move { daemon.bind(&its, &uid, &state).await }).await?;
             // The controller may replace a VIF before the pod uses it.
             let has_bound = |pod: &PodEntry| bind::are_of(&bound, target, pod);
             let is_decided = |pod: &PodEntry| pod.is_active() || !has_bound(pod);
-            pod = self.until(target, "has a VIF whose port is not active", is_decided).await?;
+            pod = self.wait_for_pod(target, "has a VIF whose port is not active", is_decided).await?;
             if has_bound(&pod) {
-                return self.answer(target, pod);
+                return self.add_response(target, pod);
             }
         }
         Err(CniError::new(Code::TryAgainLater, "the VIFs of the pod are replaced again and again"))
     }
 
-    /// Returns the default VIF of a pod whose VIFs are bound and active, and announces its addresses.
-    fn answer(self: &Arc<Self>, target: &PodTarget, pod: PodEntry) -> Result<Value, CniError> {
+    /// Returns the response to `ADD`, which is the default VIF, for a pod whose VIFs were found bound and active. Starts to announce the
+    /// addresses of all VIFs of the pod to the neighbours in their networks, by gratuitous ARP and neighbour advertisements. Fails if
+    /// another command has unbound the pod in the meantime.
+    fn add_response(self: &Arc<Self>, target: &PodTarget, pod: PodEntry) -> Result<Value, CniError> {
         // Another command may have unbound the pod in the meantime.
         let record = self.records.get(&pod.uid).filter(|record| record.container_id == target.container_id);
         let unbound =
@@ -145,7 +148,8 @@ impl CniDaemon {
         Ok(answer["versioned_object.data"]["default_vif"].take())
     }
 
-    /// Announces the addresses of a pod in the background, because its containers need not wait for that.
+    /// Announces the addresses of a bound pod to the neighbours in its networks. Runs in the background, because the containers of the pod
+    /// need not wait for that.
     fn announce(self: &Arc<Self>, record: Record) {
         let daemon = Arc::clone(self);
         tokio::spawn(async move {
@@ -159,7 +163,7 @@ impl CniDaemon {
 
     /// Waits until `is_ready` returns `true` for the pod, for at most the time limit of the daemon. `wanting` completes the error message
     /// `the pod NAME ... after 60 s`.
-    async fn until(
+    async fn wait_for_pod(
         &self,
         target: &PodTarget,
         wanting: &str,
@@ -226,7 +230,7 @@ impl CniDaemon {
         Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"))
     }
 
-    /// Unbinds all pods whose sandbox is not in the list.
+    /// Unbinds all pods whose sandbox is not in the list of the container runtime (`GC` of CNI).
     pub async fn collect(self: &Arc<Self>, valid: &ValidAttachments) -> Result<(), CniError> {
         let is_valid =
             |record: &Record| valid.valid.iter().any(|valid| valid.container_id == record.container_id);
@@ -290,7 +294,7 @@ impl CniDaemon {
 }
 
 /// Runs `work` in a task of its own, which goes on when its caller is gone: nothing stops in the middle because a plugin is killed.
-pub(crate) async fn to_the_end<T: Send + 'static>(
+pub(crate) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, CniError>> + Send + 'static,
 ) -> Result<T, CniError> {
     let panicked =

@@ -14,9 +14,9 @@ use crate::target::PodTarget;
 /// The finalizer of the handler `vif`. A pod without it was given no VIF by our controller, whatever its annotation says.
 const FINALIZER: &str = "staffetta.dev/vif";
 /// The annotation of a static pod with the UID that the container runtime knows.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// The number of deleted pods whose UIDs are remembered, so that a late command for one fails at once.
-const REMEMBERED: usize = 1000;
+const MAX_REMEMBERED_DELETIONS: usize = 1000;
 
 /// A pod of the node.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl PodTable {
         let mut table = self.table();
         table.pods.remove(uid);
         table.deleted.push_back(uid.to_owned());
-        if table.deleted.len() > REMEMBERED {
+        if table.deleted.len() > MAX_REMEMBERED_DELETIONS {
             table.deleted.pop_front();
         }
         drop(table);
@@ -132,6 +132,7 @@ impl PodTable {
         timeout(limit, search).await.unwrap_or_else(|_| Found::NotYet(self.get(target).map(Box::new)))
     }
 
+    /// Returns `true` if the pod of the command is among the last deleted ones.
     fn is_deleted(&self, target: &PodTarget) -> bool {
         target.uid.as_ref().is_some_and(|uid| self.table().deleted.contains(uid))
     }
@@ -161,7 +162,7 @@ impl PodEntry {
             uid: meta.uid.clone()?,
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
-            mirror: annotation(MIRROR).cloned(),
+            mirror: annotation(MIRROR_ANNOTATION).cloned(),
             vifs,
         })
     }

@@ -18,7 +18,7 @@ use staffetta_cni::error::{CniError, Code};
 use staffetta_cni::message::{CniRequest, MAX_MESSAGE};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::daemon::{CniDaemon, to_the_end};
+use crate::daemon::{CniDaemon, run_to_completion};
 use crate::options::Listen;
 
 /// The server cannot listen at its address, or stopped.
@@ -102,10 +102,11 @@ fn router(daemon: Arc<CniDaemon>) -> Router {
         .with_state(daemon)
 }
 
+/// The axum extractor that passes the daemon to a route.
 type Daemon = State<Arc<CniDaemon>>;
 
-/// Binds a pod. The command stops waiting when the plugin is killed, because the runtime then unbinds the pod; what it has begun to
-/// change, it ends.
+/// Binds a pod (`ADD`). The command stops waiting when the plugin is killed, because the runtime then unbinds the pod; a change that
+/// has begun is completed.
 async fn add(State(daemon): Daemon, body: Bytes) -> Response {
     let add = |daemon: Arc<CniDaemon>, request: CniRequest| async move { daemon.add(&request).await };
     match observed(&daemon, "add", body, add).await {
@@ -114,25 +115,31 @@ async fn add(State(daemon): Daemon, body: Bytes) -> Response {
     }
 }
 
+/// Unbinds a pod (`DEL`).
 async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
     let delete = |daemon: Arc<CniDaemon>, request: CniRequest| {
-        to_the_end(async move { daemon.delete(&request).await })
+        run_to_completion(async move { daemon.delete(&request).await })
     };
     empty(observed(&daemon, "del", body, delete).await)
 }
 
+/// Checks the interfaces of a pod (`CHECK`).
 async fn check(State(daemon): Daemon, body: Bytes) -> Response {
-    let check =
-        |daemon: Arc<CniDaemon>, request: CniRequest| to_the_end(async move { daemon.check(&request).await });
+    let check = |daemon: Arc<CniDaemon>, request: CniRequest| {
+        run_to_completion(async move { daemon.check(&request).await })
+    };
     empty(observed(&daemon, "check", body, check).await)
 }
 
+/// Reports an error if `ADD` cannot succeed at present (`STATUS`).
 async fn status(State(daemon): Daemon) -> Response {
     empty(daemon.status())
 }
 
+/// Unbinds the pods without a sandbox (`GC`).
 async fn collect(State(daemon): Daemon, body: Bytes) -> Response {
-    let collect = |daemon: Arc<CniDaemon>, valid| to_the_end(async move { daemon.collect(&valid).await });
+    let collect =
+        |daemon: Arc<CniDaemon>, valid| run_to_completion(async move { daemon.collect(&valid).await });
     empty(observed(&daemon, "gc", body, collect).await)
 }
 
@@ -152,6 +159,7 @@ async fn observed<R: DeserializeOwned, T, F: Future<Output = Result<T, CniError>
     result
 }
 
+/// Returns the HTTP response of a command without a result: an empty one, or that of the error.
 fn empty(result: Result<(), CniError>) -> Response {
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

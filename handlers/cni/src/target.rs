@@ -51,7 +51,8 @@ impl PodTarget {
     }
 }
 
-/// Returns `value` if it consists of at most 253 letters, digits, hyphens, dots and underscores, and begins with a letter or digit.
+/// Returns `value`, that of the argument `name`. Fails unless it consists of at most 253 letters, digits, hyphens, dots and underscores,
+/// and begins with a letter or digit.
 fn plain(name: &str, value: &str) -> Result<String, CniError> {
     let is_plain = value.len() <= 253
         && value.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())

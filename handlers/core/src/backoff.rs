@@ -52,7 +52,7 @@ impl Default for BackoffPolicy {
 }
 
 impl BackoffPolicy {
-    /// Delays from `initial` to `max`, without a time limit.
+    /// Returns the policy with delays from `initial` to `max` and without a time limit.
     pub const fn unlimited(initial: Duration, max: Duration) -> Self {
         Self { initial, max, limit: None }
     }

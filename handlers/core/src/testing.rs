@@ -111,13 +111,14 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// A message about an object with a given UID, for tests of the wrappers of the chain. The object of `shop/a` is in the namespace `shop`.
+/// A message about an object with a given UID, for tests of the wrappers of the chain. The object with the UID `shop/a` is in the
+/// namespace `shop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestMessage {
     uid: String,
     change: Change,
     form: Form,
-    /// A number that distinguishes messages of one object; the wrappers ignore it.
+    /// A number by which a test distinguishes messages about the same object. `Async`, `Retry` and `LogExceptions` ignore it.
     pub version: u64,
 }
 
@@ -130,6 +131,7 @@ enum Form {
     Finalizing,
     /// A deletion without the last state of the object.
     Missed,
+    /// A trigger.
     Trigger,
 }
 

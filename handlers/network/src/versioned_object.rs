@@ -54,21 +54,27 @@ macro_rules! versioned_objects {
 }
 pub(crate) use versioned_objects;
 
-/// A wrapper that serializes an object together with its envelope. Deserialization removes the
-/// envelope, and fails if the envelope has another class, namespace or major version.
+/// A wrapper that serializes an object of a class of oslo.versionedobjects in its envelope.
+/// Deserialization removes the envelope, and fails if it names another class or namespace than `T`
+/// has, or a version with another major number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versioned<T>(pub T);
 
-/// The envelope of an object, with texts of the type `S`. When an envelope is read, its key
-/// `versioned_object.changes` is ignored: a list of changed fields, which some programs write.
+/// The JSON envelope in which oslo.versionedobjects serializes an object, with texts of the type `S`.
+/// When an envelope is read, its key `versioned_object.changes` is ignored: a list of changed fields,
+/// which some programs write.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Envelope<T, S = String> {
+    /// The object, whose inner objects have envelopes too.
     #[serde(rename = "versioned_object.data")]
     pub(crate) data: T,
+    /// The name of the class.
     #[serde(rename = "versioned_object.name")]
     pub(crate) name: S,
+    /// The project that defines the class, such as `os_vif`.
     #[serde(rename = "versioned_object.namespace")]
     pub(crate) namespace: S,
+    /// The version of the class, such as `1.0`.
     #[serde(rename = "versioned_object.version")]
     pub(crate) version: S,
 }
@@ -84,8 +90,9 @@ impl Envelope<Value, &str> {
 }
 
 impl<T> Envelope<T> {
-    /// Returns an error that names the `expected` class, unless `fits` is `true` and the envelope
-    /// has this namespace and the major number of this version.
+    /// Checks that the envelope has this `namespace`, that its version has the same major number as
+    /// `version`, and that the caller accepts its class (`fits`). Otherwise, returns an error that
+    /// names the `expected` class.
     pub(crate) fn check<E: Error>(
         &self,
         namespace: &str,
@@ -112,8 +119,9 @@ impl<T: VersionedObject> Serialize for Versioned<T> {
 }
 
 impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
-    /// Removes the envelope and parses the object in it. Returns an error for another class,
-    /// namespace or major version. An error about the content names the class.
+    /// Removes the envelope of oslo.versionedobjects and parses the object in it. Returns an error if the
+    /// envelope names another class or namespace than `T` has, or a version with another major number. An
+    /// error about the content names the class.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let envelope = Envelope::<Value>::deserialize(deserializer)?;
         let expected = format_args!("{} {}", T::NAME, T::VERSION);
@@ -129,7 +137,7 @@ pub fn to_text(object: &impl Serialize) -> String {
     to_text_of(serde_json::to_value(object).expect("keys are strings and no number is without a JSON form"))
 }
 
-/// Formats `value` as [`to_text`] does.
+/// Formats `value` as the value of an annotation, like [`to_text`].
 pub(crate) fn to_text_of(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()

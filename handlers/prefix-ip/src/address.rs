@@ -18,10 +18,10 @@ pub struct BlockAddress {
     pub address: Ipv4Addr,
 }
 
-/// The contents of a node's pool: blocks are assigned, and their addresses are handed out to pods.
+/// The contents of a node's pool: blocks are assigned to the node, and their addresses are handed out to pods.
 ///
-/// The block with the fewest free addresses comes first, so that other blocks become wholly free and can be released. Of several such
-/// blocks, the one with the lowest address comes first.
+/// Addresses are taken from the block with the fewest free ones, so that other blocks become wholly free and can be released. Of several
+/// such blocks, the one with the lowest address is used.
 #[derive(Debug)]
 pub struct Addresses;
 

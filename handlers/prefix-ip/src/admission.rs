@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::address::PRIVATE_IPV4_ADDRESS;
 
-/// The label with the operating system of a node, its former name, and the field of a pod with the same meaning.
+/// The key of the label with the operating system of a node, and the former key of that label.
 const OS: (&str, &str) = ("kubernetes.io/os", "beta.kubernetes.io/os");
-/// The path of the resources of the first container (RFC 6901).
+/// The JSON Pointer (RFC 6901) to the resources of the first container of a pod.
 const RESOURCES: &str = "/spec/containers/0/resources";
 
 /// The error of a label of nodes that is not of the form `key=value`.
@@ -52,7 +52,7 @@ impl PodAdmission {
             || self.is_required(spec)
     }
 
-    /// Returns `true` if the pod needs an address: it [requests](requests_address) one, or should.
+    /// Returns `true` if the pod needs an address: it requests one, or should.
     pub fn needs_address(&self, pod: &Pod) -> bool {
         requests_address(pod) || self.selects(pod)
     }
@@ -78,13 +78,14 @@ impl PodAdmission {
         Some(patch.into())
     }
 
+    /// Returns `true` if these labels include the configured label of nodes, under its present or its former key.
     fn is_named(&self, labels: &BTreeMap<String, String>) -> bool {
         let former = (self.key == OS.0).then_some(OS.1);
         let mut keys = [self.key.as_str()].into_iter().chain(former);
         keys.any(|key| labels.get(key) == Some(&self.value))
     }
 
-    /// Returns `true` if the required node affinity admits labelled nodes only. Its terms are alternatives.
+    /// Returns `true` if the required node affinity admits labelled nodes only: each of its alternative terms requires the label.
     fn is_required(&self, spec: &PodSpec) -> bool {
         let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let required =

@@ -19,32 +19,35 @@ use crate::waiting::WaitingPods;
 pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
 
 /// The label of nodes of EKS Auto Mode, which assigns addresses itself.
-const COMPUTE: (&str, &str) = ("eks.amazonaws.com/compute-type", "auto");
+const AUTO_MODE_LABEL: (&str, &str) = ("eks.amazonaws.com/compute-type", "auto");
 
 /// The nodes, pods and options of the cluster.
 pub struct WatchedCluster {
+    /// The key and the value of the label of nodes whose pods get addresses.
     label: (String, String),
     /// Decides which pods need an address.
     pub admission: PodAdmission,
     table: Arc<NodeTable>,
     /// The pods that wait for an address.
     pub waiting: WaitingPods,
+    /// Notified when the options have changed.
     changed: Notify,
     state: Mutex<WatchedState>,
 }
 
-/// The content of the indexes. The settings are `None` until the `ConfigMap` is known.
+/// The content of the indexes of nodes, pods and the `ConfigMap` with the options.
 #[derive(Default)]
 struct WatchedState {
     /// The labelled nodes with a machine, by name.
     nodes: BTreeMap<String, Arc<Node>>,
-    /// The pods that use or claim an address, by the name of their node.
+    /// The pods that need an address and have one in their status or their annotation, by the name of their node and by UID.
     pods: HashMap<String, HashMap<String, KnownPod>>,
+    /// The options; `None` until the `ConfigMap` is known.
     settings: Option<Settings>,
 }
 
 impl WatchedCluster {
-    /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods; changed options go to `table`.
+    /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods. Changed options are passed on to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
         let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label.clone()));
         Self { label, admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
@@ -55,17 +58,17 @@ impl WatchedCluster {
         self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
     }
 
-    /// Returns the machine of a labelled node; `None` if the node has no label, or no machine yet.
+    /// Returns the machine of a node with the configured label; `None` if the node lacks the label, or has no machine yet.
     pub fn machine(&self, node: &str) -> Option<InstanceId> {
         self.state().nodes.get(node).and_then(|node| instance(node))
     }
 
-    /// Returns the labelled nodes.
+    /// Returns the nodes that have the configured label and a machine.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.state().nodes.values().cloned().collect()
     }
 
-    /// Returns a labelled node by its name.
+    /// Returns the node with this name; `None` unless it has the configured label and a machine.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.state().nodes.get(name).cloned()
     }
@@ -75,7 +78,7 @@ impl WatchedCluster {
         self.changed.notified().await;
     }
 
-    /// Returns the pods of a node that use or claim an address.
+    /// Returns the pods of a node that need an address and have one in their status or their annotation.
     pub fn pods(&self, node: &str) -> Vec<KnownPod> {
         self.state().pods.get(node).into_iter().flat_map(|pods| pods.values().cloned()).collect()
     }
@@ -94,8 +97,9 @@ impl Index<Node> for WatchedCluster {
         };
         let (key, value) = (&self.label.0, &self.label.1);
         let labelled = present.filter(|node| node.labels().get(key) == Some(value));
-        let labelled =
-            labelled.filter(|node| node.labels().get(COMPUTE.0).map(String::as_str) != Some(COMPUTE.1));
+        let labelled = labelled.filter(|node| {
+            node.labels().get(AUTO_MODE_LABEL.0).map(String::as_str) != Some(AUTO_MODE_LABEL.1)
+        });
         let name = event.object_ref().name.to_owned();
         match labelled.filter(|node| instance(node).is_some()) {
             Some(node) => drop(state.nodes.insert(name, Arc::clone(node))),
@@ -130,7 +134,7 @@ impl Index<Pod> for WatchedCluster {
 
 impl Index<ConfigMap> for WatchedCluster {
     fn apply(&self, event: &Event<ConfigMap>) {
-        if !is_options(&event.object_ref()) {
+        if !is_options_map(&event.object_ref()) {
             return;
         }
         let data = match event {
@@ -145,7 +149,7 @@ impl Index<ConfigMap> for WatchedCluster {
 }
 
 /// Returns `true` for the `ConfigMap` with the options.
-pub(crate) fn is_options(object: &ObjectRef<'_>) -> bool {
+pub(crate) fn is_options_map(object: &ObjectRef<'_>) -> bool {
     (object.namespace, object.name) == (Some(CONFIG_MAP.0), CONFIG_MAP.1)
 }
 
@@ -155,7 +159,7 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
 }
 
 /// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports takes precedence over that
-/// in the annotation, which others can write.
+/// in the annotation, which other users can write.
 fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;

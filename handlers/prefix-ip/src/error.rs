@@ -51,7 +51,7 @@ pub enum PrefixIpError {
     /// A pod waits for its address. Only a dry run fails with this error.
     #[error(transparent)]
     Wait(#[from] NoAddress),
-    /// The address in the annotation of the pod is not one of its node.
+    /// A pod that has started has the annotation of an address that this handler did not give it.
     #[error(
         "the pod runs with the annotation of an address that it was not given; delete the pod, so that its successor gets one"
     )]
@@ -72,7 +72,7 @@ pub struct NoAddress {
 }
 
 impl NoAddress {
-    /// Returns `true` if the pool of the node is about to assign addresses.
+    /// Returns `true` if the wait is probably short: addresses are being assigned to the node, or its interface was not read yet.
     pub(crate) fn is_short(&self) -> bool {
         matches!(self.wait, None | Some(Wait::Growing))
     }

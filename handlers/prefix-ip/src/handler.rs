@@ -30,7 +30,7 @@ use tracing::warn;
 use crate::HANDLER;
 use crate::address::PRIVATE_IPV4_ADDRESS;
 use crate::admission::requests_address;
-use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options, node_of};
+use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options_map, node_of};
 use crate::error::{
     ADDRESS_FOREIGN, ADDRESS_NOT_REQUESTED, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED,
     PrefixIpError,
@@ -65,15 +65,15 @@ impl PrefixIpHandler {
         Self { provider, cluster, table, nodes, pods, recorder, dry_run: false }
     }
 
-    /// Makes the handler fail with the reason if a pod must wait for its address, as a dry run shows it.
+    /// Switches to a dry run, in which a pod that must wait for its address is a failure with the reason, not a wait: the dry run shows it.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Registers the handler for nodes, pods and the options, with their indexes. Interfaces are compared with what is known of them
-    /// every `resync_interval`.
+    /// Registers the handler for nodes, pods and the `ConfigMap` with the options, and their indexes. The network interfaces of nodes are
+    /// read and compared with the table of nodes every `resync_interval`.
     pub fn registration(self, resync_interval: Duration) -> Registration<Self> {
         let cluster = Arc::clone(&self.cluster);
         let worker = Worker {
@@ -103,7 +103,7 @@ impl PrefixIpHandler {
         self.cluster.machine(node).is_some() && self.cluster.settings().enabled
     }
 
-    /// Reads the interface of a node that the table lacks, and recovers the addresses of its pods.
+    /// Adds a node that the table lacks: reads its network interface, and recovers the addresses of its pods.
     async fn learn(&self, node: &Node) -> Result<(), PrefixIpError> {
         let name = node.name_any();
         let Some(machine) = instance(node) else { return Ok(()) };
@@ -133,12 +133,13 @@ impl PrefixIpHandler {
         Ok(())
     }
 
+    /// Records a warning Event on `object`.
     fn warn(&self, object: &dyn Object, reason: &'static str, text: String) {
         let regarding = Identity::of_object(object);
         self.recorder.record(EventNote { handler: HANDLER, regarding, warning: true, reason, text });
     }
 
-    /// Returns the address of a pod to the pool of `node`. Without a node, searches the pools of all nodes for the address.
+    /// Gives the address of a pod back to the pool of `node`. Without a node, searches the pools of all nodes for the address.
     fn give_back(&self, node: Option<&str>, uid: &str) {
         let uid = uid.into();
         self.cluster.waiting.remove(&uid);
@@ -148,7 +149,7 @@ impl PrefixIpHandler {
         }
     }
 
-    /// Gives a pod its address if it needs one, and returns that of a pod that has ended.
+    /// Gives a pod its address if it needs one. The address of a pod that has ended goes back to the pool of its node.
     async fn reconcile(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
         let Some(node) = node_of(pod) else { return Ok(()) };
         match PodLifecycle::of(pod) {
@@ -169,7 +170,7 @@ impl PrefixIpHandler {
         }
     }
 
-    /// Writes the address of a pod into its annotation, and takes one for a pod that has none and has not started.
+    /// Writes the address of a pod into its annotation. For a pod that has none and has not started, takes one from the pool of `node`.
     async fn publish(&self, pod: &Arc<Pod>, node: &str) -> Result<(), PrefixIpError> {
         let uid = Uid::from(pod.uid().unwrap_or_default());
         let life = PodLifecycle::of(pod);
@@ -202,13 +203,13 @@ impl PrefixIpHandler {
     }
 
     /// Leaves a pod waiting until the pool of its node wakes it. An Event reports a wait that may be long,
-    /// once for each reason.
+    /// once for each reason. In a dry run, returns an error instead.
     fn wait(&self, pod: &Pod, uid: &Uid, node: &str, wait: Option<Wait>) -> Result<(), PrefixIpError> {
         let wait = NoAddress { node: node.to_owned(), wait };
         if self.dry_run {
             return Err(wait.into());
         }
-        if !wait.is_short() && self.cluster.waiting.is_new(uid, wait.remedy()) {
+        if !wait.is_short() && self.cluster.waiting.record_reason(uid, wait.remedy()) {
             warn!(namespace = pod.namespace(), name = pod.name_any(), node, "{wait}");
             self.warn(pod, NO_ADDRESS, wait.to_string());
         }
@@ -260,10 +261,10 @@ impl TriggerHandler<NodeRefresh> for PrefixIpHandler {
     }
 }
 
-/// The reason why a pod gets no address.
+/// The explanation for a pod that gets no address, because it needs none.
 const NEEDS_NONE: &str =
     "it gets no address, because it does not request one and has no node selector that implies one";
-/// The reason why a pod gets no address yet.
+/// The explanation for a pod that gets no address yet, because of its node or the options.
 const NOT_SERVED: &str = "it gets no address while its node is not a managed instance, or addresses are switched off by \
     the options of the handler";
 
@@ -271,7 +272,7 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
     type Error = PrefixIpError;
 
     fn wants(&self, event: &Event<ConfigMap>) -> Interest {
-        let other = !is_options(&event.object_ref());
+        let other = !is_options_map(&event.object_ref());
         Interest::unless(other.then_some("it is not the ConfigMap with the options of the handler"))
     }
 

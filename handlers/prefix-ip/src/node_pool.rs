@@ -59,7 +59,8 @@ pub struct InterfaceDrift {
     pub lost_in_use: Vec<(Ipv4Addr, Uid)>,
 }
 
-/// The state of both pools at the beginning of a read of the interface.
+/// The states of the pool of prefixes and the pool of single addresses when a read of the interface began. Blocks that changed later are
+/// not compared with the result of the read.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeEpoch([Epoch; 2]);
 
@@ -70,6 +71,7 @@ pub struct NodeEpoch([Epoch; 2]);
 pub struct NodePool {
     interface: InterfaceId,
     subnet_length: u8,
+    /// The maximum number of blocks of the interface, of both kinds together.
     slots: usize,
     delegates_prefixes: bool,
     settings: Settings,
@@ -78,6 +80,7 @@ pub struct NodePool {
     /// The pods whose address is in no known block: the block was removed, or a read does not show it yet. If it appears, they have their
     /// address again, and nobody else gets it.
     unplaced: Vec<(Uid, Ipv4Addr)>,
+    /// The delay before an address that a pod gave back is handed out again.
     cool_down: Duration,
     /// The time since which each pool has had more blocks than it needs.
     surplus_since: [Option<Duration>; 2],
@@ -194,7 +197,7 @@ impl NodePool {
         self.unplaced.iter().map(|(pod, _)| pod)
     }
 
-    /// Gives the unplaced pods their addresses whose blocks have appeared, unless another pod has such an address.
+    /// Gives the pods in `unplaced` their addresses, as far as the blocks are known now and no other pod has the address.
     fn place(&mut self) {
         for (pod, address) in std::mem::take(&mut self.unplaced) {
             if !KINDS.iter().any(|kind| self.pool_ref(*kind).is_used(&item(*kind, address))) {
@@ -203,8 +206,8 @@ impl NodePool {
         }
     }
 
-    /// Returns the address of a pod that is finished or deleted. The address is handed out again after the cool-down. Does nothing if the
-    /// pod has none.
+    /// Gives the address of a pod that is finished or deleted back to its pool, which hands it out again after the cool-down. Does nothing
+    /// if the pod has no address.
     pub fn give_back(&mut self, pod: &Uid, now: Duration) {
         self.unplaced.retain(|(unplaced, _)| unplaced != pod);
         for kind in KINDS {
@@ -223,7 +226,7 @@ impl NodePool {
         KINDS.into_iter().map(|kind| self.pool_ref(kind).waiting().count()).sum()
     }
 
-    /// Returns the changes to begin now. At most one of each sort is in progress for each kind.
+    /// Returns the changes to begin now. For each kind of block, at most one assignment and one removal are in progress.
     pub fn plan(&mut self, now: Duration) -> Vec<NodeAction> {
         self.share_slots(now);
         let mut actions = Vec::new();
@@ -245,8 +248,8 @@ impl NodePool {
             || counts.iter().any(|counts| counts.growing > 0 || counts.shrinking > 0)
     }
 
-    /// Records the result of [`NodeAction::Assign`]. A late or repeated one changes nothing and returns `false`: the next
-    /// [`resync`](Self::resync) finds its blocks. Blocks of another kind are left to it too.
+    /// Records the result of [`NodeAction::Assign`]. A late or repeated result changes nothing and returns `false`. Its blocks, and blocks
+    /// of another kind than `kind`, are found by the next [`resync`](Self::resync).
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
         result.got.retain(|block| BlockKind::of(*block) == Some(kind));
         let is_recorded = self.pool(kind).grown(op, result, now);
@@ -254,7 +257,8 @@ impl NodePool {
         is_recorded
     }
 
-    /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist.
+    /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist. A late or repeated result changes
+    /// nothing and returns `false`.
     pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
         self.pool(kind).shrunk(op, left, now)
     }
@@ -274,12 +278,12 @@ impl NodePool {
         }
     }
 
-    /// Returns the current state, for a read of the interface that begins now.
+    /// Returns the current state of the pools, for the [`resync`](Self::resync) after a read of the interface that begins now.
     pub fn epoch(&self) -> NodeEpoch {
         NodeEpoch(KINDS.map(|kind| self.pool_ref(kind).epoch()))
     }
 
-    /// Compares the pools with `blocks`, which the interface had at some moment between `since` and now.
+    /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences.
     pub fn resync(&mut self, since: NodeEpoch, blocks: &BTreeSet<Ipv4Net>, now: Duration) -> InterfaceDrift {
         let mut drift = InterfaceDrift::default();
         for (kind, epoch) in KINDS.into_iter().zip(since.0) {
@@ -297,7 +301,7 @@ impl NodePool {
         drift
     }
 
-    /// Returns the pods that should request an address again: there is one for them, or none is being assigned.
+    /// Returns the waiting pods that should request an address again: there is one for them now, or no more addresses are being assigned.
     pub fn wake(&mut self, now: Duration) -> Vec<Uid> {
         KINDS.into_iter().flat_map(|kind| self.pool(kind).tick(now)).map(|(pod, ())| pod).collect()
     }

@@ -20,9 +20,9 @@ use crate::settings::Settings;
 pub use metrics::NodeTableMetrics;
 
 /// The delay before the next request for blocks in a subnet that had no free one.
-const EXHAUSTED: Duration = Duration::from_secs(30);
+const EXHAUSTED_RETRY: Duration = Duration::from_secs(30);
 /// The maximum delay until reads of an interface show a change of it.
-const VISIBILITY: Duration = Duration::from_secs(15);
+const MAX_VISIBILITY_DELAY: Duration = Duration::from_secs(15);
 
 /// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct KnownPod {
     pub created: String,
 }
 
-/// The result of [`NodeTable::add`]: pods whose annotations do not count.
+/// The result of [`NodeTable::add`]: the pods whose address could not be recovered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Pods whose address belongs to another pod, with that pod.
@@ -57,13 +57,17 @@ pub struct DueRead {
     pub since: NodeEpoch,
 }
 
-/// The states of all nodes by name. All methods return at once.
+/// The states of all nodes by name. The methods do no I/O; only those that are `async` wait.
 pub struct NodeTable {
     state: Mutex<TableState>,
     cool_down: Duration,
+    /// The creation time of the table, from which the times of its nodes are counted.
     start: Instant,
+    /// Notified when a node has to be planned again.
     changed: Notify,
+    /// Notified when the time of the next read may have changed.
     reads_changed: Notify,
+    /// Notified when pods were woken.
     woken: Notify,
 }
 
@@ -151,7 +155,7 @@ impl NodeTable {
             subnet,
             pool,
             due: None,
-            visible_at: if may_be_old { read + VISIBILITY } else { read },
+            visible_at: if may_be_old { read + MAX_VISIBILITY_DELAY } else { read },
             read,
             is_uncertain: may_be_old,
             managed: true,
@@ -169,8 +173,8 @@ impl NodeTable {
         self.state().nodes.remove(node);
     }
 
-    /// Uses the options `settings` for a node. Without its label (`managed` is `false`), the node gets no more addresses, and its blocks
-    /// are removed as soon as no pod uses them. Does nothing for an unknown node.
+    /// Records that a node got or lost its label (`managed`), and applies the options `settings` to it. Without the label, its pods get no
+    /// more addresses, and its blocks are removed as soon as no pod uses them. Does nothing for an unknown node, or without a change.
     pub fn manage(&self, node: &str, managed: bool, settings: Settings) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(known) = state.nodes.get_mut(node).filter(|known| known.managed != managed) {
@@ -194,7 +198,7 @@ impl NodeTable {
     }
 
     /// Takes an address for a pod of the node; `None` if the node is unknown. A pod that gets none waits until it is
-    /// [woken](Self::woken). One that has an address whose block is not known yet waits until a read has confirmed that there is none.
+    /// `woken`. A pod whose address is in no known block waits until a second read of the interface shows none either.
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
         let (now, mut state) = (self.now(), self.state());
         let known = state.nodes.get_mut(node)?;
@@ -210,7 +214,7 @@ impl NodeTable {
         Some(taken)
     }
 
-    /// Returns the address of a pod that is finished or deleted.
+    /// Gives the address of a pod that is finished or deleted back to the pool of its node.
     pub fn give_back(&self, node: &str, pod: &Uid) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(known) = state.nodes.get_mut(node) {
@@ -219,7 +223,7 @@ impl NodeTable {
         }
     }
 
-    /// Returns the address of a deleted pod whose node is not known any more.
+    /// Gives the address of a deleted pod, whose node is not known any more, back to its pool.
     pub fn give_back_anywhere(&self, pod: &Uid) {
         let (now, mut state) = (self.now(), self.state());
         state.nodes.values_mut().for_each(|node| node.pool.give_back(pod, now));
@@ -273,7 +277,7 @@ impl NodeTable {
             }
             for action in node.pool.plan(now) {
                 if let (NodeAction::Assign { .. }, Some(until)) = (&action, exhausted.as_deref_mut()) {
-                    *until = now + EXHAUSTED;
+                    *until = now + EXHAUSTED_RETRY;
                 }
                 actions.push((name.clone(), node.pool.interface().clone(), action));
             }
@@ -299,19 +303,19 @@ impl NodeTable {
         let (is_exhausted, got) = (result.shortfall == Some(Shortfall::Exhausted), !result.got.is_empty());
         let Some(node) = state.nodes.get_mut(name) else { return };
         node.pool.assigned(*op, *kind, result, now);
-        node.visible_at = now + VISIBILITY;
+        node.visible_at = now + MAX_VISIBILITY_DELAY;
         self.plan_soon(state, name);
         let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
         // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
         let was_exhausted = !is_exhausted && state.exhausted.remove(&subnet).is_some();
         let relieved = got && was_exhausted;
         if is_exhausted {
-            state.exhausted.insert(subnet.clone(), now + EXHAUSTED);
+            state.exhausted.insert(subnet.clone(), now + EXHAUSTED_RETRY);
         }
         if is_exhausted || relieved {
             for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
                 if is_exhausted {
-                    node.pool.block(now + EXHAUSTED);
+                    node.pool.block(now + EXHAUSTED_RETRY);
                 } else {
                     node.pool.end_backoff();
                 }
@@ -320,14 +324,14 @@ impl NodeTable {
         }
     }
 
-    /// Records the result of a removal: all blocks are gone, or may still exist.
+    /// Records the result of a removal. If it failed, its blocks may still exist.
     pub(crate) fn unassigned(&self, name: &str, action: &NodeAction, succeeded: bool) {
         let NodeAction::Unassign { op, kind, blocks } = action else { return };
         let (now, left) = (self.now(), if succeeded { &[] } else { blocks.as_slice() });
         let mut state = self.state();
         if let Some(node) = state.nodes.get_mut(name) {
             node.pool.unassigned(*op, *kind, left, now);
-            node.visible_at = now + VISIBILITY;
+            node.visible_at = now + MAX_VISIBILITY_DELAY;
             self.plan_soon(&mut state, name);
         }
     }
@@ -353,13 +357,14 @@ impl NodeTable {
     pub(crate) fn read_soon(&self, name: &str) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(node) = state.nodes.get_mut(name) {
-            (node.is_uncertain, node.visible_at) = (true, now + VISIBILITY);
+            (node.is_uncertain, node.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
             self.reads_changed.notify_one();
         }
     }
 
-    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or because the effect of a call is not known.
-    pub(crate) fn due_reads(&self, interval: Duration) -> Vec<DueRead> {
+    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or because the effect of a call is not known. They
+    /// count as read then.
+    pub(crate) fn take_due_reads(&self, interval: Duration) -> Vec<DueRead> {
         let (now, mut state) = (self.now(), self.state());
         let due = state.nodes.iter_mut().filter(|(_, node)| node.read_due(interval) <= now);
         let due = due.map(|(name, node)| {
@@ -376,7 +381,7 @@ impl NodeTable {
         next.map(|next| next.saturating_sub(now))
     }
 
-    /// Compares a node with the blocks of its interface.
+    /// Adapts the pools of a node to the `blocks` that a read of its interface has shown. Returns the differences.
     pub(crate) fn resync(&self, read: &DueRead, blocks: &BTreeSet<Ipv4Net>) -> InterfaceDrift {
         let (now, mut state) = (self.now(), self.state());
         let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
@@ -420,6 +425,7 @@ impl KnownNode {
         self.visible_at.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
     }
 
+    /// Applies the options to the pool. Without its label, the node counts as one for which addresses are switched off.
     fn configure(&mut self, settings: Settings, now: Duration) {
         let enabled = settings.enabled && self.managed;
         self.pool.configure(Settings { enabled, ..settings }, now);

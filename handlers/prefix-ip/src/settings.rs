@@ -16,10 +16,10 @@ const MINIMUM_IP: &str = "minimum-ip-target";
 /// The option with the minimum number of wholly free prefixes of a node. It applies only to prefixes.
 const WARM_PREFIX: &str = "warm-prefix-target";
 
-/// The defaults without an option: the minimum number of free addresses, and the minimum number of all
-/// addresses.
-const SINGLE: (usize, usize) = (3, 3);
-const PREFIXES: (usize, usize) = (1, 3);
+/// The default targets of nodes with single addresses: the minimum number of free addresses, and the minimum number of all addresses.
+const DEFAULT_ADDRESS_TARGETS: (usize, usize) = (3, 3);
+/// The default targets of nodes with prefixes: the minimum number of free addresses, and the minimum number of all addresses.
+const DEFAULT_PREFIX_TARGETS: (usize, usize) = (1, 3);
 
 /// The options of this handler in the `ConfigMap` `amazon-vpc-cni`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +66,24 @@ impl Settings {
         let [warm, minimum, prefix] = [WARM_IP, MINIMUM_IP, WARM_PREFIX].map(|key| reader.target(key));
         let prefixes = match (some(warm), some(minimum), some(prefix)) {
             (None, None, Some(prefixes)) => Targets::Blocks(prefixes),
-            (None, None, None) => Targets::Addresses { warm: PREFIXES.0, minimum: PREFIXES.1 },
+            (None, None, None) => {
+                Targets::Addresses { warm: DEFAULT_PREFIX_TARGETS.0, minimum: DEFAULT_PREFIX_TARGETS.1 }
+            }
             (warm, minimum, unused) => {
                 if unused.is_some() {
                     reader.mistakes.push(SettingsMistake::Contradiction);
                 }
                 Targets::Addresses {
-                    warm: warm.unwrap_or(PREFIXES.0),
-                    minimum: minimum.unwrap_or(PREFIXES.1),
+                    warm: warm.unwrap_or(DEFAULT_PREFIX_TARGETS.0),
+                    minimum: minimum.unwrap_or(DEFAULT_PREFIX_TARGETS.1),
                 }
             }
         };
         // Without a free address, the next pod would wait for ever.
         let addresses = match (warm, minimum) {
-            (None, None) => Targets::Addresses { warm: SINGLE.0, minimum: SINGLE.1 },
+            (None, None) => {
+                Targets::Addresses { warm: DEFAULT_ADDRESS_TARGETS.0, minimum: DEFAULT_ADDRESS_TARGETS.1 }
+            }
             _ => Targets::Addresses { warm: warm.unwrap_or(1).max(1), minimum: minimum.unwrap_or(0) },
         };
         (Self { enabled, prefix_delegation, prefixes, addresses }, reader.mistakes)
@@ -91,7 +95,7 @@ fn some(target: Option<usize>) -> Option<usize> {
     target.filter(|target| *target > 0)
 }
 
-/// Reads options one by one, and collects the mistakes.
+/// Reads the options in the data of the `ConfigMap` one by one, and collects the mistakes in them.
 struct Reader<'d> {
     data: &'d BTreeMap<String, String>,
     mistakes: Vec<SettingsMistake>,
@@ -111,6 +115,8 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads an option that is a number, under its name or under that name with the prefix `windows-`; `None` if it is missing or invalid.
+    /// An invalid one is recorded as a mistake.
     fn target(&mut self, key: &str) -> Option<usize> {
         let alias = format!("windows-{key}");
         let (key, value) = [key, &alias].into_iter().find_map(|key| Some((key, self.data.get(key)?)))?;

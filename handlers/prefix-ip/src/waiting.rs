@@ -10,6 +10,7 @@ use staffetta_driver::Uid;
 #[derive(Default)]
 pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
 
+/// A pod that waits for an address.
 struct WaitingPod {
     /// The name of the node of the pod.
     node: String,
@@ -34,7 +35,7 @@ impl WaitingPods {
 
     /// Records the reason for which a pod waits. Returns `true` if the reason has changed or is the first one; `false` if the pod does not
     /// wait.
-    pub(crate) fn is_new(&self, uid: &Uid, reason: &'static str) -> bool {
+    pub(crate) fn record_reason(&self, uid: &Uid, reason: &'static str) -> bool {
         let mut pods = self.pods();
         pods.get_mut(uid).is_some_and(|waiting| waiting.reported.replace(reason) != Some(reason))
     }

@@ -100,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Records the result of a call that has ended in the table of nodes.
+    /// Handles the end of a call: records its result in the table of nodes, and reports a failure.
     fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some((node, action, requests)) = calls.actions.remove(&id) else { return };
@@ -132,7 +132,7 @@ impl Worker {
 
     /// Reads the interfaces that are due, and records the differences in the table of nodes.
     async fn read(&self) {
-        let due = self.nodes.due_reads(self.resync_interval);
+        let due = self.nodes.take_due_reads(self.resync_interval);
         for batch in due.chunks(BATCH) {
             let instances: Vec<InstanceId> = batch.iter().map(|read| read.instance.clone()).collect();
             let interfaces = match self.provider.interfaces(&instances).await {

@@ -305,7 +305,7 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
     let cloud = cloud();
-    cloud.read_late(true);
+    cloud.freeze_reads(true);
     let first = World::new(&cloud, prefixes()).await;
     first.feed.added(node("windows")).await.unwrap();
     settle().await;
@@ -320,7 +320,7 @@ async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
     second.feed.added(node("windows")).await.unwrap();
     second.feed.modified(pod("starting", "Pending", "10.0.0.16/32")).await.unwrap();
     second.feed.added(pod("new", "Pending", "")).await.unwrap();
-    cloud.read_late(false);
+    cloud.freeze_reads(false);
     sleep(Duration::from_secs(20)).await;
     for (name, address) in [("starting", "10.0.0.16"), ("running", "10.0.0.17")] {
         let held = second.table.address_of("win", &name.into());

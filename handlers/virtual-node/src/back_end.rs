@@ -27,7 +27,7 @@ pub enum Reply<T> {
 pub struct PodRemoval {
     /// The namespace, name and UID of the pod.
     pub owner: Owner,
-    /// The pod, as it was last; `None` if it was deleted before this process started.
+    /// The last known state of the pod object; `None` if it was deleted before this process started.
     pub pod: Option<Arc<Pod>>,
     /// The workload, as of the last read of the machine; `None` if that did not contain it.
     pub workload: Option<Arc<HostedPod>>,
@@ -57,7 +57,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         self.apply(request).await
     }
 
-    /// Takes one step to remove the workload of the owner from the machine.
+    /// Takes one step to remove the workload of the pod in `removal` from the machine.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError>;
 
     /// Returns the time of the last response of the machine to any request; `None` if the back end does not track it. A

@@ -56,15 +56,19 @@ pub(crate) enum LeaseChange {
     Lost,
 }
 
+/// The label values of the variants of [`LeaseChange`], in their order.
 const LEASE_CHANGES: [&str; 3] = ["taken", "given_up", "lost"];
+/// The label values of the variants of [`Read`], in their order.
 const READS: [&str; 3] = ["success", "failure", "refused"];
+/// The label values of the variants of [`Request`], in their order.
 const REQUESTS: [&str; 7] = ["logs", "exec", "attach", "port_forward", "pods", "stats", "metrics"];
+/// The label values of the variants of [`RequestResult`], in their order.
 const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
 
 /// The states of a machine, as label values: ready, reachable but not accepting pods, not read yet, unreachable.
 pub(crate) const STATES: [&str; 4] = ["ready", "troubled", "untried", "unreachable"];
 
-/// Counters of reads of machines and of requests to kubelet APIs, since the start of the process.
+/// Counters of reads of machines, of requests to kubelet APIs and of changes of leases, since the start of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     reads: [AtomicU64; READS.len()],

@@ -15,12 +15,16 @@ use crate::triggers::PodDue;
 #[derive(Default)]
 pub(crate) struct DelayQueue {
     times: Mutex<Times>,
+    /// Notified when a reconciliation is scheduled.
     sooner: Notify,
 }
 
+/// The scheduled reconciliations.
 #[derive(Default)]
 struct Times {
+    /// The pods, by the time of their reconciliation and their UID.
     order: BTreeMap<(Instant, Uid), PodDue>,
+    /// The time of the reconciliation of each pod, by UID.
     due: HashMap<Uid, Instant>,
 }
 

@@ -8,10 +8,10 @@ use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
 
-/// The reason of a container that an older pod on the same machine has with another image.
+/// The reason in the status of a container that cannot start: an older pod on the same machine has it with another image.
 pub(crate) const IMAGE_CONFLICT: &str = "ImageConflict";
 
-/// The reason of a refused container, as kubelets report it.
+/// The reason in the status of a container that cannot be created as specified. Kubelets use the same.
 pub(crate) const REFUSED: &str = "CreateContainerConfigError";
 
 /// An error of reconciling a virtual node or one of its pods: the step that failed.

@@ -15,6 +15,7 @@ const ABSENCES: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Inventory(HashMap<Uid, Entry>);
 
+/// A workload that one of the last reads contained.
 struct Entry {
     workload: Arc<HostedPod>,
     /// The number of consecutive reads that did not contain the workload.
@@ -25,6 +26,7 @@ struct Entry {
 }
 
 impl Entry {
+    /// Returns `true` if the workload has had no pod for `grace`.
     fn is_orphan(&self, now: Instant, grace: Duration) -> bool {
         self.unowned_since.is_some_and(|since| now.saturating_duration_since(since) >= grace)
     }
@@ -48,8 +50,8 @@ impl Inventory {
     }
 
     /// Records a successful read of the machine. `has_owner` returns `true` for the UID of a pod that exists. Returns
-    /// the owners of workloads that changed or disappeared, and, at each read, of those without a pod for at least
-    /// `grace`.
+    /// the owning pods of workloads that changed or disappeared, and, at each read, the former pods of workloads without a
+    /// pod for at least `grace`.
     pub(crate) fn record_read(
         &mut self,
         answer: &HostedPods,

@@ -33,8 +33,10 @@ pub(crate) struct Machine {
     policy: Policy,
 }
 
+/// The state of a [`Machine`], behind its lock.
 struct State {
     view: MachineView,
+    /// The open connection to the machine; `None` while there is none.
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
     /// The times of the reports that the machine sent by itself or later than requested, and of its heartbeats.
@@ -152,8 +154,8 @@ impl Machine {
         transition == Transition::Up
     }
 
-    /// Records that the machine sent a report by itself, or later than it was asked: it can be reached. `lists` is `true` if
-    /// the report lists its workloads.
+    /// Records that a report of the machine arrived, unasked or later than requested, which shows that the machine can be
+    /// reached. `lists` is `true` if the report lists the workloads on the machine.
     pub(crate) fn report_arrived(&self, lists: bool) {
         let transition = {
             let mut state = lock(&self.state);
@@ -168,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Returns `true` once after a report has ended an outage.
+    /// Returns `true` in the first call after a report has ended an outage.
     pub(crate) fn take_reached(&self) -> bool {
         std::mem::take(&mut lock(&self.state).reached)
     }
@@ -183,8 +185,8 @@ impl Machine {
         self.reports(|reports, policy| reports.verdict(policy))
     }
 
-    /// Records that the machine sends no reports. Returns `true` if it becomes unreachable with that, or was unreachable
-    /// for another reason before.
+    /// Records an outage: the machine has sent no report for too long. Returns `true` if it becomes unreachable with
+    /// that, or was unreachable for another reason before.
     pub(crate) fn fell_silent(&self) -> bool {
         let transition = {
             let mut state = lock(&self.state);

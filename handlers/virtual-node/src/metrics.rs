@@ -31,12 +31,12 @@ pub struct VirtualNodeMetrics {
 /// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that the counters continue when
 /// this process is elected leader again. Clones share the registry.
 #[derive(Clone, Default)]
-pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, Shown>>>);
+pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, MetricSources>>>);
 
 /// The state of the machine of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// The machine answered the last read.
+    /// The machine can be reached.
     Reached,
     /// The machine was not read yet.
     Untried,
@@ -54,8 +54,9 @@ impl MachineState {
     }
 }
 
+/// The sources of the metrics of one handler: its nodes and its counters.
 #[derive(Default)]
-struct Shown {
+struct MetricSources {
     nodes: Weak<NodeStore>,
     counts: Arc<Counts>,
 }
@@ -85,8 +86,9 @@ impl VirtualNodeMetricsRegistry {
     }
 }
 
-impl Shown {
-    /// Returns the current numbers of one handler; 0 for nodes and pods when its term has ended.
+impl MetricSources {
+    /// Returns the current metrics of one handler; without nodes and pods once the handler has stopped, because this process is not
+    /// the leader any more.
     fn values(&self) -> VirtualNodeMetrics {
         let nodes = self.nodes.upgrade();
         let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();
@@ -118,6 +120,7 @@ fn count_by<const N: usize>(
     counts.into()
 }
 
+/// Returns the phase of a pod as a label value, one of [`PHASES`].
 fn phase(pod: &k8s_openapi::api::core::v1::Pod) -> &'static str {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
     PHASES.into_iter().find(|known| known.eq_ignore_ascii_case(phase)).unwrap_or("unknown")

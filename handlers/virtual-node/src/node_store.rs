@@ -27,8 +27,10 @@ pub struct NodeStore {
     policy: Policy,
 }
 
+/// The content of a [`NodeStore`].
 #[derive(Default)]
 struct Nodes {
+    /// The nodes with their machines, by node name.
     machines: HashMap<String, Arc<Machine>>,
     /// `true` once all nodes that existed at the start were added.
     complete: bool,
@@ -47,7 +49,7 @@ impl NodeStore {
 
     /// Adds a node, or replaces its specification. With another [`NodeSpec::address`] than before, the node has another
     /// machine: the connection and the data of the former machine are dropped.
-    pub fn exists(&self, spec: NodeSpec) {
+    pub fn add_or_update(&self, spec: NodeSpec) {
         let name = spec.name.clone();
         let mut nodes = lock(&self.nodes);
         nodes.departed.remove(&name);
@@ -66,7 +68,7 @@ impl NodeStore {
     }
 
     /// Removes a node. The handler deletes its Node object, whereupon the cluster deletes its pods.
-    pub fn gone(&self, name: &str) {
+    pub fn remove(&self, name: &str) {
         let mut nodes = lock(&self.nodes);
         if nodes.machines.remove(name).is_some() {
             nodes.departed.insert(name.to_owned());
@@ -76,8 +78,8 @@ impl NodeStore {
         }
     }
 
-    /// Ends all work for a node that another process acts for by now. Its Node object stays.
-    pub fn left(&self, name: &str) {
+    /// Ends all work of this process for a node, because another process acts for that node now. The Node object stays.
+    pub fn release(&self, name: &str) {
         let mut nodes = lock(&self.nodes);
         if nodes.machines.remove(name).is_some() {
             drop(nodes);

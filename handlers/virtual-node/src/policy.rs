@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Intervals and time limits of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The interval between reads of the workloads of a machine, varied by up to a tenth. Heartbeats
-    /// ([`NodeStore::heartbeat`](crate::NodeStore::heartbeat)) spare a machine reads between those of its health. Default: 5 s.
+    /// The interval between reads of the workloads of a machine, varied by up to a tenth. While
+    /// [heartbeats](crate::NodeStore::heartbeat) of a machine arrive, its workloads are read only together with its health. Default: 5 s.
     pub poll_interval: Duration,
     /// The interval between reads of the health of a machine, varied by up to a tenth. Default: 60 s.
     pub health_interval: Duration,

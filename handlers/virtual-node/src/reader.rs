@@ -71,7 +71,7 @@ impl Source for MachineReaders {
         let machines = shared.node_store.all();
         let reads = machines.iter().map(|machine| read_once(shared, machine, &sender));
         let unread: Vec<_> = join_all(reads).await.into_iter().flatten().collect();
-        self.orphaned_nodes();
+        self.trigger_orphaned_nodes();
         if unread.is_empty() { Ok(()) } else { Err(VirtualNodeError::Unread(unread.join("; ")).into()) }
     }
 }
@@ -122,7 +122,7 @@ impl MachineReaders {
                 }
             }
             if node_store.is_complete() {
-                self.orphaned_nodes();
+                self.trigger_orphaned_nodes();
             }
             // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
             let _ = tokio::time::timeout(TASK_CHECK_INTERVAL, node_store.turnover.notified()).await;
@@ -130,7 +130,7 @@ impl MachineReaders {
     }
 
     /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list.
-    fn orphaned_nodes(&self) {
+    fn trigger_orphaned_nodes(&self) {
         for name in self.0.cluster.nodes_of(self.0.node_owner(), |_| true) {
             if self.0.node_store.get(&name).is_none() {
                 self.0.node_store.notifier.node_due(&name);
@@ -139,7 +139,8 @@ impl MachineReaders {
     }
 }
 
-/// Reads a machine once. Returns the error message; `None` if the read succeeded.
+/// Reads a machine once, for a dry run, and triggers a reconciliation of its node. Returns the error message; `None` if the read
+/// succeeded.
 async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
     if let Some(kubelets) = &shared.config.kubelets {
         machine.set_kubelet_endpoint(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
@@ -282,7 +283,7 @@ impl Shared {
             let text =
                 format!("the machine behind this node has not answered for {silent} s; its node is removed");
             self.note_node(&machine.name, EventReason::Gone, text);
-            self.node_store.gone(&machine.name);
+            self.node_store.remove(&machine.name);
         }
     }
 }
@@ -298,7 +299,7 @@ fn report_outage(shared: &Shared, machine: &Machine) {
     shared.note_node(&machine.name, reason, text);
 }
 
-/// Returns the reason of the outage that begins or continues with this error.
+/// Returns the reason, one word in CamelCase, of the outage that begins or continues with this error of a read.
 fn reason(machine: &Machine, error: &DriverError) -> &'static str {
     // Without a connection, it was not the machine that refused.
     if refuses(error) && machine.back_end().is_none() { MISDESCRIBED } else { error.reason().name() }

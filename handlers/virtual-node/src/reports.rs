@@ -123,8 +123,9 @@ impl Reports {
         times.filter(|at| *at > Instant::now()).min()
     }
 
-    /// Returns the time until which the last heartbeat spares the machine a read; `None` if it spares none. It is longer than the
-    /// poll interval, since heartbeats come at similar intervals, and leaves time for a read before the machine counts as silent.
+    /// Returns the time until which the machine need not be read, because its last heartbeat is recent; `None` if a heartbeat
+    /// replaces no read now. A heartbeat counts for longer than the poll interval, since heartbeats come at similar intervals, but
+    /// leaves time for a read before the machine counts as silent.
     pub(crate) fn spared_until(&self, policy: &Policy) -> Option<Instant> {
         let Policy { poll_interval, silent_after, .. } = *policy;
         let time = (poll_interval * 3 / 2).min((poll_interval + silent_after) / 2);

@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) node_store: Arc<NodeStore>,
     /// The pods that are to be reconciled after a delay.
     pub(crate) delay_queue: DelayQueue,
-    /// The counters of machine reads and kubelet API requests.
+    /// The counters of machine reads, kubelet API requests and lease changes.
     pub(crate) counts: Arc<Counts>,
     /// Writes the status of pods, and rejects objects that are older than its last write.
     pub(crate) pods: Writer<Pod>,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     /// The in-memory records of the steps for each pod, by the UID of the pod.
     pub(crate) records: DashMap<Uid, PodRecord>,
     /// The times since which Node objects of this handler have had no machine, by node name.
-    pub(crate) orphaned_nodes: DashMap<String, Instant>,
+    pub(crate) trigger_orphaned_nodes: DashMap<String, Instant>,
 }
 
 /// The in-memory record of the steps that this process has taken for a pod. It is empty after a restart, and costs at
@@ -79,7 +79,7 @@ pub(crate) struct PodRecord {
     /// before.
     pub(crate) applied: Option<u64>,
     /// `true` if this process has seen the pod's workload on the machine.
-    pub(crate) was_there: bool,
+    pub(crate) workload_seen: bool,
     /// The reason of the last Event about the current deployment or outage, so that no Event is repeated.
     pub(crate) reported: Option<EventReason>,
     /// `true` if the pod is deleted and its workload is being removed.
@@ -112,7 +112,7 @@ impl Shared {
             leases: NodeLeases::new(client(), config.policy.lease_interval),
             environments: Environments::new(client(), config.policy.secret_namespaces.clone()),
             records: DashMap::new(),
-            orphaned_nodes: DashMap::new(),
+            trigger_orphaned_nodes: DashMap::new(),
             config,
         }
     }

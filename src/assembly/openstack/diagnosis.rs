@@ -18,13 +18,13 @@ const CATEGORY: &str = "openstack";
 #[derive(Default)]
 struct CreatedResources(Mutex<BTreeSet<&'static str>>);
 
-/// Records that a driver in use creates `resources`.
+/// Records that a driver in use creates `resources`, so that their quotas are checked.
 pub(super) fn creates(setup: &Setup, resources: &[&'static str]) -> Result<(), SetupError> {
     lock(&setup.shared(|| Ok(CreatedResources::default()))?.0).extend(resources);
     Ok(())
 }
 
-/// Adds the check that Neutron has an extension that `user` needs.
+/// Adds the check that Neutron has the API extension `extension`. `user` is the driver that needs it, as `option = "driver"`.
 pub(super) fn needs_extension(setup: &Setup, cloud: &Cloud, extension: &'static str, user: &'static str) {
     let network = cloud.network();
     setup.diagnosis(CATEGORY, move || {
@@ -65,7 +65,7 @@ pub(super) fn needs_load_balancer_quotas(
     )
 }
 
-/// Adds the check of the quotas of one service. `unknown` is the detail and the remedy if they are not known.
+/// Adds the check of the quotas of a project in `service`, Neutron or Octavia. `unknown` is the detail and the remedy if they are unknown.
 fn judge_quotas(
     setup: &Setup,
     category: &str,

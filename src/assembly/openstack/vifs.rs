@@ -18,6 +18,7 @@ use crate::config::KubernetesOptions;
 /// The integration bridge that Neutron's Open vSwitch agents use by default.
 const BRIDGE: &str = "br-int";
 
+/// The description of the driver `nested-macvlan`.
 const MACVLAN: &str =
     "OpenStack: a port whose address is allowed on the port of the node, a server in the same cloud.";
 
@@ -69,6 +70,7 @@ fn ports(setup: &Setup) -> Result<Arc<MarkedPorts>, SetupError> {
     setup.shared(|| Ok(MarkedPorts::new(&cloud, subnets, setup.cluster_id()?.into(), options)))
 }
 
+/// Returns the options of `[pod_vif_nested]`; fails if they name no subnet of the nodes.
 fn nested(setup: &Setup) -> Result<PodVifNestedOptions, SetupError> {
     let nested: PodVifNestedOptions = setup.section("pod_vif_nested")?;
     if nested.worker_nodes_subnets.is_empty() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::CommandError;
 use super::arguments::Output;
-use super::line::{Colour, Presentation, StyledLine};
+use super::line::{Colour, StyledLine, TerminalStyle};
 use super::object::{ObjectName, ObjectNameError};
 use super::request::AdminClient;
 use crate::health::Condition;
@@ -45,7 +45,7 @@ pub(super) async fn explain(
     let query = Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
     let explanation = Explanation::new(&document, &query);
-    let text = || Presentation::of_stdout().untruncated().show(explanation.lines());
+    let text = || TerminalStyle::of_stdout().untruncated().show(explanation.lines());
     Ok(format.write(&explanation, text, output)?)
 }
 
@@ -56,8 +56,9 @@ struct Explanation<'s> {
     kind: String,
     namespace: Option<&'s str>,
     name: &'s str,
-    /// The identity of the controller, and its role in the leader election.
+    /// The identity of the replica that answered.
     controller: &'s str,
+    /// The role of that replica in the leader election.
     role: &'s str,
     /// The conditions of readiness that are not met.
     unmet: &'s [Condition],
@@ -285,7 +286,7 @@ mod tests {
             name: Some("web".to_owned()),
             ..Query::default()
         };
-        Presentation::default().show(Explanation::new(&document, &query).lines())
+        TerminalStyle::default().show(Explanation::new(&document, &query).lines())
     }
 
     #[test]

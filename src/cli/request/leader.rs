@@ -20,7 +20,7 @@ use super::leader_error::{FIND_TIMEOUT, LeaderError, PODS, Renewal};
 use crate::connect;
 use crate::run::install_tls_provider;
 
-/// The way to the leader.
+/// The options that find the leader of the controller and its admin server.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct LeaderArguments {
     /// The kubeconfig file. If not set: $KUBECONFIG, else ~/.kube/config.
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Leader {
 
 /// The holder of the Lease.
 pub(in crate::cli) struct Holder {
-    /// The name of its pod; of its host if it does not know its pod (`POD_NAME`).
+    /// The name of the holder's pod or, if the variable `POD_NAME` is not set there, its host name.
     pub(in crate::cli) host: String,
     pub(in crate::cli) renewal: Renewal,
 }
@@ -123,7 +123,7 @@ impl Leader {
         })
     }
 
-    /// Returns the names of the running pods of all replicas except `leader`, the identity of a replica.
+    /// Returns the names of the running pods of all replicas except the leader, whose identity is `leader`.
     pub(super) async fn others(&self, leader: &str) -> Result<Vec<String>, LeaderError> {
         let leader = host(leader);
         let is_leader = |pod: &Pod| {
@@ -179,7 +179,7 @@ impl Leader {
         }
     }
 
-    /// Reads the Lease.
+    /// Reads the Lease, and returns its holder.
     pub(in crate::cli) async fn holder(&self) -> Result<Holder, LeaderError> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
         let lease = leases.get_opt(&self.lease).await.map_err(|error| self.error("read the Lease", error))?;
@@ -210,6 +210,7 @@ impl Leader {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// Converts an error of the API server. `action` says which request failed, such as `list pods`.
     fn error(&self, action: &'static str, error: kube::Error) -> LeaderError {
         let (namespace, code) = (self.namespace.clone(), code(&error));
         let source = Box::new(error);

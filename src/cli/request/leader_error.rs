@@ -1,4 +1,4 @@
-//! The reasons why a replica of the controller cannot be asked.
+//! The reasons why a replica of the controller cannot be found or reached.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(in crate::cli) enum LeaderError {
     /// The name of the holder of the Lease is neither that of a pod in the namespace nor that of the node of a replica.
     #[error("the leader's pod {namespace}/{pod} does not exist; its Lease was {renewal}")]
     NoPod { namespace: String, pod: String, renewal: Renewal },
-    /// The user may not do what is needed.
+    /// The user lacks a right that is needed to reach the leader.
     #[error(
         "you may not {action} in the namespace `{namespace}`; ask for a RoleBinding there to the ClusterRole `{ROLE}`"
     )]

@@ -112,8 +112,8 @@ pub(super) enum AdminClient {
 }
 
 impl AdminClient {
-    /// Returns the state of the controller. `query` selects the objects. That of the leader includes the state of other replicas if a
-    /// handler runs in all of them.
+    /// Returns the state of the controller. `query` selects the objects. If a handler runs in every replica, the state of the leader is
+    /// merged with that of the other replicas.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let path = format!("/debug/state?{}", url_query(query));
         let body = self.send(Method::GET, &path, String::new()).await?;
@@ -161,19 +161,19 @@ impl AdminClient {
         Ok(join_all(others.into_iter().map(ask)).await)
     }
 
-    /// Returns the filter of the log.
+    /// Returns the filter of the controller's log.
     pub(super) async fn log_filter(&self) -> Result<String, RequestError> {
         let body = self.send(Method::GET, LOG_LEVEL, String::new()).await?;
         Ok(String::from_utf8_lossy(&body).trim_end().to_owned())
     }
 
-    /// Replaces the filter of the log.
+    /// Replaces the filter of the controller's log.
     pub(super) async fn set_log_filter(&self, filter: String) -> Result<(), RequestError> {
         self.send(Method::PUT, LOG_LEVEL, filter).await.map(drop)
     }
 
-    /// Sends one request to the server, and returns the body of a successful response. The path of an address that a proxy serves precedes
-    /// `path`.
+    /// Sends one request to the server, and returns the body of a successful response. If the address contains the
+    /// path of a proxy, that path is put before `path`.
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
         let (host, prefix) = match self {
             Self::Address(AdminAddress { authority, path }) => (authority.as_str(), path.as_str()),
@@ -211,7 +211,7 @@ fn decode<T: DeserializeOwned>(server: String, body: &Bytes) -> Result<T, Reques
     serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
 }
 
-/// Returns how messages name the replica in the pod `pod`.
+/// Returns the words for the replica in the pod `pod`, for messages.
 fn replica(pod: &str) -> String {
     format!("the replica {pod}")
 }
@@ -257,13 +257,13 @@ async fn send_to(
     response.map_err(|source| RequestError::NoResponse { server: address.to_string(), source })
 }
 
-/// The path of the checks.
+/// The path of the admin server at which a `POST` runs the checks.
 const CHECK: &str = "/debug/check";
 
-/// The path of the filter of the log.
+/// The path of the admin server at which the filter of the log is read and replaced.
 const LOG_LEVEL: &str = "/debug/log-level";
 
-/// Runs `request` to completion.
+/// Runs `request` to completion, on a new runtime with one thread.
 pub(super) fn block_on<T, E: From<RequestError>>(
     request: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
@@ -297,6 +297,7 @@ async fn exchange(
     timeout(RESPONSE_TIMEOUT, response).await?
 }
 
+/// Returns the body as text, without white space at its end.
 fn text(body: &Bytes) -> String {
     String::from_utf8_lossy(body).trim_end().to_owned()
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::CommandError;
 use super::arguments::OutputFormat;
-use super::line::Presentation;
+use super::line::TerminalStyle;
 use super::object::ObjectName;
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
@@ -72,7 +72,7 @@ pub(super) async fn status(
     if !all && query.name.is_none() && query.phase.is_none() {
         document.retain_failing_and_stuck();
     }
-    let terminal = Presentation::of_stdout();
+    let terminal = TerminalStyle::of_stdout();
     let text = || match (&query.name, format) {
         (Some(_), _) => terminal.untruncated().show(details::details(&document)),
         (None, OutputFormat::Wide) => terminal.untruncated().show(overview::wide(&document)),

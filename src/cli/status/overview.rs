@@ -7,17 +7,17 @@ use crate::state::{
     HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary, duration, full_name,
 };
 
-/// Returns the whole overview.
+/// Returns the overview of the controller: its readiness, watches, handlers and objects.
 pub(super) fn overview(document: &StateSnapshot) -> Vec<StyledLine> {
     whole(document, objects(&document.objects).lines())
 }
 
-/// Returns the whole overview with all columns of objects.
+/// Returns the overview of the controller with all columns of the table of objects.
 pub(super) fn wide(document: &StateSnapshot) -> Vec<StyledLine> {
     whole(document, wide_objects(&document.objects).lines())
 }
 
-/// Returns the overview with the table `objects`.
+/// Returns the overview of the controller. `objects` is its last table, already as lines.
 fn whole(document: &StateSnapshot, objects: Vec<StyledLine>) -> Vec<StyledLine> {
     let mut lines = head(document);
     if !document.watches.is_empty() {
@@ -81,6 +81,7 @@ fn watches(watches: &[WatchSummary]) -> TextTable<7> {
     table
 }
 
+/// Returns the table of the handlers, with the number of events in each phase.
 fn handlers(handlers: &[HandlerSummary]) -> TextTable<7> {
     let mut table = TextTable::new(["HANDLER", "HELD", "QUEUED", "RUNNING", "RETRYING", "FAILED", "STATE"]);
     for handler in handlers {
@@ -96,12 +97,12 @@ pub(in crate::cli) fn counts(handler: &HandlerSummary) -> [usize; 5] {
     PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default())
 }
 
-/// Returns `open`, or what a handler waits for.
+/// Returns `open` if the handler receives events, otherwise the conditions that it waits for.
 pub(in crate::cli) fn state(handler: &HandlerSummary) -> String {
     if handler.open { "open".to_owned() } else { format!("waits: {}", handler.waits.join("; ")) }
 }
 
-/// Gives the cells of the last row, which is that of `handler`, their colours. `columns` are those of retries, failures and state.
+/// Colours the last row of `table`, which is that of `handler`. `columns` are the indexes of the columns of retries, failures and state.
 pub(in crate::cli) fn paint_handler<const COLUMNS: usize>(
     table: &mut TextTable<COLUMNS>,
     handler: &HandlerSummary,
@@ -203,11 +204,11 @@ fn no_objects(document: &StateSnapshot) -> StyledLine {
 mod tests {
     use super::super::testing::{document, object};
     use super::*;
-    use crate::cli::line::Presentation;
+    use crate::cli::line::TerminalStyle;
 
     /// Returns the overview without colours.
     fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
-        Presentation { width, colours: false }.show(super::overview(document))
+        TerminalStyle { width, colours: false }.show(super::overview(document))
     }
 
     #[test]
@@ -218,7 +219,7 @@ mod tests {
             object("waiting", "queued", 1.0, None),
         ]);
         document.handlers[0].counts.insert(PhaseName::Failed, 1);
-        let text = Presentation { width: None, colours: true }.show(super::overview(&document));
+        let text = TerminalStyle { width: None, colours: true }.show(super::overview(&document));
         for part in [
             "\x1b[32mready\x1b[0m",
             "\x1b[31m1\x1b[0m",

@@ -1,4 +1,4 @@
-//! Draws the view.
+//! Draws the view of `staffetta top`.
 
 use ratatui::Frame;
 use ratatui::style::{Color, Style};
@@ -10,7 +10,7 @@ use crate::cli::line::{Colour, StyledLine};
 /// The smallest terminal in which the view is shown, in columns and rows.
 const MIN_SIZE: (u16, u16) = (40, 6);
 
-/// Draws the view. Corrects its position if the body has become shorter.
+/// Draws the view of `staffetta top`. Scrolls back if it has fewer lines than before.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let area = frame.area();
     let (width, height) = (area.width, area.height);

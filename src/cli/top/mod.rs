@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::CommandError;
-use super::line::Presentation;
+use super::line::TerminalStyle;
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
 use crate::state::{Query, StateSnapshot};
@@ -33,6 +33,7 @@ pub(super) struct TopArguments {
     once: bool,
 }
 
+/// Parses the value of `--interval`; fails if it is less than [`MIN_INTERVAL`].
 fn interval(text: &str) -> Result<TimeSpan, String> {
     let span: TimeSpan = text.parse().map_err(|error| format!("{error}"))?;
     if Duration::from(span) < MIN_INTERVAL { Err("less than 100ms".to_owned()) } else { Ok(span) }
@@ -65,7 +66,7 @@ pub(super) async fn top(
     if once {
         sleep(interval.into()).await;
         view.update(client.state(&query).await?);
-        write!(output, "{}", Presentation::of_stdout().show(view.lines()))?;
+        write!(output, "{}", TerminalStyle::of_stdout().show(view.lines()))?;
         return Ok(());
     }
     let (sender, answers) = mpsc::channel(1);

@@ -13,7 +13,7 @@ use super::frame::draw;
 use super::view::View;
 use super::{Answer, ScreenError};
 
-/// The interval at which the age of a state is drawn again.
+/// The interval at which the view is drawn even without a new state, because it shows the age of the state.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// The terminal, which is restored when this value is dropped, and on a panic.
@@ -26,7 +26,7 @@ impl Screen {
         if is_terminal { Ok(()) } else { Err(ScreenError::NoTerminal) }
     }
 
-    /// Switches the terminal to its second screen, and to keys without echo.
+    /// Switches the terminal to its alternate screen and to raw mode.
     pub(super) fn open() -> Result<Self, ScreenError> {
         ratatui::try_init().map(Self).map_err(|error| {
             // A part of it may have been done.
@@ -71,7 +71,7 @@ impl Drop for Screen {
     }
 }
 
-/// Changes the view as a key says. Returns `false` for the keys that quit.
+/// Handles a key, which scrolls the view or changes its order. Returns `false` for the keys that quit.
 pub(super) fn press(view: &mut View, key: KeyEvent) -> bool {
     let KeyEvent { code, modifiers, kind, .. } = key;
     if kind == KeyEventKind::Release {

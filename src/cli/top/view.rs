@@ -23,8 +23,9 @@ enum Order {
     Name,
 }
 
-/// The contents of the view.
+/// The contents of `staffetta top`: the last two states of the controller, the order of the objects and the scroll position.
 pub(super) struct View {
+    /// The time between two requests.
     interval: TimeSpan,
     previous: Option<StateSnapshot>,
     current: StateSnapshot,

@@ -70,7 +70,7 @@ impl ElectionLoop {
         }
     }
 
-    /// Passes an event of the watch to the elector.
+    /// Passes an event of the watch of the lease, or the end of the watch, to the elector.
     fn changed(&mut self, change: Option<kube::Result<WatchEvent<Lease>>>) {
         let now = BootTime::now();
         match change {
@@ -178,7 +178,7 @@ impl ElectionLoop {
         self.status.send_modify(|status| status.set_role(Role::Ended(Some(reason.clone()))));
     }
 
-    /// Publishes and logs a change of the role, except the end of the term, which [`Self::end_term`] publishes.
+    /// Publishes and logs a change of the role in the election, except the end of the term, which [`Self::end_term`] publishes.
     fn publish_role(&self) {
         if self.elector.is_lost() {
             return;

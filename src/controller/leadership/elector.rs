@@ -34,7 +34,7 @@ pub(super) struct Elector {
     /// holder is free.
     previous: Option<String>,
     timing: Timing,
-    /// The number of calls of [`pause`](Self::pause), which makes the pauses differ.
+    /// The number of calls of [`pause`](Self::pause) so far, from which the variation of each pause is computed.
     pauses: u32,
     phase: ElectorPhase,
     observed: Observation,
@@ -46,7 +46,7 @@ pub(super) struct Elector {
     next_request: BootTime,
 }
 
-/// The role of a participant.
+/// The role of a participant in the election.
 enum ElectorPhase {
     /// The participant does not hold the lease.
     Candidate,

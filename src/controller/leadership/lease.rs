@@ -117,8 +117,8 @@ impl LeaseClient {
         bounded(self.timeout.min(timeout), self.send(update)).await
     }
 
-    /// Sends a write of the lease and classifies its outcome. After any other error, it is not known if the
-    /// write took effect.
+    /// Sends a write of the lease and classifies its outcome. If this function returns an error, it is not known if the write took
+    /// effect.
     async fn send(&self, update: &LeaseUpdate) -> Result<LeaseOutcome, HandlerError> {
         let lease = update.lease(&self.name, Timestamp::now());
         let written = match update.version {

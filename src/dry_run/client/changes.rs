@@ -71,7 +71,8 @@ fn compare(
     }
 }
 
-/// Adds each changed finalizer as a change of its own, because finalizers are a set with several owners.
+/// Adds each changed finalizer to `found` as a change of its own, because finalizers are a set with several owners. `named` are the
+/// finalizers in the patch, which removes them if `removes` is set.
 fn compare_finalizers(
     before: &BTreeSet<&str>,
     named: &BTreeSet<&str>,

@@ -99,7 +99,7 @@ impl DryRunClient {
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// Returns the current object; `None` if it does not exist or must not be read.
+    /// Returns the current state of the object that the request writes; `None` if it does not exist or must not be read.
     async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
@@ -139,7 +139,7 @@ impl DryRunClient {
     }
 }
 
-/// A write of a handler.
+/// A write request to the Kubernetes API, and the state of the object before it.
 struct Write<'a> {
     target: &'a WriteTarget,
     method: &'a Method,

@@ -37,7 +37,7 @@ impl WriteTarget {
     }
 }
 
-/// The subresources that connect to something behind the server.
+/// The subresources that connect a client to a pod, service or node through the API server. They have no dry run.
 const CONNECTIONS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
 /// API groups whose objects are queries: the server responds to a POST and stores nothing.

@@ -11,7 +11,7 @@ use staffetta_driver::{
 
 use super::{PLANNED, Recording, list, planned};
 
-/// A load balancer that is up to date is not a step of the plan.
+/// Passes reads to the real driver, and records changes. If a load balancer is up to date, ensuring it is not recorded.
 #[async_trait]
 impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
@@ -32,7 +32,7 @@ impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
         let groups = list(spec.security_groups.iter().flatten());
-        if let Some(Owned { thing: mut found, .. }) =
+        if let Some(Owned { resource: mut found, .. }) =
             self.load_balancers(Some(owner)).await?.into_iter().next()
         {
             if let Some(wanted) =
@@ -129,7 +129,7 @@ fn described(spec: &ListenerSpec) -> String {
     format!("{}{settings}{members}", spec.at)
 }
 
-/// Lists the settings that differ from the defaults of the external system.
+/// Lists, as text, the settings of a listener and its pool that differ from the defaults of the external system.
 fn settings(spec: &ListenerSpec) -> String {
     let (listener, pool) = (&spec.settings, &spec.pool.settings);
     let settings = [
@@ -280,7 +280,7 @@ mod tests {
         let http = real.ensure_listener(&made, &listener(HTTP, &[])).await.unwrap();
         real.set_members(&made, HTTP, &[member("10.1.0.1")]).await.unwrap();
         let before = real.services().load_balancers();
-        let present = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).thing;
+        let present = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).resource;
 
         assert_eq!(driver.ensure_load_balancer(&owner("web"), &spec()).await.unwrap(), present);
         let same = driver.ensure_listener(&present, &listener(HTTP, &["10.1.0.9"])).await.unwrap();

@@ -64,7 +64,7 @@ fn list(values: impl IntoIterator<Item = impl Display>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns an id in place of one that the external system would choose.
+/// Returns the id `planned-NAME`, in place of one that the external system would choose.
 fn planned(name: impl Display) -> String {
     format!("{PLANNED}{name}")
 }

@@ -18,7 +18,7 @@ impl PrefixProvider for Recording<dyn PrefixProvider> {
         self.driver.interfaces(instances).await
     }
 
-    /// The addresses that the provider would choose cannot be known, so none is assigned.
+    /// Records the call, and returns an error: the addresses that the provider would choose cannot be known.
     async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
         let what = if kind == BlockKind::Prefix { "assign prefixes" } else { "assign addresses" };
         self.record(None, self.call(what).with("interface", interface).with("count", count));

@@ -9,7 +9,8 @@ use staffetta_driver::{
 
 use super::{Recording, planned};
 
-/// A new address is `0.0.0.0`. An address that the user requests is used without a check in the external system.
+/// Passes reads to the real driver, and records changes. A new address is `0.0.0.0`. An address that the user requests is used without
+/// a check in the external system.
 #[async_trait]
 impl ServicePublicIpDriver for Recording<dyn ServicePublicIpDriver> {
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError> {
@@ -22,7 +23,7 @@ impl ServicePublicIpDriver for Recording<dyn ServicePublicIpDriver> {
             return Ok(PublicIp { id: planned(ip).into(), ip, allocation: Allocation::User, port: None });
         }
         if let Some(found) = self.public_ips(Some(owner)).await?.into_iter().next() {
-            return Ok(found.thing);
+            return Ok(found.resource);
         }
         if let Some(adopted) = &request.adopt {
             let call = self.call("adopt an unmarked public address").with("id", adopted);

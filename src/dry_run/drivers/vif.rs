@@ -12,8 +12,8 @@ use staffetta_driver::{
 
 use super::{Recording, list, planned};
 
-/// Records the calls to a VIF driver or to a pool. If it records those to a pool, the calls of the pool to its VIF driver are not
-/// shown.
+/// Passes reads to the real VIF driver or VIF pool, and records changes. If the calls to a pool are recorded, those that the pool would
+/// make to its VIF driver are not.
 #[async_trait]
 impl<D: PodVifDriver + ?Sized> PodVifDriver for Recording<D> {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
@@ -67,7 +67,7 @@ impl VifPoolDriver for Recording<dyn VifPoolDriver> {
     }
 }
 
-/// Passes changes of nodes on, because the responses of the pool depend on them. The pool itself is not started, because it would
+/// Passes changes of nodes on to the real pool, because its responses depend on them. The pool itself is not started, because it would
 /// create VIFs.
 #[async_trait]
 impl VifPoolObserver for Recording<dyn VifPoolDriver> {

@@ -5,7 +5,7 @@ use staffetta_handler::Identity;
 use super::*;
 
 const LIMITS: Limits =
-    Limits { spacing: Duration::from_secs(60), memory: Duration::from_secs(1800), capacity: 64 };
+    Limits { min_write_interval: Duration::from_secs(60), memory: Duration::from_secs(1800), capacity: 64 };
 
 /// Rate limits for the tests: a burst and an interval.
 type Rate = (u32, Duration);

@@ -97,13 +97,14 @@ impl StepList {
         Ok(())
     }
 
+    /// Adds a write of annotations and finalizers, unless it changes nothing.
     fn write(&mut self, write: MetadataWrite) {
         if !write.is_empty() {
             self.0.push(MigrationStep::Write(Box::new(write)));
         }
     }
 
-    /// Adds the removal of Kuryr's finalizers from the custom resource with this name, if there is one.
+    /// Adds the removal of Kuryr's finalizers from the custom resource with this namespace and name, if there is one.
     fn release(&mut self, kind: KuryrKind, resources: &KuryrResources, key: &ObjectKey) {
         if let Some(object) = resources.get(key) {
             self.write(MetadataWrite::of_kuryr(kind, object, &finalizers_of(object)));
@@ -111,6 +112,7 @@ impl StepList {
     }
 }
 
+/// Returns an [`Obstacle::Refused`] with this reason.
 fn refused(reason: impl Into<String>) -> Obstacle {
     Obstacle::Refused(reason.into())
 }

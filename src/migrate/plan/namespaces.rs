@@ -44,7 +44,7 @@ fn plan_namespace(
 }
 
 /// Plans that the network and the subnet of a namespace get our ownership mark, and the namespace our annotation and finalizer. The network
-/// must have a name of Kuryr's for this namespace, because users may write that object.
+/// must have the name that Kuryr gives it for this namespace: users may write the `KuryrNetwork`, so its ids alone prove nothing.
 fn adopt(
     state: &ClusterState,
     namespace: &Namespace,

@@ -23,7 +23,7 @@ struct RecordedVifs {
     /// The value of the annotation `openstack.org/kuryr-vif` that contains these VIFs.
     text: String,
     /// `true` if a `KuryrPort` contains the VIFs, `false` if the annotation of the pod does.
-    is_by_kuryr: bool,
+    is_from_kuryr_port: bool,
 }
 
 /// Plans the pods, and the `KuryrPort`s without a pod.
@@ -53,6 +53,7 @@ fn port_of<'a>(state: &'a ClusterState, pod: &Pod) -> Option<&'a DynamicObject> 
     state.kuryr.ports.get(&key_of(pod)).filter(|port| is_of(port, pod))
 }
 
+/// Returns `true` if a `KuryrPort` belongs to this pod, and not to an earlier one with the same name.
 fn is_of(port: &DynamicObject, pod: &Pod) -> bool {
     text(&port.data, "/spec/podUid") == pod.metadata.uid.as_deref()
 }
@@ -71,11 +72,11 @@ fn recorded(pod: &Pod, port: Option<&DynamicObject>) -> Result<Option<RecordedVi
         let converted = annotation_of_vifs(&vifs);
         let (vifs, text) =
             converted.map_err(|error| refused(format!("its KuryrPort is malformed: {error}")))?;
-        return Ok(Some(RecordedVifs { vifs, text, is_by_kuryr: true }));
+        return Ok(Some(RecordedVifs { vifs, text, is_from_kuryr_port: true }));
     }
     let Some(text) = pod.annotations().get(KURYR_VIF) else { return Ok(None) };
     let vifs = PodState::read(text).map_err(|error| refused(causes(&error)))?;
-    Ok(Some(RecordedVifs { vifs, text: text.clone(), is_by_kuryr: false }))
+    Ok(Some(RecordedVifs { vifs, text: text.clone(), is_from_kuryr_port: false }))
 }
 
 /// Plans the takeover of a pod: each of its ports gets our ownership mark, then the pod gets the annotation and our finalizer instead of
@@ -106,8 +107,8 @@ fn plan_pod(
         steps.release(KuryrKind::Port, &state.kuryr.ports, &key_of(pod));
         return Ok(steps);
     };
-    let is_published = is_ours && publishes_own(state, pod, &owner);
-    let network = VifOwner { pod, owner, is_by_kuryr: recorded.is_by_kuryr, is_published };
+    let is_published = is_ours && annotation_names_own_ports(state, pod, &owner);
+    let network = VifOwner { pod, owner, is_from_kuryr_port: recorded.is_from_kuryr_port, is_published };
     for (number, vif) in recorded.vifs.vifs().enumerate() {
         network.adopt(state, vif, number == 0, &mut steps)?;
     }
@@ -126,9 +127,9 @@ fn plan_pod(
     Ok(steps)
 }
 
-/// Returns `true` if the annotation of the pod names nothing but ports with the mark of the pod, as our controller writes it. It may
-/// differ from the `KuryrPort` by now.
-fn publishes_own(state: &ClusterState, pod: &Pod, owner: &Owner) -> bool {
+/// Returns `true` if the VIF annotation of the pod names nothing but ports with the ownership mark of the pod, as our controller writes it.
+/// The annotation may then differ from the `KuryrPort`.
+fn annotation_names_own_ports(state: &ClusterState, pod: &Pod, owner: &Owner) -> bool {
     let is_own = |id: &VifId| {
         let port = state.ports.iter().find(|port| port.id == *id);
         port.is_some_and(|port| matches!(&port.mark, ExistingMark::Owned(marked) if marked.uid == owner.uid))
@@ -137,8 +138,8 @@ fn publishes_own(state: &ClusterState, pod: &Pod, owner: &Owner) -> bool {
     published.is_some_and(|published| published.vifs().all(|vif| is_own(&vif.id)))
 }
 
-/// Plans a `KuryrPort` whose pod does not exist: it is removed. Garbage collection releases those of its
-/// ports that name the pod; a port of a pool becomes idle.
+/// Plans the removal of Kuryr's finalizers from a `KuryrPort` whose pod does not exist. Garbage collection later releases those of its
+/// ports that name the pod; a port of one of Kuryr's pools becomes idle. Refused if one of the ports seems to be in use.
 fn plan_orphan(
     state: &ClusterState,
     key: &ObjectKey,

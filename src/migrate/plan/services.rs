@@ -104,8 +104,8 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
     Ok(steps)
 }
 
-/// Returns the state of the load balancer in the form of the annotation: that of the `KuryrLoadBalancer`, of the service or of its
-/// `Endpoints`. `None` if there is none.
+/// Returns the state of the load balancer as Kuryr recorded it, in the form of the annotation on services. It comes from `status`, that of
+/// the `KuryrLoadBalancer`, or without one from the annotation of the service or of its `Endpoints`. `None` if nothing was recorded.
 fn state_text(
     state: &ClusterState,
     service: &Service,

@@ -19,20 +19,23 @@ pub(super) struct VifOwner<'a> {
     pub(super) owner: Owner,
     /// `true` if a `KuryrPort` names the VIFs, which only Kuryr writes; `false` if an annotation does, which every user of the pod can
     /// change.
-    pub(super) is_by_kuryr: bool,
+    pub(super) is_from_kuryr_port: bool,
     /// `true` if our controller has published VIFs for the pod, which may have replaced those of Kuryr.
     pub(super) is_published: bool,
 }
 
 impl VifOwner<'_> {
+    /// Returns the name of the pod's node; empty if the pod is not scheduled.
     fn node(&self) -> &str {
         self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
     }
 
+    /// Returns the IP address of the pod's node, from the status of the pod.
     fn host_ip(&self) -> Option<IpAddr> {
         self.pod.status.as_ref()?.host_ip.as_deref()?.parse().ok()
     }
 
+    /// Returns `true` if the status of the pod contains the IP address of the pod.
     fn has_ip(&self) -> bool {
         self.pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some())
     }
@@ -64,7 +67,7 @@ impl VifOwner<'_> {
         steps.adopt(&port.mark, &self.owner, format!("port {}", port.id), adoption)
     }
 
-    /// Fails unless Neutron agrees that the port is that of the pod.
+    /// Fails unless the port belongs to the pod according to Neutron: compares its MAC address, IP addresses, pod and node.
     fn check(&self, port: &ExistingPort, vif: &Vif, is_default: bool) -> Result<(), Obstacle> {
         let differs = |what: &str| refused(format!("port {} {what}", port.id));
         let ips: BTreeSet<IpAddr> = vif.ips().collect();
@@ -84,7 +87,7 @@ impl VifOwner<'_> {
             Some(_) => {}
             // A port of a pool names no pod. The kubelet has reported the address of a running one.
             None if is_default && vif.has_address_of(self.pod) => {}
-            None if self.is_by_kuryr && !(is_default && self.has_ip()) => {}
+            None if self.is_from_kuryr_port && !(is_default && self.has_ip()) => {}
             None => {
                 return Err(differs("names no pod, and its address is not that in the status of the pod"));
             }
@@ -126,7 +129,7 @@ impl VifOwner<'_> {
     }
 }
 
-/// Fails unless the configuration has the driver of the port, which will release it.
+/// Fails unless the configuration uses the VIF driver for this type of port, because that driver will have to release the port.
 fn check_driver(state: &ClusterState, port: &ExistingPort) -> Result<(), Obstacle> {
     let driver = match &port.attachment {
         ExistingAttachment::Trunk { .. } => "nested-vlan",

@@ -32,6 +32,7 @@ pub(super) struct ObjectStore {
 struct StoredObject {
     uid: CompactUid,
     version: CompactVersion,
+    /// The number of the list during or after which the object was last reported.
     list: u32,
     /// `true` once an event of the object was delivered; `false` as long as the object could never be decoded.
     delivered: bool,

@@ -33,7 +33,9 @@ pub trait AppHostingDrivers: Send + Sync {
 /// The factories of the known kinds of devices, by name.
 #[derive(Clone)]
 pub struct AppHostingDriverTable {
+    /// The name of the kind of a device whose specification names none.
     default: String,
+    /// The factory of each kind of device, by the name of the kind.
     kinds: BTreeMap<String, Arc<dyn AppHostingDrivers>>,
 }
 

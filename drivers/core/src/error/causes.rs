@@ -25,7 +25,7 @@ pub(super) fn serialize<S: Serializer>(source: &Option<Source>, serializer: S) -
     serializer.collect_seq(std::iter::successors(source, |cause| (*cause).source()).map(ToString::to_string))
 }
 
-/// Reads a list of messages as an error chain of [`Cause`]s; an empty list is no source.
+/// Reads a list of messages as an error chain of [`Cause`]s. Returns `None` for an empty list.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
     let texts = Vec::deserialize(deserializer)?;
     let chain = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Cause { text, next })));

@@ -101,8 +101,8 @@ pub trait PodVifDriver: Send + Sync {
     /// Lists the VIFs that carry this cluster's ownership mark; with an `owner`, only those that are marked for it.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError>;
 
-    /// Lists the VIFs without an ownership mark that a previous controller created, of each pod that they name by its UID. The
-    /// namespace and the name of the owner may be empty. The default returns none.
+    /// Lists the VIFs of pods that a previous controller created. They have no ownership mark, but contain the UID of their pod, which
+    /// is returned as the owner. The namespace and the name of the owner may be empty. The default returns none.
     async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
         Ok(Vec::new())
     }

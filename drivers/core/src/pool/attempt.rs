@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The reason why an attempt did not create all requested groups.
+/// The reason why an attempt did not create all requested groups of a warm pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortfall {
     /// A quota or the addresses of a subnet are exhausted. Some may become available at any time.
@@ -15,7 +15,8 @@ pub enum Shortfall {
     Failed,
 }
 
-/// The result of an attempt to create groups. Fewer groups than requested are normal, with or without a shortfall.
+/// The result of an attempt to create groups of a warm pool ([`PoolKind::Group`](super::PoolKind::Group)). Fewer groups than
+/// requested are normal, with or without a shortfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grown<G> {
     /// The groups that were created so far.

@@ -8,7 +8,7 @@ use super::kind::PoolKind;
 use super::policy::{PoolCounts, SizeChange, SizePolicy};
 use super::warm_pool::{Group, Growing, WarmPool};
 
-/// An action that a pool requests. At any time, at most one action of each kind is in progress.
+/// An action that a [`WarmPool`] asks its caller to execute. At any time, at most one action of each kind is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<G, W> {
     /// Create groups with a configuration. The caller reports the result to [`WarmPool::grown`].
@@ -92,9 +92,9 @@ impl<K: PoolKind> WarmPool<K> {
         true
     }
 
-    /// Adds a group to the pool and returns its items. None of them can be handed out yet: the caller must
-    /// make them free or start their cool-down. `ready` is `true` if the items can be used as soon as they
-    /// are handed out.
+    /// Adds a group to the pool and returns its items, such as the addresses of a prefix. The caller must make each item free, or start its
+    /// cool-down (the time before a released item is handed out again). `ready` is `true` if an owner can use an item at once, and `false` if
+    /// the items are still being activated.
     pub(super) fn insert(&mut self, name: &K::Group, config: &K::Want, ready: bool) -> Vec<K::Item> {
         let (items, config) = (K::items(name), Some(config.clone()));
         let group = Group { config, ready, epoch: self.epoch, size: items.len(), free: 0 };
@@ -154,7 +154,7 @@ impl<K: PoolKind> WarmPool<K> {
     }
 
     /// Returns `true` if the pool can be dropped: it has no groups and creates none, no owner waits, and either it is draining or
-    /// no item was requested since the last final refusal.
+    /// no item was requested since creation last failed with [`Shortfall::Refused`].
     pub fn is_done(&self) -> bool {
         let idle = self.groups.is_empty() && self.growing.is_none() && self.waiting.is_empty();
         idle && (self.draining || !self.requested)

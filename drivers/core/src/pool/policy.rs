@@ -13,8 +13,8 @@ pub struct PoolCounts {
     pub waiting: usize,
     /// The approximate number of requests within the last cool-down period; 0 if `on_demand`.
     pub recent: usize,
-    /// `true` if items are created for waiting owners only: no item was requested yet, or none since a final refusal, or the
-    /// groups that were found at the start are still in their cool-down.
+    /// `true` if items are created for waiting owners only: no item was requested yet, or none since creation last failed with
+    /// [`Shortfall::Refused`](super::Shortfall::Refused), or the groups that were found at the start are still in their cool-down.
     pub on_demand: bool,
     /// The number of items in one group.
     pub group_size: usize,

@@ -48,7 +48,7 @@ pub enum Adopted<O> {
 }
 
 impl<K: PoolKind> WarmPool<K> {
-    /// Records that `owner` holds `item`, according to a source outside the pool.
+    /// Records that `owner` holds `item`, according to a record outside the pool, such as the annotation of a pod.
     pub fn adopt(&mut self, owner: &K::Owner, item: &K::Item) -> Adopted<K::Owner> {
         if !self.is_used(item) && !self.remove_idle(item) {
             return Adopted::Unknown;

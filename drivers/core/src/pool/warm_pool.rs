@@ -27,7 +27,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) to_delete: BTreeSet<K::Group>,
     /// The item that each owner took. [`take`](Self::take) returns it again until the owner returns it.
     pub(super) taken: BTreeMap<K::Owner, K::Item>,
-    /// The items in use, each with its owners. More than one owner is a fault.
+    /// The items in use, each with its owners. An item with several owners was assigned twice, which is reported as a fault.
     pub(super) used: BTreeMap<K::Item, BTreeSet<K::Owner>>,
     /// The free items, each with the time at which it became free; ready to be handed out.
     pub(super) warm: BTreeMap<K::Item, Duration>,
@@ -51,7 +51,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) wanted: K::Want,
     /// `true` if the pool is being emptied.
     pub(super) draining: bool,
-    /// `true` if an item was requested since the last final refusal.
+    /// `true` if an item was requested since creation last failed with [`Shortfall::Refused`](super::Shortfall::Refused).
     pub(super) requested: bool,
     /// The time before which groups are created for waiting owners only, because items that were found at the start are still in
     /// their cool-down.

@@ -87,7 +87,7 @@ pub struct PublicIpRequest {
 #[async_trait]
 pub trait ServicePublicIpDriver: Send + Sync {
     /// Lists the public addresses that carry this cluster's ownership mark; with an `owner`, only those that are marked for it.
-    /// Without one, the addresses of users, which have no mark, are included.
+    /// Without an `owner`, the addresses of users, which have no mark, are included.
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError>;
 
     /// Returns an address for `owner`: the one that the user named, the one that is already marked for `owner`, or a new one from

@@ -50,6 +50,7 @@ pub enum ContainerState {
 }
 
 impl ContainerState {
+    /// Each state with its name in JSON.
     const ALL: [(&str, Self); 6] = [
         ("UNRESOLVED", Self::Unresolved),
         ("RESOLVED", Self::Resolved),

@@ -62,8 +62,8 @@ use crate::id::ContainerKey;
 /// ```
 #[async_trait]
 pub trait Tunnel: Send + Sync + 'static {
-    /// Returns the name of the tunnel. It is written to a label of each of its nodes, by which a later process returns the node
-    /// to its tunnel, so it must be a valid label value and never change.
+    /// Returns the name of the tunnel. It is written to a label of each node of the tunnel, by which a later process finds the tunnel
+    /// of the node, so it must be a valid label value and never change.
     fn key(&self) -> &str;
 
     /// Returns `true` while [`start`](Self::start) runs and the tunnel can receive reports. A tunnel that lost its connection is
@@ -76,8 +76,8 @@ pub trait Tunnel: Send + Sync + 'static {
         true
     }
 
-    /// Returns the number of reports of machines that the tunnel has dropped since it was created, because they were invalid, late, or not
-    /// about their sender. By default, always returns 0.
+    /// Returns the number of reports of machines that the tunnel has dropped since it was created, because they were invalid, late, not
+    /// about their sender, or above a limit. By default, always returns 0.
     fn dropped_reports(&self) -> u64 {
         0
     }

@@ -60,6 +60,7 @@ impl From<NodeId> for String {
     }
 }
 
+/// Returns `true` if `label` is a label of a DNS name (RFC 1123) in lower case.
 fn is_label(label: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !label.is_empty()

@@ -20,7 +20,7 @@ pub const MAX_REPORTED_CONTAINERS: usize = 2000;
 /// The limits of the queues between a tunnel and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The maximum number of nodes that are kept or have queued events.
+    /// The maximum number of nodes that have queued events or are kept by [`TunnelReceiver::keep`].
     pub nodes: usize,
     /// The maximum number of queued answers and queries of one node. The latest state of each kind is queued in addition.
     pub events_per_node: usize,
@@ -109,6 +109,7 @@ impl TunnelSender {
         }
     }
 
+    /// Queues an event of `node`, and wakes the receiver.
     fn send(&self, node: &NodeId, event: TunnelEvent) -> Result<(), SendError> {
         let channel = &self.0.0;
         let mut state = channel.state();
@@ -131,13 +132,13 @@ pub enum SendError {
     /// The node is new, and the maximum number of nodes is reached.
     #[error("there are already {limit} nodes, which is the limit")]
     TooManyNodes {
-        /// [`TunnelLimits::nodes`].
+        /// The maximum number of nodes: [`TunnelLimits::nodes`].
         limit: usize,
     },
     /// The maximum number of answers and queries of the node is already queued.
     #[error("{limit} messages of this node already wait, which is the limit")]
     QueueFull {
-        /// [`TunnelLimits::events_per_node`].
+        /// The maximum number of answers and queries: [`TunnelLimits::events_per_node`].
         limit: usize,
     },
     /// A description contains too much data of the tunnel.

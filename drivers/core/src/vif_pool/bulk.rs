@@ -10,7 +10,8 @@ use crate::owner::Owned;
 use crate::pod::VifRequest;
 use crate::vif::Vif;
 
-/// The key of pooled VIFs. VIFs with the same key are interchangeable after their security groups were made equal.
+/// The properties by which pooled VIFs are divided into pools: node, project, network and subnets. VIFs with the same key are
+/// interchangeable after their security groups were made equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VifPoolKey {
     /// The name of the node, or one of its IP addresses, as [`BulkVifDriver::host`] returns it. [`BulkVifDriver::list_vifs`]
@@ -130,7 +131,7 @@ pub struct PooledVifList {
 /// ```
 #[async_trait]
 pub trait BulkVifDriver: Send + Sync {
-    /// Returns the host for the key of a VIF for `request`: the name of the node, or the IP address by which the cloud knows the
+    /// Returns the [`VifPoolKey::host`] of a VIF for `request`: the name of the node, or the IP address by which the cloud knows the
     /// node. Fails if the request does not contain the address yet.
     fn host(&self, request: &VifRequest) -> Result<String, DriverError>;
 
@@ -147,8 +148,8 @@ pub trait BulkVifDriver: Send + Sync {
         security_groups: &[SecurityGroupId],
     ) -> Result<(), DriverError>;
 
-    /// Deletes those of `vifs` whose ownership mark names this cluster and no owner. A VIF that does not exist counts as deleted.
-    /// Returns the VIFs that still exist, or may, each with the error of its deletion.
+    /// Deletes those of `vifs` that belong to this cluster and to no pod, according to their ownership marks; others are left alone. A VIF
+    /// that does not exist counts as deleted. Returns each VIF whose deletion failed, or has an unknown result, with the error.
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)>;
 
     /// Lists all VIFs whose ownership mark names this cluster, including those that pods use. It changes nothing: the pool itself

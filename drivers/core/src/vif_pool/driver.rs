@@ -75,8 +75,8 @@ pub enum PoolClaim {
     /// was started.
     Held,
     /// No other pod uses the VIF, but the annotation contains it only since after the start of the pool.
-    /// Another process may have handed it out, or a user may have changed the annotation. The caller decides,
-    /// by this key of the VIF.
+    /// Another process may have handed it out, or a user may have changed the annotation. The caller decides
+    /// whether the claim is valid, by this key of the VIF.
     Late(VifPoolKey),
     /// Another pod uses the VIF, or its properties in the annotation are wrong.
     Refused,

@@ -108,13 +108,13 @@ impl MultiVifPool {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (pool, list) in lists {
             for marked in list {
-                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.thing));
+                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.resource));
                 if is_own { &mut own } else { &mut others }.push(marked);
             }
         }
         own.append(&mut others);
         let mut listed = HashSet::new();
-        own.retain(|marked| listed.insert(marked.thing.id.clone()));
+        own.retain(|marked| listed.insert(marked.resource.id.clone()));
         own
     }
 

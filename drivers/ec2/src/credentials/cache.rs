@@ -11,7 +11,7 @@ use super::fetch::CredentialFetch;
 use crate::access_keys::AccessKeys;
 
 /// The time before their expiry at which keys are replaced by new ones.
-const EARLY: Duration = Duration::from_secs(5 * 60);
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(5 * 60);
 
 /// The access keys of the driver, obtained from their [source](super::CredentialSource) at first use.
 pub(crate) struct CredentialCache {
@@ -32,11 +32,11 @@ impl CredentialCache {
     }
 
     /// Returns keys that are valid at the time `now`. They are replaced 5 minutes before they expire; if that fails, the old ones are used
-    /// until then.
+    /// until they expire.
     pub(crate) async fn keys(&self, now: SystemTime) -> Result<AccessKeys, DriverError> {
         let mut cached = self.keys.lock().await;
         let expires_in = |keys: &AccessKeys, early| keys.expires.is_some_and(|at| at <= now + early);
-        if let Some(keys) = cached.as_ref().filter(|keys| !expires_in(keys, EARLY)) {
+        if let Some(keys) = cached.as_ref().filter(|keys| !expires_in(keys, RENEW_BEFORE_EXPIRY)) {
             return Ok(keys.clone());
         }
         match self.fetch.keys(&self.source).await {
@@ -54,7 +54,7 @@ impl CredentialCache {
         }
     }
 
-    /// Forgets keys that were refused. Does nothing if they were replaced meanwhile.
+    /// Removes `keys`, which EC2 refused, from the cache. Does nothing if they were replaced meanwhile.
     pub(crate) async fn refused(&self, keys: &AccessKeys) {
         let mut cached = self.keys.lock().await;
         cached.take_if(|cached| cached.id == keys.id);

@@ -13,7 +13,7 @@ use super::resolve::{AssumedRole, ResolvedProfile, resolve};
 use super::{CredentialSource, DirectSource, STEP, malformed, process, time};
 use crate::access_keys::AccessKeys;
 use crate::body::read_body;
-use crate::environment::url_of;
+use crate::environment::service_url;
 use crate::responses::{AssumeRole, Ec2ErrorResponse, RoleCredentials};
 use crate::signature::{SigningScope, signature};
 
@@ -79,7 +79,7 @@ impl CredentialFetch {
         match source {
             DirectSource::Fixed(keys) => Ok(keys.clone()),
             DirectSource::WebIdentity { role, token_file, session, endpoint } => {
-                let endpoint = endpoint.clone().unwrap_or_else(|| url_of("sts", &self.region));
+                let endpoint = endpoint.clone().unwrap_or_else(|| service_url("sts", &self.region));
                 self.assume_role_of_token(&endpoint, role, session, &read_token(token_file)?).await
             }
             DirectSource::Container { url, token_file } => {
@@ -97,7 +97,7 @@ impl CredentialFetch {
     /// Exchanges the keys of a user or a role for those of another role (AWS STS API Reference, `AssumeRole`).
     async fn assume_role(&self, role: &AssumedRole, keys: &AccessKeys) -> Result<AccessKeys, DriverError> {
         let (body, endpoint) = (role.form(), role.endpoint.clone());
-        let endpoint = endpoint.unwrap_or_else(|| url_of("sts", &self.region));
+        let endpoint = endpoint.unwrap_or_else(|| service_url("sts", &self.region));
         let scope = SigningScope { region: &self.region, service: "sts" };
         let headers = signature(keys, scope, &endpoint, &body, SystemTime::now());
         let headers = headers.map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
@@ -225,7 +225,7 @@ fn sensitive(token: &str) -> Result<HeaderValue, DriverError> {
     Ok(value)
 }
 
-/// Returns the final error of credentials that cannot be obtained: a retry cannot help.
+/// Returns a permanent error, without retries: the credentials cannot be obtained because of `detail`.
 fn refused(detail: impl Into<String>) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(detail)
 }

@@ -16,7 +16,7 @@ use secrecy::SecretString;
 use staffetta_driver::{DriverError, Reason};
 
 use crate::access_keys::AccessKeys;
-use crate::environment::{AwsEnvironment, HalfSet};
+use crate::environment::{AwsEnvironment, IncompleteVariables};
 
 pub(crate) use cache::CredentialCache;
 pub use profile::ProfileError;
@@ -32,7 +32,7 @@ const METADATA: &str = "http://169.254.169.254";
 pub enum CredentialError {
     /// One of two environment variables that belong together is missing.
     #[error(transparent)]
-    HalfSet(#[from] HalfSet),
+    IncompleteVariables(#[from] IncompleteVariables),
     /// The URL of the container credentials is neither HTTPS nor local.
     #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host")]
     ContainerUrl,
@@ -63,7 +63,7 @@ pub(crate) enum DirectSource {
         /// The URL of STS; `None` for that of the region.
         endpoint: Option<String>,
     },
-    /// An agent on the node: EKS Pod Identity, or ECS.
+    /// An agent on the node that provides credentials to containers: EKS Pod Identity, or ECS.
     Container { url: String, token_file: Option<PathBuf> },
     /// The metadata service of the instance on which the program runs.
     Instance { endpoint: String },
@@ -74,12 +74,12 @@ pub(crate) enum DirectSource {
 /// The operation that errors about credentials name, as an imperative.
 const STEP: &str = "obtain the AWS credentials";
 
-/// The name of a session of a role, unless it is configured.
+/// The default name of the session in which a role is assumed.
 const SESSION: &str = "staffetta";
 
 impl CredentialSource {
-    /// Chooses the source as the AWS SDKs do: a named profile, the environment, a web identity, a container, the default profile, the
-    /// instance.
+    /// Chooses the first source that is configured, in the order of the AWS SDKs: a named profile, access keys in the environment, a web
+    /// identity, the credentials agent of a container, the default profile, the metadata service of the instance.
     pub(crate) fn choose(
         profile: Option<&str>,
         environment: &AwsEnvironment,
@@ -112,7 +112,7 @@ impl CredentialSource {
 }
 
 /// Returns the access keys in `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; `None` if neither is set.
-fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, HalfSet> {
+fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, IncompleteVariables> {
     let both = environment.both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")?;
     Ok(both.map(|(id, secret)| {
         let token = environment.get("AWS_SESSION_TOKEN").map(SecretString::from);
@@ -130,7 +130,7 @@ fn container(environment: &AwsEnvironment) -> Result<Option<DirectSource>, Crede
     Ok(Some(DirectSource::Container { url: url.to_owned(), token_file }))
 }
 
-/// Returns the metadata service of the instance, at the address in the environment or at the default one.
+/// Returns the metadata service of the instance as the source, at the URL in the environment or at the default one.
 fn instance(environment: &AwsEnvironment) -> DirectSource {
     let endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(METADATA);
     DirectSource::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() }
@@ -146,6 +146,7 @@ fn time(text: &str) -> Result<SystemTime, DriverError> {
     text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| malformed())
 }
 
+/// Returns the error for a response or an output that does not contain credentials.
 fn malformed() -> DriverError {
     DriverError::new(Reason::Unavailable, STEP).detail("the response does not contain credentials")
 }

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The maximum size of what the program prints, in bytes.
 const MAX_OUTPUT: usize = 64 << 10;
 
-/// The output of the program, in JSON.
+/// The JSON output of a program that prints access keys.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ProcessOutput {

@@ -49,15 +49,15 @@ pub enum ProfileError {
         /// The option.
         option: &'static str,
     },
-    /// The profile has no keys, or only one half of them.
+    /// The profile has no access key, or only one of its id and its secret.
     #[error("the AWS profile `{0}` lacks `aws_access_key_id` or `aws_secret_access_key`")]
     NoKeys(String),
-    /// The profile assumes a role, but names no source of the keys to do it with.
+    /// The profile assumes a role, but names no source of the keys to do it with, or two sources.
     #[error(
         "the AWS profile `{0}` has a `role_arn`; it needs a `source_profile` or a `credential_source`, and not both"
     )]
     NoSource(String),
-    /// The value of `credential_source` is not one of those that AWS defines.
+    /// The value of `credential_source` is not one of those that AWS defines, or that source has no credentials.
     #[error(
         "the AWS profile `{name}` has the `credential_source` `{value}`; it must be `Environment`, `Ec2InstanceMetadata` or `EcsContainer`, and there must be such credentials"
     )]
@@ -79,8 +79,7 @@ pub enum ProfileError {
 }
 
 impl ProfileFiles {
-    /// Names the profile `name` in the files that the environment names, or else in those below the home
-    /// directory.
+    /// Refers to the profile `name`, in the files that the environment variables name, or else in those in `~/.aws`. Reads nothing.
     pub(crate) fn new(name: &str, environment: &AwsEnvironment) -> Self {
         Self {
             name: name.to_owned(),

@@ -19,7 +19,7 @@ pub(super) struct AssumedRole {
     pub(super) arn: String,
     /// The name of the session, which AWS logs.
     pub(super) session: String,
-    /// The id that the owner of the role demands from others who assume it.
+    /// The external id (`ExternalId` of STS) that the trust policy of the role may require.
     pub(super) external_id: Option<String>,
     /// The duration of the session in seconds; `None` for an hour.
     pub(super) duration: Option<u32>,
@@ -101,7 +101,7 @@ fn keys(name: &str, options: &mut ProfileOptions) -> Result<Option<DirectSource>
     }
 }
 
-/// Returns the source that `credential_source` names.
+/// Returns the source of keys that `value` means: the option `credential_source` of the profile `name`.
 fn named(files: &ProfileFiles, name: &str, value: String) -> Result<DirectSource, ProfileError> {
     let environment = &files.environment;
     let wrong = |error: CredentialError| ProfileError::Environment(Box::new(error));

@@ -82,7 +82,7 @@ pub(super) fn container_options(
 ) -> Result<(), Refusal> {
     check_container(path, container)?;
     let mut add = |field: &str, option: &str, value: &str| {
-        options.packed(option, value).map_err(|unfit| unfit_at(format!("{path}.{field}"), &unfit))
+        options.packed(option, value).map_err(|unfit| unsupported_value_at(format!("{path}.{field}"), &unfit))
     };
     if let [entrypoint] = container.command.as_deref().unwrap_or_default() {
         add("command", "--entrypoint", entrypoint)?;
@@ -189,7 +189,7 @@ fn is_default(profile: Option<&SeccompProfile>) -> bool {
 }
 
 /// Converts a value that cannot be written as a run option into a refusal of the field at `path`.
-pub(super) fn unfit_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
+pub(super) fn unsupported_value_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
     Refusal::unsupported(path, unfit.to_string())
 }
 

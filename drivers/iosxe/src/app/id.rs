@@ -2,10 +2,10 @@
 
 use super::digest::digest;
 
-/// The number of hexadecimal digits for the UID of the pod.
+/// The number of hexadecimal digits for the UID of the pod in the name of an application.
 const UID: usize = 32;
 
-/// The number of hexadecimal digits for the container: 40 less the UID and the separator.
+/// The number of hexadecimal digits for the container in the name of an application: 40 less the UID and the separator.
 const CONTAINER: usize = 7;
 
 /// Returns the name of the application of a container: the pod's UID without hyphens, `_`, and a digest of the

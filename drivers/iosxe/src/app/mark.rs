@@ -11,23 +11,21 @@ use super::digest::digest;
 use super::run_options::{Options, UnsupportedValue};
 use crate::model::config::RunOptions;
 
-/// The keys of the pod's name: the one that is written, and the one of later versions of Cisco's provider.
+/// The label keys of the pod's name: the one that is written, and the one that later versions of Cisco's provider write.
 const POD_NAME: [&str; 2] = ["cisco.vk/pod-name", "io.kubernetes.pod.name"];
-/// The keys of the pod's namespace: the one that is written, and the one of later versions of Cisco's
-/// provider.
+/// The label keys of the pod's namespace: the one that is written, and the one that later versions of Cisco's provider write.
 const POD_NAMESPACE: [&str; 2] = ["cisco.vk/pod-namespace", "io.kubernetes.pod.namespace"];
-/// The keys of the pod's UID: the one that is written, and the one of later versions of Cisco's provider.
+/// The label keys of the pod's UID: the one that is written, and the one that later versions of Cisco's provider write.
 const POD_UID: [&str; 2] = ["cisco.vk/pod-uid", "io.kubernetes.pod.uid"];
-/// The keys of the container's name: the one that is written, and the one of later versions of Cisco's
-/// provider.
+/// The label keys of the container's name: the one that is written, and the one that later versions of Cisco's provider write.
 const CONTAINER_NAME: [&str; 2] = ["cisco.vk/container-name", "io.kubernetes.container.name"];
-/// The key of the cluster that created the application.
+/// The label key of the cluster that created the application.
 const CLUSTER: &str = "staffetta.dev/cluster";
-/// The key of the digest of the container's mutable fields.
+/// The label key of the digest of the container's mutable fields.
 const DIGEST_KEY: &str = "staffetta.dev/form";
-/// The key of the index of the container in its pod.
+/// The label key of the index of the container in its pod.
 const POSITION: &str = "staffetta.dev/position";
-/// The key of the place of the package; present only if it is a copy on the flash.
+/// The label key of the location of the package. Only applications that are installed from a copy on the flash have this label.
 const PACKAGE: &str = "staffetta.dev/package";
 
 /// The value of [`PACKAGE`] if the package is installed from a copy on the flash.
@@ -133,7 +131,7 @@ fn labels(options: &RunOptions) -> HashMap<&str, &str> {
     labels
 }
 
-/// Returns a text that fits into a line: the text itself, or its beginning with a digest.
+/// Returns a text that fits into a line of run options: the text itself or, if it is too long, its beginning with a digest.
 fn truncated(text: &str) -> String {
     if text.len() <= MAX_COMPLETE {
         return text.to_owned();

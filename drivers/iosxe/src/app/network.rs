@@ -12,12 +12,13 @@ use staffetta_driver::app_hosting::{
 use super::addresses::gateway;
 use super::refusal::Refusal;
 
+/// The path of the section for the interface in a device specification.
 const INTERFACE: &str = "xe.networking.interface";
 
 /// The highest number of an interface in the container for which the YANG module allows a gateway.
 const LAST_GATEWAY: u8 = 3;
 
-/// The highest number of an interface in the container on the management port.
+/// The highest number of an interface in the container that the management port may be connected to.
 const LAST_MANAGEMENT: u8 = 3;
 /// The highest number of an interface in the container on the management port that may have a gateway.
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
@@ -186,6 +187,7 @@ fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, Refusal> {
     bounded(guest, max, field, why)
 }
 
+/// Returns `number` if it is at most `most`, and otherwise a refusal of the field `what` below the interface, with the reason `why`.
 fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, Refusal> {
     if number <= most { Ok(number) } else { Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why)) }
 }

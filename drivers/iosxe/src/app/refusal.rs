@@ -9,6 +9,7 @@ pub(crate) struct Refusal {
     reason: Reason,
     /// The path of the field: `spec.containers{app}.args`.
     path: String,
+    /// The reason of the refusal, for users.
     why: String,
 }
 

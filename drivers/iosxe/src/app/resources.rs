@@ -27,6 +27,7 @@ struct Measure {
     /// The maximum of a limit if there is a request too, in the device's unit. A CPU limit then only sets the number of
     /// virtual CPUs, so this maximum is higher.
     max_limit_with_request: u64,
+    /// The unit of the device, as error messages name it.
     unit: &'static str,
 }
 

@@ -9,7 +9,7 @@ use staffetta_driver::virtual_node::PodRequest;
 use staffetta_driver::{ClusterId, Owner};
 
 use super::digest::digest;
-use super::fields::{check_pod, container_options, unfit_at};
+use super::fields::{check_pod, container_options, unsupported_value_at};
 use super::id::app_id;
 use super::image;
 use super::mark::AppMark;
@@ -57,7 +57,7 @@ pub(crate) struct WantedApp {
     pub(crate) package: String,
     /// `true` if `package` is a URL, from which the device downloads the package.
     pub(crate) remote: bool,
-    /// A digest of the mutable fields of a container: image and resources.
+    /// A digest of the mutable fields of a container: image and resources. If the application on the device has another one, it is replaced.
     pub(crate) form: String,
     /// The configuration, without the network and the run options.
     config: Value,
@@ -117,11 +117,11 @@ impl Translator {
         };
         let run_options = |mark: &AppMark| {
             let mut options = Options::default();
-            mark.write(&mut options).map_err(|unfit| unfit_at("metadata", &unfit))?;
+            mark.write(&mut options).map_err(|unfit| unsupported_value_at("metadata", &unfit))?;
             container_options(&path, spec, container, &mut options)?;
             for variable in request.environment_of(&container.name) {
                 let value = format!("{}={}", variable.name, variable.value.expose_secret());
-                let unfit = |unfit| unfit_at(format!("{path}.env `{}`", variable.name), &unfit);
+                let unfit = |unfit| unsupported_value_at(format!("{path}.env `{}`", variable.name), &unfit);
                 options.packed("-e", &value).map_err(unfit)?;
             }
             Ok(options.finish())

@@ -93,7 +93,8 @@ impl Absence {
     }
 }
 
-/// Returns the progress of an application that vanished at `since`: it waits, and no step is taken for it.
+/// Returns the progress of a pod with the container `name`, whose application vanished at `since`: the pod waits, and counts as failing
+/// after `patience`, or at once if IOx is disabled.
 pub(super) fn waits(observed: &Observed, name: &str, since: Instant, patience: Duration) -> PodProgress {
     if observed.enabled == Some(false) || since.elapsed() >= patience {
         return not_listed(observed);
@@ -104,7 +105,7 @@ pub(super) fn waits(observed: &Observed, name: &str, since: Instant, patience: D
     }
 }
 
-/// Returns the progress while the device does not list its applications.
+/// Returns the progress of a pod while the device does not list its applications: a failure with a hint that IOx must be enabled.
 pub(super) fn not_listed(observed: &Observed) -> PodProgress {
     let message = if observed.enabled == Some(false) {
         "IOx is not enabled on the device"

@@ -58,7 +58,7 @@ struct NextStep {
     act: AppStep,
     package: Package,
     limits: StepLimits,
-    /// The attempt of the step before this one.
+    /// The previous attempt of the same step; `None` if there was none.
     before: Option<Attempt>,
     /// `true` if the device certainly has no more than the configuration that this process wrote.
     only_configured: bool,
@@ -306,8 +306,8 @@ impl IosXeDriver {
         change(self.state().record(id))
     }
 
-    /// Deletes the copy of a package on the flash. If there is no such file, that is a success, or, with `may_come`, an
-    /// error, because the device may still be copying.
+    /// Deletes the copy of a package on the flash. A missing file counts as success; with `may_come` it is an error, because the device may
+    /// still be copying the file.
     async fn discard(&self, id: &str, may_come: bool) -> Result<(), RequestFailure> {
         let operation = DeviceOperation::Delete { file: copy_of(id) };
         match self.client.operate(&operation, None).await {
@@ -416,11 +416,12 @@ fn package(observed: &Observed, record: &AppRecord, AppTask { id, wanted, .. }: 
     if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
-/// Counts a request that changes the device: when it begins, and when this value is dropped, even if the caller was
-/// cancelled.
+/// A running request that changes the device. Its counter is incremented when the request begins, and again when this value is dropped,
+/// even if the caller was cancelled.
 struct DeviceChange<'a>(&'a AtomicU64);
 
 impl<'a> DeviceChange<'a> {
+    /// Increments the counter `changes` for the start of a request.
     fn of(changes: &'a AtomicU64) -> Self {
         changes.fetch_add(1, Ordering::AcqRel);
         Self(changes)

@@ -61,6 +61,7 @@ impl PodListing {
         pods.into_values().collect()
     }
 
+    /// Returns the IP address that the application reports, or else the one that the ARP table has for one of its MAC addresses.
     fn address(&self, app: &ObservedApp) -> Option<IpAddr> {
         app.address.or_else(|| app.macs.iter().find_map(|mac| self.addresses.get(mac)).copied())
     }

@@ -119,7 +119,8 @@ impl IosXeDriver {
         milliseconds(self.options.step_limit_ms) / 2
     }
 
-    /// Takes one step towards the applications of the requested pod.
+    /// Takes at most one step for each application of the requested pod, also for those to be removed because the pod no longer has a
+    /// container for them. `unformed` is the treatment of applications without a configuration digest.
     async fn advance(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
@@ -165,8 +166,8 @@ impl IosXeDriver {
         Ok(whole.and(self.remove(&observed, rest).await?))
     }
 
-    /// Takes one step towards a device without the applications `ids`. If the step for one application fails, the
-    /// others are still removed.
+    /// Takes at most one step towards the removal of each of the applications `ids`. If the step for one of them fails, the steps for
+    /// the others are still taken, and then the error is returned.
     async fn remove(
         &self,
         observed: &Arc<Observed>,

@@ -20,7 +20,9 @@ use crate::restconf::NetworkClient;
 /// application has appeared or disappeared.
 const CONFIG_MAX_AGE: Duration = Duration::from_secs(60);
 
+/// The read of the configuration, as errors name it.
 const CONFIG: &str = "read the configured apps";
+/// The read of the operational data, as errors name it.
 const OPER: &str = "read the state of the apps";
 
 /// The last read of the device.
@@ -100,12 +102,12 @@ impl DeviceReading {
         Ok(observed)
     }
 
-    /// Returns the number of the last read of the operational data.
+    /// Returns the sequence number of the last read of the operational data.
     pub(super) fn number(&self) -> u64 {
         self.reads
     }
 
-    /// Decodes the last response with the configuration.
+    /// Decodes the stored response with the configuration. If that fails, the configuration is read again next time.
     fn configured(&mut self) -> Result<ConfigData, DriverError> {
         let read = parsed(resource::CONFIG, self.config.as_deref(), CONFIG);
         // What cannot be understood is read again.

@@ -31,8 +31,8 @@ pub(super) async fn read_resources(
     Ok(resources(&data, is_ours))
 }
 
-/// Computes the resources of the device. `is_ours` returns `true` for the name of an application of this
-/// cluster.
+/// Computes the resources of the device: in total, free, and reserved by applications of others. `is_ours` returns `true` for the name
+/// of an application of this cluster.
 fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources {
     let sum = |list: &str, leaf: &str| {
         data.resources.iter().filter_map(|all| total(&all[list], leaf)).fold(0, u64::saturating_add)
@@ -61,7 +61,7 @@ fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources
 }
 
 /// Returns the storage device for the data of applications: the one whose name contains `persist`, or else the largest.
-/// The others are not separate: they include the file system that contains it.
+/// The other entries are not counted: they include the file system that contains this storage device.
 fn disk(devices: &Value) -> Option<&Value> {
     let devices = devices.as_array()?;
     let is_persistent = |disk: &&Value| disk["name"].as_str().is_some_and(|name| name.contains("persist"));

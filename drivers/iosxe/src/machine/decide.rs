@@ -41,10 +41,10 @@ pub(crate) struct AppView<'a> {
     pub(crate) starts_by_itself: bool,
 }
 
-/// Another application that is being installed, and the time since when.
+/// Another application that the device is installing, for which an installation must wait, and the time since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy<'a> {
-    /// The name of the other application.
+    /// The name of the application that is being installed.
     pub(crate) app: &'a str,
     /// The time since which it is being installed.
     pub(crate) since: Instant,
@@ -134,7 +134,7 @@ enum Next {
     Pause(&'static str, Instant),
 }
 
-/// Decides the next step towards a running application. The pair is that of [`Goal::Running`].
+/// Decides the next step towards a running application. The pair `(ended, failed)` has the fields of [`Goal::Running`].
 fn towards_running(
     view: AppView<'_>,
     (ended, failed): (bool, bool),
@@ -144,8 +144,8 @@ fn towards_running(
 ) -> Next {
     match view.state {
         AppState::Absent => Next::AppStep(fetch(view.package, record)),
-        AppState::Deployed => unless_by_itself(AppStep::Activate, view, record, limits, now),
-        AppState::Activated => unless_by_itself(AppStep::Start, view, record, limits, now),
+        AppState::Deployed => wait_for_device_or(AppStep::Activate, view, record, limits, now),
+        AppState::Activated => wait_for_device_or(AppStep::Start, view, record, limits, now),
         AppState::Stopped if ended => {
             after_back_off("CrashLoopBackOff", record.ended, AppStep::Start, record, now)
         }
@@ -163,7 +163,7 @@ fn towards_running(
 }
 
 /// Takes the step `act`, unless the device may still take it by itself: then waits for up to the time limit of a step.
-fn unless_by_itself(
+fn wait_for_device_or(
     act: AppStep,
     view: AppView<'_>,
     record: &AppRecord,

@@ -31,7 +31,7 @@ impl AppRecord {
     /// complete.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(AppStep::Install).and_then(|install| install.refusal.as_ref());
-        self.fetch.hung || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)
+        self.fetch.download_timed_out || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)
     }
 
     /// Returns `true` if a usable copy is on the flash, as far as this process knows. After 2, 4, 8, ... failed

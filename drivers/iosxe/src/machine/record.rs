@@ -45,7 +45,7 @@ pub(crate) struct AppRecord {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetch {
     /// `true` if the device's download of the package was stopped because it did not complete within the time limit.
-    pub(super) hung: bool,
+    pub(super) download_timed_out: bool,
     /// The number of complete copies that were made.
     pub(super) copies: u32,
     /// `true` if the last copy was deleted.
@@ -117,7 +117,7 @@ impl AppRecord {
             self.fail_overdue_install(now);
             return false;
         }
-        let by_itself = self.goes_on_by_itself(state);
+        let by_itself = self.is_spontaneous_change(state);
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
         let install = self.attempts.get(&AppStep::Install).cloned();
@@ -125,7 +125,7 @@ impl AppRecord {
         let in_vain = |at: Instant| install.as_ref().is_none_or(|install| at >= install.until);
         let past = |act: &AppStep| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
-        self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
+        self.fetch.download_timed_out &= !matches!(state, AppState::Activated | AppState::Running);
         self.fetch.untracked_copy &= !AppStep::Copy.is_fulfilled_by(state);
         if before == AppState::Running && lasted >= STABLE {
             (self.failures, self.ended) = (0, 0);
@@ -154,7 +154,7 @@ impl AppRecord {
     }
 
     /// Returns `true` if no step of this process leads from the last observed state to `state`.
-    fn goes_on_by_itself(&self, state: AppState) -> bool {
+    fn is_spontaneous_change(&self, state: AppState) -> bool {
         let act = match (self.state, state) {
             (AppState::Deployed, AppState::Activated | AppState::Running) => AppStep::Activate,
             (AppState::Activated, AppState::Running) => AppStep::Start,
@@ -184,7 +184,7 @@ impl AppRecord {
         self.installing |= act == AppStep::Install;
         // No copy is made before the configuration says so.
         self.fetch.untracked_copy &= act != AppStep::Divert;
-        self.fetch.hung |= act == AppStep::Uninstall && self.state == AppState::Installing;
+        self.fetch.download_timed_out |= act == AppStep::Uninstall && self.state == AppState::Installing;
     }
 
     /// Records that the device has responded to a step, which may take up to `limit` from its request.

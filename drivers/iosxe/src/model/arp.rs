@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use staffetta_driver::MacAddress;
 
-/// The container `arp-data`.
+/// The YANG container `arp-data`: the ARP tables of a device.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct ArpData {

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The container `app-hosting-cfg-data`.
+/// The YANG container `app-hosting-cfg-data`: the configuration of app hosting.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConfigData {
-    /// The container `apps`.
+    /// The YANG container `apps`: the configured applications.
     pub(crate) apps: Apps,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn body(app: &Value) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
 }
 
-/// The container `application-resource-profile`: the resources that an application reserves.
+/// The YANG container `application-resource-profile`: the resources that an application reserves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ResourceProfile {
@@ -89,7 +89,7 @@ pub(crate) struct ResourceProfile {
     pub(crate) vcpu: u16,
 }
 
-/// The container `run-optss`, which the YANG module spells so: the options with which the container is started.
+/// The YANG container `run-optss` (spelled so in the YANG module): the options with which the container of an application is started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct RunOptions {

@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use staffetta_driver::app_hosting::DeviceInfo;
 
-/// The container `device-hardware-data`: the inventory of hardware parts, and the software version.
+/// The YANG container `device-hardware-data`: the inventory of hardware parts, and the software version.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct HardwareData {
     device_hardware: Hardware,
 }
 
-/// The container `device-hardware`.
+/// The YANG container `device-hardware`: the hardware parts and the system data.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Hardware {
@@ -27,7 +27,7 @@ struct HardwareInventory {
     serial_number: String,
 }
 
-/// The container `device-system-data`.
+/// The YANG container `device-system-data`, of which only the software version is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct System {

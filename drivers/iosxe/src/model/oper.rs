@@ -9,7 +9,7 @@ use staffetta_driver::MacAddress;
 
 use super::arp;
 
-/// The container `app-hosting-oper-data`.
+/// The YANG container `app-hosting-oper-data`: the operational data of app hosting.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OperData {

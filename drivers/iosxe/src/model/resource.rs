@@ -12,12 +12,13 @@ pub(crate) struct RestconfResource {
 }
 
 impl RestconfResource {
-    /// Returns the name of the container that the resource is, without the name of its module.
+    /// Returns the name of the YANG container at `path`, without its module prefix.
     pub(crate) fn container(self) -> &'static str {
         self.path.rsplit_once(':').map_or(self.path, |(_, name)| name)
     }
 }
 
+/// The path of the operational data of app hosting below the RESTCONF root.
 const OPER: &str = "data/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data";
 
 /// The configuration of all applications.

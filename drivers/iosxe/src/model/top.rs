@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Decodes the container `name` of a response. With a `fields` query, some servers omit the container and put its
+/// Decodes the YANG container `name` of a response. With a `fields` query, some servers omit the container and put its
 /// members at the top level, which is accepted too.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8], name: &str) -> Result<T, serde_json::Error> {
     let top: BTreeMap<String, &RawValue> = serde_json::from_slice(body)?;

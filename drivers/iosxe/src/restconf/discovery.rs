@@ -9,6 +9,7 @@ use super::Restconf;
 use super::error_response::ErrorResponse;
 use crate::model::quote::quoted;
 
+/// The discovery, as errors name it.
 const STEP: &str = "find the API of the device";
 
 /// The API root of devices without a `/.well-known/host-meta` document.
@@ -29,7 +30,7 @@ impl Restconf {
         }
     }
 
-    /// Returns the path of the API root in the document `document`.
+    /// Returns the path of the API root that the host-meta document `document` links to. Fails as [`discover`](Self::discover) does.
     fn root_in(&self, document: &str) -> Result<String, DriverError> {
         let unknown = |detail: &str| DriverError::new(Reason::Unavailable, STEP).detail(detail);
         let link =

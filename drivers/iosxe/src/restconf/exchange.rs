@@ -11,6 +11,7 @@ use tracing::{Instrument, Span, field, info_span};
 use super::error_response::ErrorResponse;
 use super::{NoAnswer, Restconf};
 
+/// The media type of YANG data in JSON (RFC 8040).
 const YANG_DATA: &str = "application/yang-data+json";
 
 /// A request to the device, except for its URL.
@@ -90,7 +91,7 @@ impl Restconf {
         );
         let sent = self.fence.run(self.send_now(request, step, changes).instrument(span)).await;
         sent.unwrap_or_else(|| {
-            let error = DriverError::new(Reason::Unavailable, step).detail(Fence::REFUSED);
+            let error = DriverError::new(Reason::Unavailable, step).detail(Fence::NOT_LEADER_MESSAGE);
             Err(if changes { error.maybe_applied() } else { error })
         })
     }

@@ -19,6 +19,7 @@ const OUTAGE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Gate(Mutex<GateState>);
 
+/// The state of a [`Gate`].
 #[derive(Debug, Default)]
 struct GateState {
     /// The end of the current delay, and the error that requests get until then; `None` if the gate is open.

@@ -133,7 +133,7 @@ impl Restconf {
     }
 }
 
-/// Converts the error response to a change into the result of the request.
+/// Returns the result of a request that changes the device: the failure with the error response `refusal`, or success without one.
 fn accepted(refusal: Option<ErrorResponse>, step: &'static str) -> Result<(), RequestFailure> {
     refusal.map_or(Ok(()), |refusal| Err(refusal.fault(step, true)))
 }

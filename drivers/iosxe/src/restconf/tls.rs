@@ -15,6 +15,7 @@ use staffetta_driver::app_hosting::TlsSpec;
 use staffetta_driver::{DriverError, Reason};
 use tracing::warn;
 
+/// The preparation of TLS, as errors name it.
 const STEP: &str = "prepare TLS to the device";
 
 /// The length of a SHA-256 digest, in bytes.

@@ -4,12 +4,12 @@ use tracing::debug;
 
 use super::message::DropReason;
 
-/// The reports that were dropped.
+/// Counts of the dropped reports, and the latest one, for log lines and metrics.
 #[derive(Debug, Default)]
 pub(super) struct DroppedReports {
-    /// The number of all of them.
+    /// The number of all dropped reports.
     total: u64,
-    /// The number of those before the last log line.
+    /// The number of dropped reports that earlier log lines have counted.
     logged: u64,
     /// The topic of the latest dropped report, and the reason.
     latest: Option<(String, String)>,

@@ -22,7 +22,8 @@ use crate::wire::{
 /// The maximum size of a report, in bytes.
 pub(super) const MAX_REPORT: usize = 1 << 20;
 
-/// The type of the node condition that is true if the clock of the base differs from ours by at least the maximum age of a report.
+/// The type of the node condition that is true if the clocks of the base and the controller differ by at least the maximum age of a
+/// report.
 const CLOCK_SKEWED: &str = "ClockSkewed";
 
 /// A report that is passed on to the handler.
@@ -55,7 +56,7 @@ pub(super) enum DropReason {
     /// The report is not the expected JSON.
     #[error("it is malformed at line {}, column {}", .0.line(), .0.column())]
     Malformed(serde_json::Error),
-    /// The report is too old: its age in milliseconds.
+    /// The report is too old: its age in seconds.
     #[error("it is {0} s old; if that repeats, compare the clocks of base and controller")]
     Expired(i64),
     /// The report names another base than its topic.
@@ -72,7 +73,7 @@ pub(super) enum DropReason {
     NotUnderWay,
     /// A newer report of the kind came before.
     #[error("a newer one came before it")]
-    Overtaken,
+    Outdated,
     /// The queue of the handler does not accept the report.
     #[error("{0}")]
     Overload(String),
@@ -184,6 +185,7 @@ fn clock_condition(age: SignedDuration, max_age: Duration) -> NodeCondition {
     }
 }
 
+/// A report that was received at the time `now`, with the base in its topic, and the maximum age of a report.
 struct ReceivedReport<'a> {
     base: &'a NodeId,
     payload: &'a [u8],
@@ -231,6 +233,7 @@ impl ReceivedReport<'_> {
     }
 }
 
+/// Returns the first 64 characters of a text of a base, without control characters.
 fn quoted(text: &str) -> String {
     crate::wire::message(text).chars().take(64).collect()
 }

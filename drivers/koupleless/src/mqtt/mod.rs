@@ -195,7 +195,7 @@ impl Tunnel for MqttTunnel {
         };
         let topics = Topics::new(environment)?;
         *lock(&self.state.topics) = Some(topics.clone());
-        let _stopped = MqttStopOnDrop(&self.state);
+        let _stopped = MqttUnreadyOnDrop(&self.state);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);
         let connecting = async {
             let mut delay = FIRST_DELAY;
@@ -213,7 +213,7 @@ impl Tunnel for MqttTunnel {
         };
         tokio::select! {
             never = connecting => never,
-            never = watch(&self.state, &sender) => match never {},
+            never = report_unanswered(&self.state, &sender) => match never {},
         }
     }
 
@@ -289,7 +289,7 @@ impl MqttState {
 }
 
 /// Reports the failure of commands without an answer, and logs dropped reports, at most once in [`DROPPED_PERIOD`].
-async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
+async fn report_unanswered(state: &MqttState, sender: &TunnelSender) -> Infallible {
     let mut ticks = tokio::time::interval(UNANSWERED_PERIOD);
     let mut told: Option<Instant> = None;
     loop {
@@ -327,10 +327,10 @@ async fn watch(state: &MqttState, sender: &TunnelSender) -> Infallible {
     }
 }
 
-/// Makes the tunnel unready when it is dropped.
-struct MqttStopOnDrop<'a>(&'a MqttState);
+/// Makes the tunnel unready when this value is dropped.
+struct MqttUnreadyOnDrop<'a>(&'a MqttState);
 
-impl Drop for MqttStopOnDrop<'_> {
+impl Drop for MqttUnreadyOnDrop<'_> {
     fn drop(&mut self) {
         *lock(&self.0.topics) = None;
     }

@@ -90,7 +90,7 @@ async fn receive(
             LinkEvent::Message { topic, payload, retained } => {
                 let read = read(&state.options, topics, &topic, &payload, retained);
                 let passed = read.and_then(|(base, message, sent)| match message {
-                    message if !in_order(state, &base, &message, sent) => Err(DropReason::Overtaken),
+                    message if !in_order(state, &base, &message, sent) => Err(DropReason::Outdated),
                     BaseMessage::Baseline(request) => {
                         let expiry = milliseconds(state.options.operation_timeout_ms);
                         let to = (topics.baseline(&base), expiry);
@@ -124,7 +124,7 @@ fn read(
     Ok((base, message, sent))
 }
 
-/// Records a report. Returns `false` if a newer report of the same kind has already arrived.
+/// Records the time at which a report was sent. Returns `false` if a newer report of the same kind has already arrived.
 fn in_order(state: &MqttState, base: &NodeId, message: &BaseMessage, sent: Timestamp) -> bool {
     let window = milliseconds(state.options.max_report_age_ms);
     lock(&state.order).accept(base, message, sent, window)
@@ -199,7 +199,7 @@ fn pace(state: &MqttState, bases: usize) -> Duration {
     (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)
 }
 
-/// Forgets the connection when it is dropped.
+/// Removes the connection from the state of the tunnel when this value is dropped.
 struct DisconnectOnDrop<'a>(&'a MqttState);
 
 impl Drop for DisconnectOnDrop<'_> {

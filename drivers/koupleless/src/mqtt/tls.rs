@@ -11,6 +11,7 @@ use staffetta_driver::{DriverError, Reason};
 
 use super::options::MqttTunnelOptions;
 
+/// The preparation of TLS, as errors name it.
 const STEP: &str = "prepare TLS to the broker";
 
 /// Builds the TLS configuration. The broker is always verified: by the CA certificates of the options, or those of the operating
@@ -57,10 +58,12 @@ fn certificates_in(file: &Path, option: &str) -> Result<Vec<CertificateDer<'stat
     if certificates.is_empty() { Err(refused(option, "contains no certificate")) } else { Ok(certificates) }
 }
 
+/// Returns the error of an option that cannot be used, for the reason `why`.
 fn refused(option: &str, why: &str) -> DriverError {
     DriverError::new(Reason::Refused, STEP).detail(format!("{option}: {why}"))
 }
 
+/// Returns the error of an option whose file cannot be read or parsed.
 fn unusable(option: &str, error: impl std::error::Error + Send + Sync + 'static) -> DriverError {
     refused(option, "cannot be used").because(error)
 }

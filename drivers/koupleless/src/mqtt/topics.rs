@@ -8,6 +8,7 @@ use crate::operations::ArkletCommand;
 /// The topics of one environment.
 #[derive(Clone, Debug)]
 pub(super) struct Topics {
+    /// The first part of all topics: `koupleless_ENVIRONMENT`.
     prefix: String,
 }
 
@@ -29,12 +30,13 @@ pub(super) enum ReportKind {
 }
 
 impl ReportKind {
-    /// The kinds that are subscribed for all bases.
+    /// The kinds of reports that the tunnel subscribes for all bases, also those without a node.
     const OF_ALL: [Self; 2] = [Self::Heart, Self::QueryBaseline];
 
-    /// The kinds that are subscribed for each base with a node.
+    /// The kinds of reports that the tunnel subscribes only for bases with a node.
     const OF_ONE: [Self; 4] = [Self::Health, Self::SimpleBiz, Self::Biz, Self::BizOperation];
 
+    /// Returns the last part of the topic.
     fn name(self) -> &'static str {
         match self {
             Self::Heart => "heart",
@@ -59,12 +61,12 @@ impl Topics {
         Ok(Self { prefix: format!("koupleless_{environment}") })
     }
 
-    /// Returns the filters of reports that any base may send.
+    /// Returns the topic filters of the reports of all bases, also those without a node.
     pub(super) fn of_all_bases(&self) -> Vec<String> {
         ReportKind::OF_ALL.iter().map(|kind| format!("{}/+/base/{}", self.prefix, kind.name())).collect()
     }
 
-    /// Returns the filters of the reports of one base with a node.
+    /// Returns the topic filters, for one base, of the reports that are subscribed only for bases with a node.
     pub(super) fn of_base(&self, base: &NodeId) -> Vec<String> {
         ReportKind::OF_ONE.iter().map(|kind| format!("{}/{base}/base/{}", self.prefix, kind.name())).collect()
     }
@@ -79,7 +81,7 @@ impl Topics {
         format!("{}/{base}/base/baseline", self.prefix)
     }
 
-    /// Parses the topic of a report; `None` if it is none.
+    /// Returns the base and the kind in the topic of a report; `None` if `topic` is not one of a report.
     pub(super) fn parse(&self, topic: &[u8]) -> Option<(NodeId, ReportKind)> {
         let topic = std::str::from_utf8(topic).ok()?.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (base, rest) = topic.split_once('/')?;

@@ -32,7 +32,7 @@ impl BaseMetadata {
         self.identity.parse()
     }
 
-    /// Returns the id of the base as it is written.
+    /// Returns the id of the base as the report contains it, unchecked.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
@@ -49,6 +49,7 @@ impl BaseMetadata {
         }
     }
 
+    /// Returns the labels of the node of the base: the cluster of bases to which it belongs, if the base names a valid one.
     fn labels(&self) -> BTreeMap<String, String> {
         let cluster = label_value(&self.cluster_name);
         if cluster.is_empty() { BTreeMap::new() } else { [(CLUSTER_NAME.to_owned(), cluster)].into() }
@@ -71,6 +72,7 @@ pub(crate) struct BaseReport {
     network_info: BaseNetwork,
 }
 
+/// The name, version and state of a base (`masterBizInfo`), in heartbeats of Arklet in 2024.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct MasterBiz {
@@ -82,6 +84,7 @@ struct MasterBiz {
     version: String,
 }
 
+/// The address of a base (`networkInfo`), in heartbeats of Arklet in 2024.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct BaseNetwork {
@@ -94,12 +97,16 @@ struct BaseNetwork {
 /// The error of a report that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidReport {
+    /// The id of the base is missing or malformed.
     #[error("baseMetadata.identity")]
     Id(#[from] InvalidNodeId),
+    /// The state, which is the value, is unknown.
     #[error("state: {0:?} is neither ACTIVATED nor DEACTIVATED")]
     State(String),
+    /// The address, which is the value, is not an IP address.
     #[error("localIP: {0:?} is no IP address")]
     Address(String),
+    /// The port, which is the value, is larger than 65535.
     #[error("port: {0} is no TCP port")]
     Port(u32),
 }
@@ -137,7 +144,7 @@ impl BaseReport {
     }
 }
 
-/// Parses the address of a base; `None` if it names none.
+/// Parses the IP address in a report; `None` if the text is empty or [`UNKNOWN_ADDRESS`].
 fn address(text: &str) -> Result<Option<IpAddr>, InvalidReport> {
     if text.is_empty() || text == UNKNOWN_ADDRESS {
         return Ok(None);

@@ -49,6 +49,7 @@ enum ChangeTime {
 }
 
 impl StateRecord {
+    /// Returns the time of the change; `None` if it is missing or malformed.
     fn time(&self) -> Option<Timestamp> {
         match self.change_time.as_ref()? {
             ChangeTime::Milliseconds(since) => Timestamp::from_millisecond(*since).ok(),
@@ -60,14 +61,14 @@ impl StateRecord {
     }
 }
 
-/// Returns the statuses of the modules of a base. `now` is the time of the change of a module that has no record of one. What no
-/// container of a pod can be is left out: the base itself, and modules with a malformed name or version.
+/// Returns the statuses of the modules of a base. A module without a record of a state change gets the time `now`. The base itself
+/// and modules with a malformed name or version are left out, because no container of a pod can be one of these.
 pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerStatusData> {
     modules.into_iter().filter_map(|module| status(module, now)).collect()
 }
 
-/// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. Without a record of the
-/// state, the change happened `now`. An unknown state is kept as [`ContainerState::Unresolved`], with its first 64 characters.
+/// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. Without a record of a
+/// state change, the time of the change is `now`. An unknown state is kept as [`ContainerState::Unresolved`], with its first 64 characters.
 fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     let base = info.main_class.as_deref() == Some(BASE_MAIN_CLASS);
     if base || !module::is_name(&info.biz_name) || !module::is_name(&info.biz_version) {

@@ -7,7 +7,7 @@ use staffetta_driver::tunnel::{NodeResource, NodeStatusData};
 
 use super::{STACK, reason};
 
-/// The condition of a node that says whether its base is activated, by the state of the base itself.
+/// The type of the node condition that is true if the base reports that it is activated.
 const BASE_ACTIVATED: &str = "BaseActivated";
 
 /// The health of a base (`HealthInfo`).
@@ -17,6 +17,7 @@ pub(crate) struct HealthInfo {
     health_data: HealthData,
 }
 
+/// The part of a health report with the JVM and the state of the base (`healthData`).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct HealthData {
@@ -34,13 +35,15 @@ struct Jvm {
     committed: Option<f64>,
 }
 
+/// The state of the base itself (`masterBizInfo`).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct MasterState {
     biz_state: String,
 }
 
-/// Returns the status of the node. The metaspace is its memory; if its size is unknown, the node has none.
+/// Returns the status of the node of a base. The metaspace counts as the memory of the node; if the size of the metaspace is unknown, the
+/// node reports no memory.
 pub(crate) fn node_status(health: HealthInfo) -> NodeStatusData {
     let HealthInfo { health_data: HealthData { jvm, master_biz_info } } = health;
     let mut status = NodeStatusData::default();

@@ -1,6 +1,6 @@
 //! The JSON of Arklet, and its translation into the terms of tunnels.
 //!
-//! Arklet is read as it writes: keys that this crate does not use are ignored, and where generations differ, all are read.
+//! Keys that this crate does not use are ignored. Where versions of Arklet write different JSON, all forms are read.
 
 mod base;
 mod biz;
@@ -21,12 +21,13 @@ pub(crate) const CLUSTER_NAME: &str = "base.koupleless.io/cluster-name";
 /// The maximum length of a message of a base, in characters; the rest is cut off.
 const MAX_MESSAGE: usize = 1024;
 
-/// Returns a text of a base for people, with a bounded length and without control characters.
+/// Returns a text that a base sent, for messages to users: at most [`MAX_MESSAGE`] characters, without control characters.
 pub(crate) fn message(text: &str) -> String {
     text.chars().take(MAX_MESSAGE).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns a text of a base as the reason of a condition, state or Event: one word of at most 64 characters; empty if it is none.
+/// Returns a text of a base as the reason of a condition, state or Event: one word of at most 64 characters. Returns an
+/// empty string if the text is no such word.
 fn reason(text: &str) -> String {
     let word = text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if word { text.to_owned() } else { String::new() }

@@ -7,6 +7,7 @@ use staffetta_driver::{ContainerKey, DriverError};
 use super::{message, reason};
 use crate::operations::ArkletCommand;
 
+/// The code of a command that succeeded.
 const SUCCESS: &str = "SUCCESS";
 
 /// The code of a command about a module that the base does not have.

@@ -118,6 +118,7 @@ impl Client {
         self.exchange(self.http.post(format!("{}/{path}", self.url)).json(body), step).await
     }
 
+    /// Reads `path`. `step` is the operation that errors name.
     async fn get<A: DeserializeOwned>(&self, path: &str, step: &'static str) -> Result<A, DriverError> {
         self.exchange(self.http.get(format!("{}/{path}", self.url)), CallStep::Reads(step)).await
     }

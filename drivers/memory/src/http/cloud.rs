@@ -109,7 +109,7 @@ impl ServedCloud {
             Method::RequestVif => call(arguments, move |(request,): (VifRequest,)| {
                 let mut log = lock(&self.log);
                 let vif = now(vifs.request_vif(&request))?;
-                let created = Owned { owner: Some(request.owner), thing: Resource::Port(vif.clone()) };
+                let created = Owned { owner: Some(request.owner), resource: Resource::Port(vif.clone()) };
                 self.record(&mut log, &origin, EffectKind::Created, created);
                 Ok(vif)
             }),
@@ -170,20 +170,23 @@ impl ServedCloud {
         }
     }
 
+    /// Returns the port with this id and its owner, for the log of effects; `None` if it does not exist.
     fn port(&self, id: &VifId) -> Option<Owned<Resource>> {
         let port = self.network.port(id)?;
-        Some(Owned { owner: port.owner, thing: Resource::Port(port.vif) })
+        Some(Owned { owner: port.owner, resource: Resource::Port(port.vif) })
     }
 
+    /// Returns the load balancer with this id and its owner, for the log of effects, always with the status ACTIVE.
     fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<Resource>> {
-        let Owned { owner, thing } = self.services.load_balancer(id)?;
-        let idle = LoadBalancer { status: ProvisioningStatus::Active, ..thing };
-        Some(Owned { owner, thing: Resource::LoadBalancer(idle) })
+        let Owned { owner, resource } = self.services.load_balancer(id)?;
+        let idle = LoadBalancer { status: ProvisioningStatus::Active, ..resource };
+        Some(Owned { owner, resource: Resource::LoadBalancer(idle) })
     }
 
+    /// Returns the public address with this id and its owner, for the log of effects; `None` if it does not exist.
     fn public_ip(&self, id: &PublicIpId) -> Option<Owned<Resource>> {
-        let Owned { owner, thing } = self.services.public_ip(id)?;
-        Some(Owned { owner, thing: Resource::PublicIp(thing) })
+        let Owned { owner, resource } = self.services.public_ip(id)?;
+        Some(Owned { owner, resource: Resource::PublicIp(resource) })
     }
 
     /// Executes `work`, and logs the difference between the results of `look` before and after it. `look` finds the resource that the call
@@ -200,7 +203,7 @@ impl ServedCloud {
         match (before, look()) {
             (None, Some(after)) => self.record(&mut log, origin, EffectKind::Created, after),
             (Some(before), None) => self.record(&mut log, origin, EffectKind::Released, before),
-            (Some(before), Some(after)) if before.thing != after.thing => {
+            (Some(before), Some(after)) if before.resource != after.resource => {
                 self.record(&mut log, origin, EffectKind::Changed, after);
             }
             _ => {}
@@ -211,7 +214,7 @@ impl ServedCloud {
     /// Appends an effect on a resource to the log, with the call that caused it. The oldest entries are dropped when the log has reached its
     /// capacity.
     fn record(&self, log: &mut EffectLog, origin: &CallOrigin, effect: EffectKind, found: Owned<Resource>) {
-        let (kind, id, addresses) = found.thing.properties();
+        let (kind, id, addresses) = found.resource.properties();
         let entry = LoggedEffect {
             number: 0, // set by the log
             at: Timestamp::now(),
@@ -245,16 +248,17 @@ fn now<T>(answer: impl Future<Output = T>) -> T {
     answer.now_or_never().expect("the drivers in memory wait for nothing but faults, which these do not have")
 }
 
-/// Returns the first of the resources of an owner, who has at most one of each kind.
+/// Returns the only resource in `found`, since an owner has at most one of each kind; `None` if there is none, or after an error.
 fn first<T>(found: Result<Vec<Owned<T>>, DriverError>) -> Option<T> {
-    Some(found.ok()?.into_iter().next()?.thing)
+    Some(found.ok()?.into_iter().next()?.resource)
 }
 
+/// Converts pairs of an owner and a resource.
 fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
-    found.into_iter().map(|(owner, thing)| Owned { owner, thing }).collect()
+    found.into_iter().map(|(owner, resource)| Owned { owner, resource }).collect()
 }
 
-/// A resource without the parts of its state that change by themselves.
+/// A resource for the log of effects. Parts of its state that change without a call, such as the status, are left out.
 #[derive(PartialEq)]
 enum Resource {
     /// A port.
@@ -266,6 +270,7 @@ enum Resource {
 }
 
 impl Resource {
+    /// Returns the kind, the id and the IP addresses of the resource.
     fn properties(&self) -> (ResourceKind, &str, Vec<IpAddr>) {
         match self {
             Self::Port(vif) => (ResourceKind::Port, vif.id.as_str(), vif.ips().collect()),

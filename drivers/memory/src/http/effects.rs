@@ -147,6 +147,7 @@ impl EffectLog {
         owners
     }
 
+    /// Returns the effects on resources of this kind, oldest first.
     fn of(&self, kind: ResourceKind) -> impl Iterator<Item = &LoggedEffect> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }

@@ -81,6 +81,7 @@ struct PlannedFault {
     fault: Fault,
 }
 
+/// The default of [`PlannedFault::times`].
 fn once() -> usize {
     1
 }

@@ -36,10 +36,11 @@ pub(super) async fn serve(listener: std::net::TcpListener, cloud: Arc<ServedClou
     axum::serve(listener, router().with_state(cloud)).await
 }
 
+/// The argument with which a handler gets the served cloud.
 type Cloud = State<Arc<ServedCloud>>;
 
-/// Returns the routes of the served cloud: the calls of drivers below `/v1`, and beside them what tests and people read, inject and clear. A
-/// body may have [`MAX_BODY`] bytes.
+/// Returns the routes of the served cloud: the calls of drivers below `/v1`, and the routes for effects, resources and planned faults. The
+/// body of a request has at most [`MAX_BODY`] bytes.
 fn router() -> Router<Arc<ServedCloud>> {
     Router::new()
         .route("/livez", get(Json("ok")))
@@ -52,8 +53,8 @@ fn router() -> Router<Arc<ServedCloud>> {
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
-/// Handles `POST /DRIVER/METHOD`: executes one method of a driver on the cloud, unless an injected fault takes its place. An unknown method,
-/// a malformed body and a failed call are different failures for the client.
+/// Handles `POST /v1/DRIVER/METHOD`: executes one method of a driver on the cloud, with the fault that is planned for it. An unknown
+/// method, a malformed body and a failed call have different HTTP statuses.
 async fn call(
     State(cloud): Cloud,
     Path((driver, method)): Path<(String, String)>,
@@ -68,6 +69,7 @@ async fn call(
     cloud.faults.call(*method, call).await.map(Json).map_err(CallFailure::Failed)
 }
 
+/// Returns the id that the client gave the request; `None` without one. Fails if the id is too long or not text.
 fn request_id(headers: &HeaderMap) -> Result<Option<String>, CallFailure> {
     let Some(id) = headers.get(REQUEST_ID) else { return Ok(None) };
     let text = id.to_str().ok().filter(|text| text.len() <= MAX_REQUEST_ID);
@@ -83,10 +85,12 @@ struct EffectsQuery {
     after: u64,
 }
 
+/// Handles `GET /effects`: returns the effects after the number in the query.
 async fn effects(State(cloud): Cloud, Query(query): Query<EffectsQuery>) -> Json<EffectLog> {
     Json(cloud.effects(query.after))
 }
 
+/// Handles `POST /faults`: plans a fault for the next calls of a method.
 async fn inject(State(cloud): Cloud, body: Bytes) -> Result<Json<()>, CallFailure> {
     let PlannedFault { call, times, fault } = read(&body)?;
     if times > MAX_TIMES {
@@ -96,15 +100,18 @@ async fn inject(State(cloud): Cloud, body: Bytes) -> Result<Json<()>, CallFailur
     Ok(Json(()))
 }
 
+/// Handles `GET /faults`: returns the number of calls that planned faults still wait for.
 async fn planned_faults(State(cloud): Cloud) -> Json<usize> {
     Json(cloud.faults.planned())
 }
 
+/// Handles `DELETE /faults`: cancels all planned faults.
 async fn clear_faults(State(cloud): Cloud) -> Json<()> {
     cloud.faults.clear();
     Json(())
 }
 
+/// Deserializes the JSON body of a request.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallFailure> {
     serde_json::from_slice(body).map_err(|error| CallFailure::Malformed(error.to_string()))
 }

@@ -21,7 +21,8 @@ const WORKERS: usize = 2;
 pub struct ServerOptions {
     /// The address on which the server listens; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The number of effects that the log holds, of about 350 bytes each. A client that requests older effects gets an error.
+    /// The maximum number of effects (changes of the simulated cloud) in the log, of about 350 bytes each. The oldest are dropped, and a
+    /// client that requests them gets an error.
     pub log_capacity: NonZeroUsize,
     /// The options of the simulated cloud.
     pub memory: MemoryOptions,

@@ -96,10 +96,10 @@ async fn what_exists_is_shown_with_its_owners() {
     assert_eq!(port.security_groups, request.security_groups);
     let made = drivers.balancers.ensure_load_balancer(&owner("b"), &balancer("10.0.0.1")).await.unwrap();
     let shown = remote.client.load_balancers().await.unwrap().remove(0);
-    assert_eq!((shown.owner, shown.thing), (Some(owner("b")), made));
+    assert_eq!((shown.owner, shown.resource), (Some(owner("b")), made));
     let taken = drivers.public_ips.acquire(&owner("b"), &any_address()).await.unwrap();
     let shown = remote.client.public_ips().await.unwrap().remove(0);
-    assert_eq!((shown.owner, shown.thing), (Some(owner("b")), taken));
+    assert_eq!((shown.owner, shown.resource), (Some(owner("b")), taken));
 }
 
 #[tokio::test]

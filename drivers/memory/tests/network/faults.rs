@@ -43,18 +43,18 @@ async fn a_lost_answer_is_ambiguous_and_its_mark_finds_what_was_made(place: Plac
     let request = drivers.vif_request("a").await;
     drivers.inject(Method::RequestVif, Fault::DoneThenFail(outage())).await;
     assert!(drivers.vifs.request_vif(&request).await.unwrap_err().ambiguous());
-    let found = drivers.vifs.vifs(Some(&owner("a"))).await.unwrap().remove(0).thing;
+    let found = drivers.vifs.vifs(Some(&owner("a"))).await.unwrap().remove(0).resource;
     drivers.vifs.release_vif(&owner("a"), &found).await.unwrap();
 
     drivers.inject(Method::EnsureLoadBalancer, Fault::DoneThenFail(outage())).await;
     let spec = balancer("10.0.0.1");
     assert!(drivers.balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap_err().ambiguous());
-    let found = drivers.balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).thing;
+    let found = drivers.balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).resource;
     assert_eq!(drivers.balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap(), found);
 
     drivers.inject(Method::AcquirePublicIp, Fault::DoneThenFail(outage())).await;
     assert!(drivers.public_ips.acquire(&owner("a"), &any_address()).await.unwrap_err().ambiguous());
-    let found = drivers.public_ips.public_ips(Some(&owner("a"))).await.unwrap().remove(0).thing;
+    let found = drivers.public_ips.public_ips(Some(&owner("a"))).await.unwrap().remove(0).resource;
     assert_eq!(drivers.public_ips.acquire(&owner("a"), &any_address()).await.unwrap(), found);
 }
 

@@ -51,7 +51,7 @@ async fn the_whole_tree_is_made_by_one_call(place: Place) {
     let made = balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap();
     assert_eq!(made.listener(HTTP).unwrap().pool.as_ref().unwrap().members.len(), 2);
     assert_eq!(balancers.progress(&made).await.unwrap(), LoadBalancerProgress::Active);
-    assert_eq!(balancers.load_balancers(None).await.unwrap()[0].thing, made);
+    assert_eq!(balancers.load_balancers(None).await.unwrap()[0].resource, made);
 }
 
 async fn listeners_and_members_hang_on_it_as_they_were_asked_for(place: Place) {
@@ -68,7 +68,7 @@ async fn listeners_and_members_hang_on_it_as_they_were_asked_for(place: Place) {
     let members = balancers.set_members(&made, HTTP, &specs).await.unwrap();
     assert_eq!(members.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), specs);
     balancers.release_listener(&made, &other).await.unwrap();
-    let tree = balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).thing;
+    let tree = balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).resource;
     assert_eq!(tree.listeners.len(), 1);
     assert_eq!(tree.listener(HTTP).unwrap().pool.as_ref().unwrap().members, members);
 }

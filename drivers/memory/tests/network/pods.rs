@@ -66,7 +66,7 @@ async fn what_is_made_is_marked_and_the_marks_of_one_cluster_and_one_owner_are_l
     east.vifs.request_vif(&east.vif_request("b").await).await.unwrap();
     west.vifs.request_vif(&west.vif_request("a").await).await.unwrap();
     assert_eq!(east.vifs.vifs(None).await.unwrap().len(), 2);
-    let marked = Owned { owner: Some(owner("a")), thing: vif };
+    let marked = Owned { owner: Some(owner("a")), resource: vif };
     assert_eq!(east.vifs.vifs(Some(&owner("a"))).await.unwrap(), [marked]);
     assert_eq!(west.vifs.vifs(Some(&owner("b"))).await.unwrap(), []);
 }
@@ -77,7 +77,7 @@ async fn a_request_makes_a_port_each_time_so_that_who_lost_count_looks_for_the_m
     let first = drivers.vifs.request_vif(&request).await.unwrap();
     let second = drivers.vifs.request_vif(&request).await.unwrap();
     let marked = drivers.vifs.vifs(Some(&owner("a"))).await.unwrap();
-    assert_eq!(marked.into_iter().map(|marked| marked.thing).collect::<Vec<_>>(), [first, second]);
+    assert_eq!(marked.into_iter().map(|marked| marked.resource).collect::<Vec<_>>(), [first, second]);
 }
 
 async fn a_release_names_its_owner_and_may_be_repeated(place: Place) {
@@ -140,5 +140,5 @@ async fn the_pool_makes_and_releases_the_same_ports(place: Place) {
 }
 
 async fn held(vifs: &dyn PodVifDriver) -> Vec<Vif> {
-    vifs.vifs(None).await.unwrap().into_iter().map(|marked| marked.thing).collect()
+    vifs.vifs(None).await.unwrap().into_iter().map(|marked| marked.resource).collect()
 }

@@ -24,11 +24,11 @@ async fn an_address_belongs_to_one_owner_and_leads_where_it_should(place: Place)
     drivers.public_ips.associate(&taken, &made.port).await.unwrap();
     let marked = drivers.public_ips.public_ips(Some(&owner("a"))).await.unwrap();
     let leading = staffetta_driver::PublicIp { port: Some(made.port.clone()), ..taken.clone() };
-    assert_eq!(marked, [Owned { owner: Some(owner("a")), thing: leading }]);
+    assert_eq!(marked, [Owned { owner: Some(owner("a")), resource: leading }]);
     drivers.public_ips.disassociate(&taken, &made.port).await.unwrap();
     drivers.public_ips.release(&owner("b"), &taken).await.unwrap();
     let marked = drivers.public_ips.public_ips(None).await.unwrap();
-    assert_eq!(marked, [Owned { owner: Some(owner("a")), thing: taken.clone() }]);
+    assert_eq!(marked, [Owned { owner: Some(owner("a")), resource: taken.clone() }]);
     drivers.public_ips.release(&owner("a"), &taken).await.unwrap();
     assert_eq!(drivers.public_ips.public_ips(None).await.unwrap(), []);
 }

@@ -185,10 +185,10 @@ async fn check(ledger: &EffectLog, remote: &Remote) -> Result<(), TestCaseError>
     let ports = client.ports().await.unwrap().into_iter().map(|port| port.vif.id.to_string()).collect();
     prop_assert_eq!(standing(ResourceKind::Port), ports);
     let balancers = client.load_balancers().await.unwrap();
-    let balancers = balancers.into_iter().map(|marked| marked.thing.id.to_string()).collect();
+    let balancers = balancers.into_iter().map(|marked| marked.resource.id.to_string()).collect();
     prop_assert_eq!(standing(ResourceKind::LoadBalancer), balancers);
     let addresses = client.public_ips().await.unwrap();
-    let addresses = addresses.into_iter().map(|marked| marked.thing.id.to_string()).collect();
+    let addresses = addresses.into_iter().map(|marked| marked.resource.id.to_string()).collect();
     prop_assert_eq!(standing(ResourceKind::PublicIp), addresses);
     Ok(())
 }

@@ -81,7 +81,7 @@ async fn the_marks_tell_who_holds_what_once_all_is_known() {
     let vif = before.get("a").await;
     let marked = before.pool.vifs(None).await.unwrap();
     let of_a: Vec<_> = marked.iter().filter(|marked| marked.owner == Some(owner("a"))).collect();
-    assert_eq!((of_a.len(), &of_a[0].thing.id), (1, &vif.id));
+    assert_eq!((of_a.len(), &of_a[0].resource.id), (1, &vif.id));
     assert_eq!(before.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
     assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
     assert_eq!(before.lists(), 1, "for one pod the VIFs are not listed");

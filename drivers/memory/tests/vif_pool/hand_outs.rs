@@ -131,7 +131,9 @@ async fn a_vif_that_was_deleted_outside_is_passed_over_when_its_groups_are_to_ch
     let vif = world.pool.request_vif(&request).await.unwrap();
     assert_ne!(vif.id, gone);
     assert!(world.bulk.calls().contains(&BulkVifCall::SetSecurityGroups(gone)), "it was tried");
-    assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().iter().all(|marked| marked.thing.id == vif.id));
+    assert!(
+        world.pool.vifs(Some(&owner("b"))).await.unwrap().iter().all(|marked| marked.resource.id == vif.id)
+    );
 }
 
 #[tokio::test(start_paused = true)]

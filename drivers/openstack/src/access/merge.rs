@@ -84,8 +84,8 @@ impl NeutronOptions {
     }
 }
 
-/// Returns the options that identify a user or a project. The second argument contains the options of the id, the name, and the id and the
-/// name of the domain.
+/// Returns the names of the options that identify a user or a project. The second argument contains the names of the options for the id,
+/// the name, the id of the domain and the name of the domain.
 fn options_of(
     resource: &DomainResource,
     [id, name, domain_id, domain_name]: [&'static str; 4],

@@ -25,7 +25,7 @@ const DEFAULT_DOMAIN: &str = "default";
 /// The places from which the options come, such as `neutron.auth_url` or a line of clouds.yaml, for error
 /// messages.
 pub(super) struct Locations {
-    /// The text before the name of an option that was given nowhere, to name the place where it can be given.
+    /// The prefix of the location of an option that is not given, such as `neutron.`.
     pub(super) prefix: String,
     /// The locations of the options that are given, by the name of the option.
     pub(super) given: HashMap<&'static str, String>,
@@ -42,10 +42,12 @@ impl Locations {
         format!("neutron.{option}")
     }
 
+    /// Returns the location of an option or, if it is not given, the place where it can be given.
     fn of(&self, option: &'static str) -> String {
         self.given.get(option).cloned().unwrap_or_else(|| format!("{}{option}", self.prefix))
     }
 
+    /// Creates an error about an option, with the location of the option.
     fn error(&self, option: &'static str, message: impl Into<String>) -> AccessError {
         AccessError::new(self.of(option), message)
     }

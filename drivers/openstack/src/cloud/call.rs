@@ -34,8 +34,11 @@ pub struct ApiCall<'s> {
     path: String,
     query: QueryParameters,
     body: Option<Vec<u8>>,
+    /// The revision number that the resource must have for the call to succeed.
     revision: Option<u64>,
+    /// The number of resources that the call creates. Each extends the timeout.
     items: u32,
+    /// `true` if the call is idempotent.
     repeatable: bool,
 }
 

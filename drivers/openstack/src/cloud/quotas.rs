@@ -36,9 +36,9 @@ struct CountedPool {
 }
 
 impl Service {
-    /// Returns the quotas of a project, by the service's name of the resource; `None` if the user may not see them, or Neutron does not
-    /// count what is in use (extension `quota_details`). Octavia never tells what is in use, so the resources with a limit are counted,
-    /// and those without one are left out.
+    /// Returns the quotas of a project, by the name that the service gives the resource, such as `port`; `None` if the user may not see
+    /// them, or Neutron does not count what is in use (extension `quota_details`). Octavia never tells what is in use, so the resources
+    /// with a limit are counted, and those without one are left out.
     pub async fn quotas(&self, project: &ProjectId) -> Result<Option<BTreeMap<String, Quota>>> {
         let quotas = match self.kind {
             ServiceKind::Network => {

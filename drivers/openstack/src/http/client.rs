@@ -80,7 +80,7 @@ impl HttpClient {
             }
         };
         let Some(sent) = self.fence.run(attempts).await else {
-            let error = OpenStackError::unavailable(request.step, Fence::REFUSED);
+            let error = OpenStackError::unavailable(request.step, Fence::NOT_LEADER_MESSAGE);
             return Err(error.maybe_applied(!request.repeatable));
         };
         sent.map_err(|(loss, source)| match unanswered(request, loss, source) {
@@ -161,7 +161,7 @@ struct RequestTimer<'a> {
     method: &'static str,
     outcome: RequestOutcome,
     started: Instant,
-    /// The entry in the log of the attempt.
+    /// The entry for this request in the log of the attempt to handle an object.
     record: RequestRecord,
 }
 

@@ -21,12 +21,12 @@ pub(crate) const SUBPORT_FIELDS: &str = "id status";
 /// The delay before the first poll of a created or changed port, and the shortest interval between two polls of it.
 pub(crate) const MIN_INTERVAL: Duration = PortPacing::MIN_INTERVAL;
 /// The pause after a poll of several ports lasts this many times as long as the poll.
-const REST_FACTOR: u32 = 2;
-/// After each interval of this length in which a port stays DOWN, it is detached and attached again.
+const PAUSE_FACTOR: u32 = 2;
+/// A subport that stays DOWN is removed from its trunk and added again after each interval of this length.
 const REDO_INTERVAL: Duration = Duration::from_secs(90);
 
-/// Waits for ports to become ACTIVE, by polling their status. The VIF drivers share one for the ports that
-/// Neutron binds, and one for subports.
+/// Waits for ports to become ACTIVE, by polling their status. The driver `neutron-vif` has one for the ports that Neutron binds, and the
+/// driver `nested-vlan` has one for subports.
 #[derive(Debug)]
 pub(crate) struct Activations {
     neutron: NeutronApi,
@@ -75,7 +75,7 @@ pub(crate) enum ActivationOutcome {
 /// The repairs of a port so far.
 #[derive(Debug, Default)]
 pub(crate) struct RepairState {
-    /// The number of intervals of [`REDO_INTERVAL`] after which the port was attached again.
+    /// The number of intervals of [`REDO_INTERVAL`] that had passed when the port was last attached again.
     redone: u32,
     /// `true` if this process attached the port completely and completed its last repair.
     complete: bool,
@@ -98,7 +98,7 @@ impl Pacing for PortPacing {
 
     fn polled(&mut self, count: usize, started: Instant, ended: Instant) {
         if count > 1 {
-            self.rest = Some((ended, ended + ended.saturating_duration_since(started) * REST_FACTOR));
+            self.rest = Some((ended, ended + ended.saturating_duration_since(started) * PAUSE_FACTOR));
         }
     }
 
@@ -152,7 +152,7 @@ impl Activations {
 }
 
 impl RepairState {
-    /// Returns the repair of a port that has been DOWN for `waited`, and records it as made: each repair is returned once.
+    /// Returns the repair that is due for a port that has been DOWN for `waited`, and records it as made: each repair is returned once.
     fn next(&mut self, waited: Duration) -> Repair {
         let intervals = u32::try_from(waited.as_secs() / REDO_INTERVAL.as_secs()).unwrap_or(u32::MAX);
         if intervals > self.redone {

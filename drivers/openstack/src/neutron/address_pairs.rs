@@ -26,6 +26,7 @@ type Edits = Coalescer<Edit, DriverResult<()>>;
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
     neutron: NeutronApi,
+    /// The maximum number of attempts of an update while other programs change the port.
     attempts: NonZeroU32,
     ports: DashMap<PortId, Arc<Edits>>,
 }
@@ -56,8 +57,8 @@ impl AddressPairs {
         done
     }
 
-    /// Makes all of these edits of a port, and repeats the attempt when another program has changed the port
-    /// meanwhile.
+    /// Makes all of these edits of a port together, or each one alone if the port does not have room for all. The results are in the order
+    /// of `edits`.
     async fn apply(&self, port: &PortId, edits: Vec<Edit>) -> Vec<DriverResult<()>> {
         match self.attempt(port, &edits).await {
             Ok(()) => edits.iter().map(|_| Ok(())).collect(),
@@ -82,8 +83,8 @@ impl AddressPairs {
         }
     }
 
-    /// Makes all of these edits of a port by one read and one update, which Neutron rejects if the port was
-    /// changed between the two.
+    /// Makes all of these edits of a port by one read and one update. Neutron rejects the update if the port was changed between the two.
+    /// In that case both are repeated, up to the maximum number of attempts.
     async fn attempt(&self, port: &PortId, edits: &[Edit]) -> DriverResult<()> {
         let id = port.as_str().into();
         let mut last = None;

@@ -1,4 +1,4 @@
-//! Lists the ports of pods of all creators, and adopts those of Kuryr.
+//! Lists the ports of pods, whichever controller created them, and adopts those of Kuryr.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,8 +19,8 @@ const ADOPT: StepName = "adopt a port";
 const DELETE: StepName = "delete an unused port";
 
 impl MarkedPorts {
-    /// Lists the ports of pods in the projects of the configuration, of any controller. The nodes in `node_subnets` are the possible
-    /// parents of nested ports.
+    /// Lists the ports of pods in the projects of the configuration, whichever controller created them. The nodes in `node_subnets` are the
+    /// possible parents of nested ports.
     pub(crate) async fn existing(&self, node_subnets: &[SubnetId]) -> DriverResult<Vec<ExistingPort>> {
         let owners = [KURYR_OWNER, SUBPORT_OWNER, DEVICE_OWNER];
         let filter = owners.map(|owner| ("device_owner", owner.to_owned()));
@@ -42,8 +42,8 @@ impl MarkedPorts {
         Ok(NodeAttachments::of(&nodes))
     }
 
-    /// Gives a port of Kuryr the ownership mark of `owner`: first the description, then the tags, that of the cluster last. `host` is the
-    /// address of the node, which a nested port needs.
+    /// Gives a port of Kuryr the ownership mark of `owner`: first in the description, then in the tags. The tag of the cluster is added
+    /// last. `host` is the address of the node, which a nested port needs.
     pub(crate) async fn adopt(
         &self,
         listed: &ExistingPort,
@@ -82,7 +82,8 @@ impl MarkedPorts {
         Ok(())
     }
 
-    /// Deletes a port of Kuryr's pools, which names no pod. A port that is bound on a node must be DOWN.
+    /// Deletes a port of Kuryr's VIF pools that no pod uses. The error is [`Reason::Refused`] if the port is not one of Kuryr, names a pod,
+    /// has an ownership mark, or is ACTIVE and not a subport.
     pub(crate) async fn delete_unused(&self, id: &VifId) -> DriverResult<()> {
         let Some(port) = self.read(DELETE, id).await? else { return Ok(()) };
         let is_kuryrs = match port.device_owner.as_str() {
@@ -107,7 +108,7 @@ impl MarkedPorts {
     }
 }
 
-/// Converts a port for the plan of a migration.
+/// Converts a port to an entry of the list from which a migration is planned.
 fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> ExistingPort {
     ExistingPort {
         mac_address: port.mac_address.to_lowercase(),
@@ -150,8 +151,7 @@ fn is_unchanged(port: &PortBody, listed: &ExistingPort) -> bool {
 struct NodeAttachments {
     /// The trunk and VLAN id of each subport.
     subports: HashMap<VifId, ExistingAttachment>,
-    /// The port of the node that may use each address, by the MAC address, in lower case, and the address of
-    /// the pair.
+    /// The node's port that has each allowed address pair. The key is the MAC address, in lower case, and the IP address of the pair.
     pairs: HashMap<(String, String), ExistingAttachment>,
 }
 
@@ -177,7 +177,8 @@ impl NodeAttachments {
         attachments
     }
 
-    /// Returns the attachment of a port. Neutron binds a subport, too, and gives it another owner, but not before its agent has seen it.
+    /// Returns the attachment of a port to its node. Subports are looked up in the trunks first: Neutron binds them like other ports, and
+    /// changes their `device_owner` only when the agent of the node has seen them.
     fn attachment(&self, port: &PortBody) -> ExistingAttachment {
         let mac = port.mac_address.to_lowercase();
         let pair = || ips(port).into_iter().find_map(|ip| self.pairs.get(&(mac.clone(), ip.to_string())));
@@ -190,7 +191,7 @@ impl NodeAttachments {
     }
 }
 
-/// Returns the parent of a nested port for its mark, or `None` for a port that is bound on a node.
+/// Returns the node and the parent that the ownership mark of a nested port is to name, or `None` for a port that is bound on a node.
 fn nesting(attachment: &ExistingAttachment, host: Option<IpAddr>) -> DriverResult<Option<Nesting>> {
     let parent = match attachment {
         ExistingAttachment::Host(_) => return Ok(None),

@@ -17,6 +17,7 @@ use crate::mark::PortMark;
 /// application servers.
 const MAX_IDS: usize = 2800;
 
+/// The fields of a trunk that are read.
 const TRUNK_FIELDS: &str = "id sub_ports";
 
 /// The client of Neutron for ports, trunks and default security groups.

@@ -11,6 +11,7 @@ use crate::lock::lock;
 /// the same names.
 #[derive(Debug)]
 pub(super) struct BatchRegistry {
+    /// The random name of this process, with which the names of its requests begin.
     process: String,
     numbers: Mutex<BatchNumbers>,
 }
@@ -29,8 +30,8 @@ pub(super) struct Batch<'a> {
     number: u64,
 }
 
-/// A point in time before which bulk requests had ended. The ports of requests that were in flight then, or started later, may still
-/// change.
+/// A point in time, as the lowest number of a bulk request that had not ended by then. The ports of this request and of those with higher
+/// numbers may still change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchCutoff(u64);
 
@@ -50,7 +51,7 @@ impl BatchRegistry {
         Batch { registry: self, number }
     }
 
-    /// Returns the cutoff of the present time.
+    /// Returns the cutoff at the present time.
     pub(super) fn cutoff(&self) -> BatchCutoff {
         let numbers = lock(&self.numbers);
         BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))

@@ -33,8 +33,8 @@ pub(super) struct PooledPort {
 }
 
 /// Creates up to `count` ports. `create` makes one request for the given number of ports, and creates all of them or none. Requests have at
-/// most 100 ports; a caller that wants more calls again. If a quota or the subnet does not have enough room, the number is halved, down to
-/// one, so that few requests create as many ports as possible.
+/// most 100 ports. If the first request succeeds, no other is made, and the caller calls again for the rest. If a quota or the subnet does
+/// not have enough room, the number is halved, down to one, so that few requests create as many ports as possible.
 pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     count: usize,
     create: impl Fn(usize) -> F,
@@ -101,8 +101,8 @@ impl MarkedPorts {
         (found, failure)
     }
 
-    /// Divides pooled ports into usable and incomplete ones. `pooled` converts each port, and omits it if it returns `None`. An incomplete
-    /// port is omitted too unless its bulk request had ended before `cutoff`.
+    /// Divides pooled ports into usable and incomplete ones. `pooled` converts each port, and returns `None` for a port that is to be
+    /// omitted. An incomplete port is omitted too unless its bulk request had ended before `cutoff`.
     pub(super) async fn pooled_vifs(
         &self,
         marked: Vec<MarkedPort>,
@@ -165,7 +165,7 @@ impl MarkedPorts {
     }
 }
 
-/// Returns the key of a pooled port, which was created for the node `host`.
+/// Returns the key of the VIF pool to which a port belongs that was created for the node `host`.
 fn key(port: &PortBody, host: String) -> VifPoolKey {
     let mut subnets: Vec<SubnetId> = port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect();
     subnets.sort_unstable();

@@ -17,9 +17,9 @@ use crate::lock::lock;
 const MAX_BATCH: usize = 50;
 /// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// Calls that create ports may make up one of this many of the calls in flight, so that other calls are not
-/// held up.
-const SHARE: usize = 4;
+/// The maximum number of calls in flight is divided by this number to get the maximum number of those that create ports, so that other
+/// calls are not delayed.
+const CREATION_DIVISOR: usize = 4;
 const STEP: &str = "create a port";
 
 /// The result of the creation of one port.
@@ -33,6 +33,7 @@ type Created = Result<PortBody>;
 #[derive(Clone, Debug)]
 pub(crate) struct PortCreator {
     neutron: NeutronApi,
+    /// The maximum number of calls in flight that create ports.
     max_calls: usize,
     queue: Arc<Mutex<CreationQueue>>,
 }
@@ -52,7 +53,7 @@ type PendingPort = (NewPort, oneshot::Sender<Created>, Arc<RequestLog>);
 impl PortCreator {
     /// Creates the queue, without any port in it.
     pub(crate) fn new(neutron: NeutronApi) -> Self {
-        let max_calls = neutron.service.max_concurrency().div_ceil(SHARE);
+        let max_calls = neutron.service.max_concurrency().div_ceil(CREATION_DIVISOR);
         Self { neutron, max_calls, queue: Arc::default() }
     }
 
@@ -106,7 +107,7 @@ impl PortCreator {
         }
         match created {
             Ok(created) => distribute(batch, created),
-            Err(error) if may_concern_one(&error) => self.create_each(batch).await,
+            Err(error) if may_be_caused_by_one_port(&error) => self.create_each(batch).await,
             Err(error) => {
                 for (_, caller, _) in batch {
                     drop(caller.send(Err(error.clone())));
@@ -133,7 +134,7 @@ fn batch_size(waiting: usize, calls: usize) -> usize {
 
 /// Returns `true` if the cause of the rejection may be a single port, or the number of ports. A rejection with `Retry-After` has another
 /// cause: the service did not check the ports.
-fn may_concern_one(error: &OpenStackError) -> bool {
+fn may_be_caused_by_one_port(error: &OpenStackError) -> bool {
     let was_examined = |status| {
         (400..500).contains(&status) && ![401, 408, 429].contains(&status) && error.retry_after().is_none()
     };
@@ -174,11 +175,11 @@ mod tests {
         for (status, one) in
             [(400, true), (404, true), (409, true), (413, true), (401, false), (429, false), (503, false)]
         {
-            assert_eq!(may_concern_one(&rejected(status)), one, "{status}");
+            assert_eq!(may_be_caused_by_one_port(&rejected(status)), one, "{status}");
         }
         let throttled = rejected(413).after(std::time::Duration::from_secs(7));
-        assert!(!may_concern_one(&throttled), "the rate was exceeded, not the size");
-        assert!(!may_concern_one(&rejected(409).maybe_applied(true)));
-        assert!(!may_concern_one(&unanswered("the connection was closed")));
+        assert!(!may_be_caused_by_one_port(&throttled), "the rate was exceeded, not the size");
+        assert!(!may_be_caused_by_one_port(&rejected(409).maybe_applied(true)));
+        assert!(!may_be_caused_by_one_port(&unanswered("the connection was closed")));
     }
 }

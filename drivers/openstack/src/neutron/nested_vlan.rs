@@ -284,7 +284,8 @@ impl BulkVifDriver for NestedVlanDriver {
 }
 
 impl NestedVlanDriver {
-    /// Reserves the VLANs in the marks of ports that are not on their trunks yet. `all` is set if `marked` are all ports.
+    /// Reserves the VLANs in the marks of ports that are not on their trunks yet. `all` is `true` if `marked` contains all ports of the
+    /// cluster.
     fn reserve(&self, marked: &[MarkedPort], vlans: &HashMap<VifId, u16>, all: bool) {
         let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
         let reserved = detached.filter_map(|(mark, _)| {

@@ -12,6 +12,7 @@ use super::wire::PortBody;
 use crate::error::DriverResult;
 
 const STEP: &str = "find the port of the node";
+/// The fields of the port of a node that are read.
 const FIELDS: &str = "id trunk_details";
 
 /// Values of the type `T` that are derived from the ports of nodes. They are cached by the node's address in Kubernetes until

@@ -11,7 +11,7 @@ use crate::error::{DriverResult, StepName};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, is_marked, is_uid};
 use crate::text::is_well_formed;
 
-/// The operation that errors of these reads name.
+/// The operation in errors about the status of a port.
 pub(super) const READ_STATUS: StepName = "read the status of a port";
 
 /// The relation between a pod and the port that its annotation names.

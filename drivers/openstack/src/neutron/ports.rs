@@ -62,8 +62,8 @@ pub struct MarkedPorts {
     pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
     /// The default security groups of projects.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
-    /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in that request
-    /// have none at first.
+    /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in creation
+    /// requests have none at first.
     tagged: OnceCell<()>,
     /// The project and the ownership mark of each port that this process has read. Neither ever changes, so a port can be deleted without
     /// reading its mark again.
@@ -91,7 +91,7 @@ impl MarkedPorts {
     }
 
     /// Returns the request that creates the port of a pod. `nesting` is the parent of a nested port; `host` is the node on which Neutron
-    /// binds any other port.
+    /// binds a port that is not nested.
     pub(crate) fn for_pod(
         &self,
         request: &VifRequest,
@@ -214,7 +214,7 @@ impl MarkedPorts {
     ) -> DriverResult<Vec<Owned<Vif>>> {
         let subnets = self.subnets(&marked).await?;
         let owned = |(mark, port): (PortMark, PortBody)| Owned {
-            thing: vif(&mark, &port, &subnets),
+            resource: vif(&mark, &port, &subnets),
             owner: mark.owner().cloned(),
         };
         Ok(marked.into_iter().map(owned).collect())

@@ -54,8 +54,8 @@ impl BindingStatus {
     }
 }
 
-/// Converts a port to a VIF. Its addresses in `subnets` keep the order of the port. The error is final if the MAC address is invalid, or no
-/// node can use the port's binding.
+/// Converts a port to a VIF. The VIF has those addresses of the port that are in `subnets`, in the same order. Fails if the MAC address is
+/// invalid, or if the port's binding is not visible or has a type that is not supported.
 pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
@@ -80,7 +80,8 @@ pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'
     vif(port, &subnets, kind)
 }
 
-/// Converts a port of a list to a VIF. If no node can bind the port, logs a warning and returns a VIF whose class no node knows.
+/// Converts a port of a list to a VIF. If no node can bind the port, logs a warning and returns a VIF of the class `VIFUnbindable`, which
+/// no node can use.
 pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
         warn!(port = %port.id, %error, "a port of this cluster cannot be bound by any node");
@@ -88,12 +89,12 @@ pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<
     })
 }
 
-/// Converts a port that no node can bind to a VIF, whose class no node knows.
+/// Converts a port that no node can use to a VIF of the class `VIFUnbindable`.
 pub(crate) fn incomplete(port: &PortBody, subnets: &SubnetMap) -> Vif {
     unclassified_vif(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
-/// Returns the VIF of a port, at first with a class that no node knows. The caller sets the right class.
+/// Returns the VIF of a port with the class `VIFUnbindable`. The caller replaces the class if a node can use the port.
 fn unclassified_vif(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
     let (network, subnets) = addresses(port, subnets);
     Vif {

@@ -41,6 +41,7 @@ impl NeutronVifDriver {
         Self { ports, activations: Arc::new(activations), reads: Arc::default() }
     }
 
+    /// Returns the kind of attachment that the ports of this driver have: Neutron binds them.
     fn attachment(&self) -> PortAttachment<'_> {
         PortAttachment::Bound { ovs_bridge: &self.ports.options.ovs_bridge }
     }

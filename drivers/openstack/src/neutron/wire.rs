@@ -174,7 +174,8 @@ pub(crate) struct NewPort {
 }
 
 impl NewPort {
-    /// Returns a port with this ownership mark and an address in each of the subnets. Neutron binds it on `host` if one is given.
+    /// Returns the request for a port with this ownership mark and an address in each of the subnets. Neutron binds the port on `host` if
+    /// one is given.
     pub(crate) fn marked(mark: &PortMark, subnets: &[Subnet], host: Option<&str>) -> Self {
         let fixed_ip = |subnet: &Subnet| FixedIpBody { subnet_id: subnet.id.clone(), ip_address: None };
         Self {

@@ -1,4 +1,4 @@
-//! Lists the load balancers of all creators, and adopts those of Kuryr.
+//! Lists load balancers, whichever controller or user created them, and adopts those of Kuryr.
 
 use serde_json::json;
 use staffetta_driver::{
@@ -16,7 +16,7 @@ use crate::text::{is_well_formed, without_nulls};
 
 const ADOPT: StepName = "adopt a load balancer";
 
-/// Lists the load balancers that Kuryr created, and gives them the ownership mark of this cluster.
+/// Lists load balancers, and gives those that Kuryr created the ownership mark of this cluster.
 #[derive(Debug)]
 pub(crate) struct LoadBalancerAdoption {
     octavia: OctaviaApi,
@@ -31,7 +31,7 @@ impl LoadBalancerAdoption {
         Self { provisioning: ProvisioningPoller::new(octavia.clone(), cluster.clone()), octavia, cluster }
     }
 
-    /// Lists the load balancers in the projects of the configuration, of any controller and of users.
+    /// Lists the load balancers in the projects of the configuration, whichever controller or user created them.
     pub(crate) async fn existing(&self) -> DriverResult<Vec<ExistingLoadBalancer>> {
         let bodies: Vec<LoadBalancerBody> =
             self.octavia.list("list the load balancers", &Vec::new(), LoadBalancerBody::FIELDS).await?;

@@ -27,8 +27,8 @@ impl LoadBalancerCache {
         self.owners.is_complete() && !self.dirty.contains(uid) && !self.owners.contains_value(uid)
     }
 
-    /// Ends a full list of load balancers that [`ResourceIndex::start_list`] started under the number `list`,
-    /// and removes the entries of load balancers and pools that the list lacks.
+    /// Records the end of a full list of load balancers, for which [`ResourceIndex::start_list`] returned the number `list`, and removes
+    /// the entries of load balancers and pools that the list lacks.
     pub(super) fn end_list<'a>(
         &self,
         list: u64,
@@ -57,8 +57,8 @@ impl LoadBalancerCache {
     }
 }
 
-/// The existing resources by key, as far as this process knows. A full list of all resources removes the entries that it lacks, except
-/// those that were added while the list was being read.
+/// A map of the existing resources, as far as this process knows. A list of all resources that was read from the service removes the
+/// entries that it lacks, except those that were added while the list was being read.
 #[derive(Debug)]
 pub(super) struct ResourceIndex<K, V>(Mutex<ResourceIndexState<K, V>>);
 
@@ -80,15 +80,15 @@ impl<K, V> Default for ResourceIndex<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
-    /// Starts a full list and returns its number.
+    /// Records the start of a full list, and returns its number for [`end_list`](Self::end_list).
     pub(super) fn start_list(&self) -> u64 {
         let mut state = lock(&self.0);
         state.lists += 1;
         state.lists
     }
 
-    /// Ends the full list with the number `list`. Keeps the entries for which `exists` returns `true`, and those that were added since the
-    /// list was started.
+    /// Records the end of the full list with the number `list`. Keeps the entries for which `exists` returns `true`, and those that were
+    /// added since the list was started.
     pub(super) fn end_list(&self, list: u64, exists: impl Fn(&K) -> bool) {
         let mut state = lock(&self.0);
         state.resources.retain(|key, (_, added)| *added >= list || exists(key));

@@ -26,7 +26,7 @@ impl LbaasV2Driver {
         if self.cache.has_none(&owner.uid) {
             return Ok(None);
         }
-        let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.thing);
+        let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.resource);
         Ok(trees.into_iter().find(|tree| !tree.is_port_alone()))
     }
 
@@ -154,8 +154,8 @@ impl LbaasV2Driver {
     }
 
     /// Handles the error of an address that is in use, and returns the error to report. If a load balancer of this cluster that is being
-    /// deleted has the address, the error has a short retry delay. If a load balancer of `owner` has it, whose tags were removed so that
-    /// lists did not contain it, its ownership mark is written again, so that the next attempt finds it.
+    /// deleted has the address, the error has a short retry delay. If a load balancer of `owner` has the address, but lists lack it because
+    /// its tags were removed, writes its ownership mark again, so that the next attempt finds it.
     async fn explain_conflict(
         &self,
         owner: &Owner,

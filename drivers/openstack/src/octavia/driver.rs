@@ -124,7 +124,8 @@ impl LbaasV2Driver {
         Ok(deleting)
     }
 
-    /// Deletes the ports that were created for `owner`, except those that a load balancer other than `deleted` uses.
+    /// Deletes the ports of virtual addresses that this driver created for `owner`, except those that a load balancer other than `deleted`
+    /// uses.
     pub(super) async fn release_ports(
         &self,
         owner: &Owner,

@@ -52,7 +52,8 @@ pub struct LbaasV2Driver {
     choices: SpecDefaults,
     members: MemberSubnets,
     ports: VipPorts,
-    /// Creates the ports of new load balancers in Neutron. Ports that this driver created are deleted in any case.
+    /// `true` if this driver, and not Octavia, creates the ports of the virtual addresses of new load balancers. Ports that this driver
+    /// created before are deleted in any case.
     own_ports: bool,
     provisioning: ProvisioningPoller,
     cache: LoadBalancerCache,

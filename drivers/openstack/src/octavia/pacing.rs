@@ -11,8 +11,8 @@ use crate::poll::{MAX_INTERVAL, Pacing, PollEntry};
 /// The maximum number of creation requests in flight in one project. Octavia locks the quota of the project during each request. Further
 /// requests would only wait for the lock, some of them longer than the timeout of a call.
 const MAX_CREATIONS: usize = 4;
-/// The retry delay of a queued creation is this time for each queued creation of any project. Together, the queued creations retry twenty
-/// times a second.
+/// The retry delay of a queued creation is this time multiplied by the number of queued creations in all projects. Together, the queued
+/// creations retry twenty times a second.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);
 /// The number of creations in progress or queued with which a bulk creation begins. It ends when fewer than half of this number are left.
 const BULK: usize = 8;
@@ -21,7 +21,7 @@ const MIN_BULK_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest interval between polls during bulk creation.
 const MAX_BULK_INTERVAL: Duration = Duration::from_secs(30);
 /// A creation that takes longer than this does not count as part of a bulk creation any more.
-const STUCK: Duration = Duration::from_secs(10 * 60);
+const MAX_BULK_CREATION_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// A final provisioning status, which ends the wait for a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl LoadBalancerPacing {
     /// Returns `true` if the load balancer belongs to the bulk creation: it is being created, and not for too
     /// long.
     fn is_in_bulk(entry: &PollEntry<Self>, now: Instant) -> bool {
-        entry.context == ProvisioningOperation::Create && now.saturating_duration_since(entry.since) <= STUCK
+        entry.context == ProvisioningOperation::Create
+            && now.saturating_duration_since(entry.since) <= MAX_BULK_CREATION_TIME
     }
 }
 
@@ -325,7 +326,7 @@ mod tests {
             schedule.start(&id(&number.to_string()), ProvisioningOperation::Create, start);
         });
         assert!(schedule.pacing.bulk_since.is_some());
-        let later = start + STUCK + milliseconds(1);
+        let later = start + MAX_BULK_CREATION_TIME + milliseconds(1);
         for number in 0..BULK {
             schedule.state(&id(&number.to_string()), later);
         }

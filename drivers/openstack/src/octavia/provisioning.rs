@@ -13,6 +13,7 @@ use super::wire::LoadBalancerBody;
 use crate::error::{DriverResult, OpenStackError, Result, StepName};
 use crate::poll::{Pacing, PollState, Poller};
 
+/// The fields of a load balancer that are polled.
 const FIELDS: &str = "id provisioning_status";
 const STEP: &str = "read the status of a load balancer";
 

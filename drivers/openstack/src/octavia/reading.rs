@@ -19,6 +19,7 @@ use super::wire::{
 use crate::error::{DriverResult, Result};
 use crate::mark::{self, cluster_tag, uid_of};
 
+/// The query parameter that filters a list by project.
 const PROJECT: &str = "project_id";
 
 impl LbaasV2Driver {
@@ -35,7 +36,8 @@ impl LbaasV2Driver {
         Ok(marked.collect())
     }
 
-    /// Returns the owner that the ownership mark of a load balancer in our projects names, or `None` without a mark of this cluster.
+    /// Returns the owner that the ownership mark of a load balancer names. Returns `None` if it has no mark of this cluster, or is not in
+    /// the projects of the configuration.
     pub(super) fn owner_of(&self, body: &LoadBalancerBody) -> Option<Owner> {
         self.octavia.owns(&body.project_id).then(|| marked_owner(body, &self.cluster))?
     }
@@ -58,9 +60,9 @@ impl LbaasV2Driver {
         let pools: Vec<PoolId> = pools.map(|pool| pool.id.clone()).collect();
         let mut trees = Vec::new();
         for ((owner, body), listeners) in owners.into_iter().zip(&bodies).zip(listeners) {
-            if let Some(thing) = tree::load_balancer(body, security_groups(body), listeners) {
+            if let Some(resource) = tree::load_balancer(body, security_groups(body), listeners) {
                 self.cache.owners.insert(body.id.clone(), owner.uid.clone());
-                trees.push(Owned { owner: Some(owner), thing });
+                trees.push(Owned { owner: Some(owner), resource });
             }
         }
         match owner {
@@ -69,7 +71,7 @@ impl LbaasV2Driver {
         }
         let unused = ports.iter().filter(|(_, port)| !used.contains(&port_id(port)));
         trees.extend(unused.filter_map(|(owner, port)| {
-            Some(Owned { owner: Some(owner.clone()), thing: tree::failed_load_balancer(owner, port)? })
+            Some(Owned { owner: Some(owner.clone()), resource: tree::failed_load_balancer(owner, port)? })
         }));
         Ok(trees)
     }

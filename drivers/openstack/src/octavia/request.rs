@@ -46,8 +46,8 @@ pub(super) fn pool(name: &str, spec: &ListenerSpec) -> Value {
     merged(json!({ "name": name, "protocol": spec.at.protocol }), settings)
 }
 
-/// Returns the settings of a listener that differ from the wanted ones. Other settings are not sent, because older releases do not know all
-/// of them.
+/// Returns the wanted settings of a listener that differ from the existing ones, as the body of an update. Other settings are not sent,
+/// because older releases do not know all of them.
 pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSettings) -> Value {
     let changed = |existing: Option<u32>, wanted: Option<u32>| wanted.filter(|_| existing != wanted);
     let cidrs = &wanted.allowed_cidrs;
@@ -59,13 +59,14 @@ pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSett
     }))
 }
 
-/// Returns the wanted settings of a pool without its monitor, or `None` if they do not differ from the existing ones.
+/// Returns the body of an update to the wanted settings of a pool, without its monitor, or `None` if they do not differ from the existing
+/// ones.
 pub(super) fn changed_pool(existing: &PoolSettings, wanted: &PoolSettings) -> Option<Value> {
     let same = (existing.algorithm, existing.persistence) == (wanted.algorithm, wanted.persistence);
     (!same || existing.disabled).then(|| pool_update(existing, wanted))
 }
 
-/// Returns the settings of a pool that differ from the wanted ones.
+/// Returns the wanted settings of a pool without its monitor, as fields of a request. Enables the pool if `existing` is disabled.
 fn pool_update(existing: &PoolSettings, wanted: &PoolSettings) -> Value {
     let persistence = |SessionPersistence { timeout_s }| PersistenceBody {
         kind: SOURCE_IP.to_owned(),
@@ -91,7 +92,7 @@ pub(super) fn monitor(protocol: Protocol, settings: HealthMonitor) -> Value {
     merged(json!({ "type": kind }), monitor_update(settings))
 }
 
-/// Returns the settings of a health monitor.
+/// Returns the settings of a health monitor, as fields of a request.
 pub(super) fn monitor_update(settings: HealthMonitor) -> Value {
     let HealthMonitor { delay_s, timeout_s, max_retries } = settings;
     json!({ "delay": delay_s, "timeout": timeout_s, "max_retries": max_retries, "max_retries_down": max_retries })

@@ -14,6 +14,7 @@ use crate::subnets::Subnets;
 
 /// The `device_owner` of the ports that this driver creates. They have no `device_id`, because Octavia accepts no port that has one.
 const DEVICE_OWNER: &str = "staffetta:vip";
+/// The fields of a port that are read.
 const FIELDS: &str = "id project_id description fixed_ips";
 
 /// Creates, finds and deletes the ports of virtual addresses.
@@ -107,7 +108,7 @@ impl VipPorts {
     }
 }
 
-/// Returns the id of a port that is not a VIF of a pod, as the type of such ids.
+/// Returns the id of a port as a [`PortId`], the type for ports that are not VIFs of pods.
 pub(super) fn port_id(port: &PortBody) -> PortId {
     port.id.as_str().into()
 }

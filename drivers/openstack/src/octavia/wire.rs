@@ -30,6 +30,7 @@ pub(super) trait OctaviaResource: DeserializeOwned {
     const DELETE: &'static str;
 }
 
+/// Implements [`OctaviaResource`] for the body of one type of resource.
 macro_rules! resource {
     ($body:ty, $collection:literal, $key:literal, $name:literal, $fields:literal) => {
         impl OctaviaResource for $body {

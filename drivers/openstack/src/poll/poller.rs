@@ -32,9 +32,9 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> Poller<K, P> {
         lock(&self.schedule)
     }
 
-    /// Returns the state of a resource. If its poll is due, `fetch` reads the status of all resources that are polled with it. Its result
-    /// has the final status of a resource or `None` for a pending one, and lacks resources that do not exist. The error of `fetch` is
-    /// returned.
+    /// Returns the state of a resource. If its poll is due, `fetch` reads the status of all resources that are polled with it. The map that
+    /// `fetch` returns contains the final status of each resource, or `None` for a pending one, and lacks resources that do not exist. The
+    /// error of `fetch` is returned.
     pub(crate) async fn state<F>(
         &self,
         key: &K,

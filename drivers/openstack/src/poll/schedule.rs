@@ -199,7 +199,8 @@ impl<P: Pacing> PollEntry<P> {
         self.last_poll.map_or(self.first_due, |(at, _)| at + self.interval(at))
     }
 
-    /// Returns the time of the last poll plus the interval that follows a poll at `at`; before the first poll, its time.
+    /// Returns the time of the last poll plus the interval that follows a poll at `at`; before the first poll, returns the time at which
+    /// the first poll is due.
     pub(crate) fn due_at(&self, at: Instant) -> Instant {
         self.last_poll.map_or(self.first_due, |(last, _)| last + self.interval(at))
     }

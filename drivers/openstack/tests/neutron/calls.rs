@@ -93,7 +93,7 @@ async fn one_list_shows_what_is_marked_for_many_who_ask() {
         let found = join_all(requests.iter().map(|request| driver.vifs(Some(&request.owner)))).await;
         let found: Vec<Vec<_>> = found
             .into_iter()
-            .map(|found| found.unwrap().into_iter().map(|marked| marked.thing.id).collect())
+            .map(|found| found.unwrap().into_iter().map(|marked| marked.resource.id).collect())
             .collect();
         for (found, made) in found.iter().zip(&made) {
             assert_eq!(*found, [made.as_ref().unwrap().id.clone()]);

@@ -23,7 +23,7 @@ async fn a_port_whose_answer_got_lost_is_found_by_its_mark_and_none_is_made_twic
     let found = driver.vifs(Some(&world.owner("web"))).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(fake.requests().iter().filter(|request| *request == "POST ports").count(), 1);
-    driver.release_vif(&world.owner("web"), &found[0].thing).await.unwrap();
+    driver.release_vif(&world.owner("web"), &found[0].resource).await.unwrap();
     assert!(world.ports(&subnet).await.is_empty());
 }
 
@@ -72,7 +72,7 @@ async fn a_port_that_cannot_be_removed_after_a_failed_binding_is_found_by_its_ma
     fake.inject(Method::DELETE, "ports", Fault::Html(503));
     let error = driver.request_vif(&request).await.unwrap_err();
     assert!(error.ambiguous(), "{error}");
-    let found = driver.vifs(Some(&request.owner)).await.unwrap().remove(0).thing;
+    let found = driver.vifs(Some(&request.owner)).await.unwrap().remove(0).resource;
     // Its host gets an agent, and the driver lets Neutron bind it again.
     let failed = driver.activate_vif(&request.owner, &found).await.unwrap_err();
     assert!(failed.transient() && failed.to_string().contains("`late`"), "{failed}");
@@ -445,6 +445,6 @@ async fn whether_a_port_is_a_subport_stays_open_while_the_trunk_cannot_be_read()
     assert!(error.ambiguous() && error.transient(), "{error}");
     let found = driver.vifs(Some(&request.owner)).await.unwrap();
     assert_eq!((found.len(), world.subports(&machine).await.len()), (1, 1));
-    driver.release_vif(&request.owner, &found[0].thing).await.unwrap();
+    driver.release_vif(&request.owner, &found[0].resource).await.unwrap();
     assert!(world.ports(&subnet).await.is_empty());
 }

@@ -84,10 +84,10 @@ pub(crate) async fn a_port_of_kuryr_gets_our_mark_and_keeps_all_that_its_traffic
         );
         assert_eq!(listed(&driver, &id).await.mark, ExistingMark::Owned(web.clone()));
         let found = world.bound("east").vifs(Some(&web)).await.unwrap();
-        assert_eq!(found.iter().map(|found| &found.thing.id).collect::<Vec<_>>(), [&id]);
+        assert_eq!(found.iter().map(|found| &found.resource.id).collect::<Vec<_>>(), [&id]);
         let refused = driver.adopt(&adoption(&port, None, &world.owner("other"))).await.unwrap_err();
         assert_eq!(refused.reason(), Reason::Refused);
-        world.bound("east").release_vif(&web, &found[0].thing).await.unwrap();
+        world.bound("east").release_vif(&web, &found[0].resource).await.unwrap();
         assert_eq!(world.ports(&subnet).await, [Value::Null; 0]);
     }
 }
@@ -131,7 +131,7 @@ pub(crate) async fn a_subport_of_kuryr_stays_on_its_trunk_with_its_vlan(world: &
     // Our driver knows its trunk by the mark.
     let found = world.vlan("east", &machine).vifs(Some(&web)).await.unwrap();
     assert_eq!(found.len(), 1);
-    world.vlan("east", &machine).release_vif(&web, &found[0].thing).await.unwrap();
+    world.vlan("east", &machine).release_vif(&web, &found[0].resource).await.unwrap();
     assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn a_macvlan_port_of_kuryr_is_found_by_the_pair_that_allows_it_
     );
     driver.adopt(&adoption(&listed, Some(&machine), &web)).await.unwrap();
     let found = world.macvlan("east", &machine).vifs(Some(&web)).await.unwrap();
-    world.macvlan("east", &machine).release_vif(&web, &found[0].thing).await.unwrap();
+    world.macvlan("east", &machine).release_vif(&web, &found[0].resource).await.unwrap();
     assert!(world.pairs(&machine.port).await.is_empty() && world.ports(&subnet).await.is_empty());
 }
 
@@ -214,9 +214,9 @@ pub(crate) async fn a_load_balancer_and_its_address_get_our_marks(world: &World)
     assert_eq!(driver.public_ips().await.unwrap()[0].mark, owned);
     let found =
         world.balancers("east", &OctaviaDefaults::default()).load_balancers(Some(&web)).await.unwrap();
-    assert_eq!(found.iter().map(|found| &found.thing.id).collect::<Vec<_>>(), [&balancers[0].id]);
+    assert_eq!(found.iter().map(|found| &found.resource.id).collect::<Vec<_>>(), [&balancers[0].id]);
     let found = world.floating("east", &pool).public_ips(Some(&web)).await.unwrap();
-    assert_eq!(found[0].thing.id.as_str(), text(&floating["id"]));
+    assert_eq!(found[0].resource.id.as_str(), text(&floating["id"]));
 }
 
 pub(crate) async fn the_network_of_a_namespace_is_marked_with_its_subnet(world: &World) {

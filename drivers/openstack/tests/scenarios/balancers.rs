@@ -139,7 +139,7 @@ pub(crate) fn asked(balancer: &LoadBalancer) -> Vec<ListenerSpec> {
 pub(crate) async fn only(driver: &LbaasV2Driver) -> LoadBalancer {
     let mut found = driver.load_balancers(None).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
-    found.remove(0).thing
+    found.remove(0).resource
 }
 
 pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_was_asked_for(world: &World) {
@@ -163,9 +163,9 @@ pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_w
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         for marks in [None, Some(&owner)] {
             let found = driver.load_balancers(marks).await.unwrap();
-            let [Owned { owner: marked, thing }] = &*found else { panic!("{found:?}") };
-            assert_eq!((marked.as_ref(), thing.status), (Some(&owner), ProvisioningStatus::Active));
-            assert_eq!(asked(thing), spec.listeners);
+            let [Owned { owner: marked, resource }] = &*found else { panic!("{found:?}") };
+            assert_eq!((marked.as_ref(), resource.status), (Some(&owner), ProvisioningStatus::Active));
+            assert_eq!(asked(resource), spec.listeners);
         }
         let again = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
         assert_eq!((&again.id, asked(&again)), (&made.id, spec.listeners.clone()));
@@ -505,7 +505,7 @@ pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being
         world.allow_of_octavia(what, -1).await;
         until_made(&driver, &balancer, &wanted.listeners[1]).await;
         let found = driver.load_balancers(Some(&owner)).await.unwrap();
-        assert_eq!((found.len(), asked(&found[0].thing)), (1, wanted.listeners), "{what}");
+        assert_eq!((found.len(), asked(&found[0].resource)), (1, wanted.listeners), "{what}");
     }
 }
 

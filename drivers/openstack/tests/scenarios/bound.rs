@@ -92,7 +92,7 @@ pub(crate) async fn a_vif_that_is_found_by_its_mark_is_the_one_that_was_made(wor
     let vif = world.bound("east").request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     let owner = world.owner("web");
     let found = world.bound("east").vifs(Some(&owner)).await.unwrap();
-    assert_eq!(found, [Owned { owner: Some(owner), thing: vif }]);
+    assert_eq!(found, [Owned { owner: Some(owner), resource: vif }]);
 }
 
 pub(crate) async fn a_binding_that_fails_is_an_error_and_leaves_no_port(world: &World) {
@@ -155,9 +155,9 @@ pub(crate) async fn only_a_port_of_the_pod_is_activated_and_those_of_kuryr_are_l
         let listed = driver.unmarked_vifs().await.unwrap();
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0].owner.as_ref().unwrap().uid, web.uid);
-        assert_eq!(listed[0].thing.id.as_str(), text(&kuryrs["id"]));
-        assert!(matches!(listed[0].thing.class, VifClass::OpenVSwitch { .. }));
-        driver.activate_vif(&web, &listed[0].thing).await.unwrap();
+        assert_eq!(listed[0].resource.id.as_str(), text(&kuryrs["id"]));
+        assert!(matches!(listed[0].resource.class, VifClass::OpenVSwitch { .. }));
+        driver.activate_vif(&web, &listed[0].resource).await.unwrap();
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) async fn a_pair_that_was_left_out_is_added_when_the_vif_is_activated(
     });
     let port = world.create("ports", "port", wish).await;
     let driver = world.macvlan("east", &machine);
-    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).thing;
+    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).resource;
     assert!(!found.active && found.id.as_str() == text(&port["id"]));
     let active = Vif { active: true, ..found.clone() };
     // A pod of another cluster that names it gets nothing by that.

@@ -39,7 +39,7 @@ pub(crate) async fn an_address_out_of_the_pool_leads_to_the_port_and_goes_back_b
     assert_eq!(floating(world, taken.id.as_str()).await["port_id"], json!(port));
     let marked = east.public_ips(Some(&web)).await.unwrap();
     assert_eq!(
-        (marked.len(), &marked[0].owner, &marked[0].thing.port),
+        (marked.len(), &marked[0].owner, &marked[0].resource.port),
         (1, &Some(web.clone()), &Some(port.clone()))
     );
     assert!(west.public_ips(None).await.unwrap().is_empty());
@@ -105,7 +105,7 @@ pub(crate) async fn an_address_that_the_user_named_must_exist_and_be_free_and_st
     driver.release(&web, &found).await.unwrap();
     assert_eq!(floating(world, found.id.as_str()).await["id"], users["id"], "it is never freed");
     let told = driver.public_ips(None).await.unwrap();
-    assert_eq!((told.len(), &told[0].owner, &told[0].thing.id), (1, &None, &found.id), "it bears no mark");
+    assert_eq!((told.len(), &told[0].owner, &told[0].resource.id), (1, &None, &found.id), "it bears no mark");
     // What was taken for one service is not named for another.
     let taken = driver.acquire(&web, &request(world, one.as_str(), None)).await.unwrap();
     let anothers =

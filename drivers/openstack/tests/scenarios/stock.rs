@@ -208,7 +208,7 @@ pub(crate) async fn what_is_in_stock_is_listed_without_an_owner_and_is_no_pods_t
     let of_a_pod = world.bound("east").request_vif(&web).await.unwrap();
     let told = async |driver: &dyn PodVifDriver, owner| -> BTreeSet<_> {
         let marked = driver.vifs(owner).await.unwrap().into_iter();
-        marked.map(|marked| (marked.thing.id, marked.owner.is_some())).collect()
+        marked.map(|marked| (marked.resource.id, marked.owner.is_some())).collect()
     };
     let driver = world.bound("east");
     assert_eq!(told(&driver, None).await, [(bound.id.clone(), false), (of_a_pod.id.clone(), true)].into());

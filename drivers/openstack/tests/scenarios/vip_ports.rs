@@ -73,9 +73,9 @@ pub(crate) async fn a_port_of_ours_goes_with_its_load_balancer_though_none_are_m
     world.allow_balancers(-1).await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let found = driver.load_balancers(None).await.unwrap();
-    let alone = |alone| found.iter().find(|marked| marked.thing.is_port_alone() == alone).unwrap();
-    assert_eq!((found.len(), &alone(false).thing.port), (2, &made.port));
-    let port = alone(true).thing.port.clone();
+    let alone = |alone| found.iter().find(|marked| marked.resource.is_port_alone() == alone).unwrap();
+    assert_eq!((found.len(), &alone(false).resource.port), (2, &made.port));
+    let port = alone(true).resource.port.clone();
     // The address is free for another of the same owner, whose port is Octavia's.
     let other = driver.ensure_load_balancer(&world.owner("left"), &left).await.unwrap();
     assert_ne!(other.port, port);
@@ -100,8 +100,8 @@ pub(crate) async fn a_port_that_was_left_without_a_load_balancer_is_found_and_us
     }
     let mut left = driver.load_balancers(None).await.unwrap();
     left.retain(|marked| marked.owner == Some(world.owner("other")));
-    assert_eq!((left.len(), left[0].thing.status), (1, ProvisioningStatus::Error));
-    driver.release_load_balancer(&world.owner("other"), &left[0].thing.id).await.unwrap();
+    assert_eq!((left.len(), left[0].resource.status), (1, ProvisioningStatus::Error));
+    driver.release_load_balancer(&world.owner("other"), &left[0].resource.id).await.unwrap();
     assert_eq!(driver.load_balancers(None).await.unwrap().len(), 1);
     world.allow_balancers(-1).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();

@@ -33,7 +33,7 @@ pub(crate) async fn a_pod_gets_a_subport_of_its_nodes_trunk(world: &World) {
     assert_eq!(active, Vif { active: true, ..vif.clone() });
     let found = world.vlan("east", &machine).vifs(Some(&world.owner("web"))).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(vlan(&found[0].thing), vlan(&vif));
+    assert_eq!(vlan(&found[0].resource), vlan(&vif));
     assert!(world.bound("east").vifs(None).await.unwrap().is_empty(), "it is another driver's");
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
     assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
@@ -87,7 +87,7 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World)
     // The VLAN that is the next one: the pod that comes before it is finished gets another one.
     half_made(world, &machine, &subnet, 1).await;
     let (owner, driver) = (world.owner("web"), world.vlan("east", &machine));
-    let found = driver.vifs(None).await.unwrap().remove(0).thing;
+    let found = driver.vifs(None).await.unwrap().remove(0).resource;
     assert_eq!((vlan(&found), found.active), (1, false));
     let next = driver.request_vif(&world.nested_request("next", &machine, &subnet)).await.unwrap();
     assert_eq!(world.subports(&machine).await, [(next.id.to_string(), 2)]);
@@ -109,7 +109,7 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_no_vif_when_its_vlan_is
     let stranger = world.vlan("west", &machine);
     let faster = stranger.request_vif(&world.nested_request("faster", &machine, &subnet)).await.unwrap();
     assert_eq!(vlan(&faster), 1);
-    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).thing;
+    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).resource;
     let error = driver.activate_vif(&owner, &found).await.unwrap_err();
     assert_eq!(error.reason(), Reason::NotFound);
     assert!(

@@ -85,7 +85,7 @@ impl CniDaemon {
         Ok(())
     }
 
-    /// Adds the record, unless a pod of this node has the same port or address. One that no longer exists is unbound first.
+    /// Adds the record. Fails if another pod of this node has the same port or address. If that pod no longer exists, unbinds it instead.
     async fn claim(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
         // The second conflict of a pod may be with another pod than the first.
         for _ in 0..=record.attachments.len() {
@@ -172,7 +172,7 @@ impl CniDaemon {
     }
 }
 
-/// Refuses two VIFs for one interface, or with one port.
+/// Returns an error if two VIFs of the pod have the same interface or port.
 fn check_interfaces(attachments: &[VifAttachment]) -> Result<(), CniError> {
     for (index, one) in attachments.iter().enumerate() {
         let mut others = attachments[..index].iter();
@@ -213,6 +213,7 @@ fn refused(attachment: &VifAttachment, error: &DriverError) -> CniError {
     .details(staffetta_handler::causes(error))
 }
 
+/// Returns the error of the plugin for a record that cannot be written or removed.
 fn unrecorded(error: &RecordError) -> CniError {
     CniError::new(Code::Io, "the record of the pod cannot be changed")
         .details(staffetta_handler::causes(error))

@@ -161,7 +161,7 @@ impl Context<'_> {
         self.current.progress().retry.as_ref()?.reported_on.clone()
     }
 
-    /// Attaches details of the last attempt to the object until it is handled successfully. [`QueueEntry`](crate::QueueEntry) shows them.
+    /// Keeps details of the last attempt in memory until the object is handled successfully. [`QueueEntry`](crate::QueueEntry) shows them.
     pub fn attach(&self, details: Arc<dyn Any + Send + Sync>) {
         self.update_retry_state(|retry| retry.attachment = Some(details));
     }

@@ -58,6 +58,7 @@ pub(super) struct KeyQueue<E> {
 pub(super) type CurrentMessage<E> = (E, Arc<Current>);
 
 impl<E: Message + Clone> Queued<E> {
+    /// Returns `true` if the message failed and waits to be handled again.
     fn failed(&self) -> bool {
         matches!(self.phase, Phase::Failed { .. })
     }
@@ -213,7 +214,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         false
     }
 
-    /// Returns the failures of another message of the object with this UID.
+    /// Returns the recorded failures of a waiting message of the object with this UID; `None` if no such message has failed.
     fn failing(&mut self, uid: &str) -> Option<&mut RetryState> {
         let others = self.waiting.iter_mut().filter(|message| message.event.uid() == uid);
         others.filter_map(|message| message.retry.as_deref_mut()).find(|retry| retry.last_error.is_some())

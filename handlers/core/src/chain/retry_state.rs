@@ -24,7 +24,7 @@ pub struct LastError {
 }
 
 impl LastError {
-    /// Records one more failed attempt at the current time, and returns a copy of the result.
+    /// Updates `last` with one more failed attempt at the current time, and returns a copy of it.
     fn record(last: &mut Option<Self>, error: &dyn Failure) -> Self {
         let (attempts, since) =
             last.as_ref().map_or_else(|| (0, Instant::now()), |last| (last.attempts, last.since));

@@ -42,17 +42,17 @@ pub enum CheckResult {
 }
 
 impl Finding {
-    /// The statement `check` holds. `detail` may be empty.
+    /// Returns the finding that the statement `check` holds. `detail` may be empty.
     pub fn ok(check: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { check: check.into(), result: CheckResult::Ok, detail: detail.into(), remedy: String::new() }
     }
 
-    /// The statement `check` does not hold because of `detail`, and the program works without.
+    /// Returns the finding that the statement `check` does not hold because of `detail`, and that the program works without.
     pub fn warning(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { result: CheckResult::Warning, ..Self::failed(check, detail, remedy) }
     }
 
-    /// The statement `check` does not hold because of `detail`, and the program needs it.
+    /// Returns the finding that the statement `check` does not hold because of `detail`, and that the program needs it.
     pub fn failed(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (check, detail, remedy) = (check.into(), detail.into(), remedy.into());
         Self { check, result: CheckResult::Failed, detail, remedy }

@@ -56,7 +56,7 @@ pub struct Registry {
     handlers: BTreeMap<String, HandlerEntry>,
     /// The names of the handlers that run in every replica.
     in_every_replica: BTreeSet<String>,
-    /// The names of the handlers whose nodes are virtual.
+    /// The names of the handlers that represent other machines as nodes; see [`Registry::declare_virtual_nodes`].
     with_virtual_nodes: BTreeSet<String>,
     driver_traits: Vec<DriverTrait>,
     sections: Vec<Section>,
@@ -126,7 +126,8 @@ impl DriverTrait {
     }
 }
 
-/// The result of [`Registry::driver_trait`]. It declares how the drivers of the trait behave in a dry run.
+/// A driver trait that [`Registry::driver_trait`] has added. The methods declare how the drivers of the trait are chosen, and how they
+/// behave in a dry run.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -213,7 +214,7 @@ impl Registry {
 
     /// Declares that the handler `name` represents other machines as nodes, whose pods have networks of their own: pods on nodes with
     /// the label [`HANDLER_LABEL`] or `type=virtual-kubelet` get no VIF.
-    pub fn has_virtual_nodes(&mut self, name: &str) {
+    pub fn declare_virtual_nodes(&mut self, name: &str) {
         self.with_virtual_nodes.insert(name.to_owned());
     }
 
@@ -283,6 +284,7 @@ impl Registry {
         name.clone_into(&mut self.driver_trait_mut::<D>().default);
     }
 
+    /// Returns the driver trait `D`. Panics if it was not added.
     fn driver_trait_mut<D: ?Sized + 'static>(&mut self) -> &mut DriverTrait {
         let mut driver_traits = self.driver_traits.iter_mut();
         let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());
@@ -367,12 +369,12 @@ mod tests {
         let mut registry = Registry::default();
         let build = |_: &Setup| Ok(Registration::new(()));
         registry.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
-        registry.has_virtual_nodes("edge");
+        registry.declare_virtual_nodes("edge");
         let have = |registry: Registry, name: &str| {
-            setup(&Arc::new(registry), json!({})).have_virtual_nodes(&[name.to_owned()])
+            setup(&Arc::new(registry), json!({})).any_has_virtual_nodes(&[name.to_owned()])
         };
         let mut other = Registry::default();
-        other.has_virtual_nodes("edge");
+        other.declare_virtual_nodes("edge");
         other.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
         assert!(!have(other, "edge"));
         assert!(!have(Registry::default(), "edge"));

@@ -127,6 +127,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
+    /// Adds the route of the events or triggers of one type to the handler, unless there is one already.
     fn route(&mut self, type_id: TypeId, kind: Option<Kind>, handler: Box<dyn RouteHandler>) {
         if self.types.insert(type_id) {
             self.routes.push(HandlerRoute { type_id, kind, handler, filter: None });
@@ -201,8 +202,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Passes to the handler only the events that `filter` accepts, of those that the handler wants and earlier filters accept: it is not
-    /// called for others. Indexes get all events.
+    /// Passes to the handler only the events that `filter` accepts. `filter` is called only for events that the handler wants and earlier
+    /// filters accept. Indexes get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
         self.filter = both(self.filter.take(), Some(Arc::new(filter)));
@@ -239,7 +240,7 @@ impl ErasedHandler {
         self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
     }
 
-    /// Returns the newer messages that end the retries of an older one.
+    /// Returns the setting that selects the newer messages that end the retries of an older one.
     pub fn superseded(&self) -> Superseded {
         self.superseded
     }
@@ -277,6 +278,7 @@ impl ErasedHandler {
 }
 
 impl HandlerRoute {
+    /// Returns whether the handler and its filter take the event. A handler that panics does not get the event.
     fn wants(&self, event: &AnyEvent) -> Interest {
         let panicked = Interest::Declined("the handler panicked when it was asked; see the log");
         let wanted = catch_panic(event, || self.handler.wants(event)).unwrap_or(panicked);

@@ -29,6 +29,7 @@ pub struct Setup {
     recorder: Recorder,
     /// The drivers and [shared values](Self::shared) that were built so far, by type and name. The name of a shared value is empty.
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    /// The checks that handlers and drivers added: those before the program is ready, and those on request.
     checks: Mutex<(Vec<Check>, Vec<Diagnosis>)>,
 }
 
@@ -156,8 +157,8 @@ impl Setup {
         self.recorder.clone()
     }
 
-    /// Returns `true` if one of these handlers [represents other machines as nodes](Registry::has_virtual_nodes).
-    pub fn have_virtual_nodes(&self, handlers: &[String]) -> bool {
+    /// Returns `true` if one of these handlers [represents other machines as nodes](Registry::declare_virtual_nodes).
+    pub fn any_has_virtual_nodes(&self, handlers: &[String]) -> bool {
         handlers.iter().any(|handler| self.registry.with_virtual_nodes.contains(handler))
     }
 
@@ -202,6 +203,7 @@ impl Setup {
         })
     }
 
+    /// Returns the driver trait `D`. Fails if it is not registered.
     fn driver_trait<D: ?Sized + 'static>(&self) -> Result<&DriverTrait, SetupError> {
         let mut driver_traits = self.registry.driver_traits();
         let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());

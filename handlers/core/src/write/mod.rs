@@ -43,7 +43,7 @@ struct Echo {
     written: Instant,
 }
 
-/// The smallest number of entries from which on expired entries are removed.
+/// The smallest number of remembered writes from which on expired ones are removed: the minimum of `Writer::cleanup_at`.
 const ECHOES: usize = 1024;
 
 /// The time for which the watch event of a write is expected. A watch lags by two seconds at most. An event that is later was lost with
@@ -193,6 +193,7 @@ where
         ours.map(|echo| echo.version.to_string()).or_else(|| meta.resource_version.clone())
     }
 
+    /// Returns a builder of requests for the kind and the namespace of `object`.
     fn request(object: &K) -> Request {
         Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
     }

@@ -109,7 +109,8 @@ struct PublicIpForm {
     alloc_method: Allocation,
 }
 
-/// The status of a `KuryrLoadBalancer`: the objects of [`StateForm`] without their envelopes.
+/// The JSON form of the status of Kuryr's custom resource `KuryrLoadBalancer`: a load balancer with its listeners, pools and members. Kuryr's
+/// annotation, [`StateForm`], has the same objects in envelopes of oslo.versionedobjects.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StatusForm {
@@ -120,8 +121,8 @@ struct StatusForm {
     service_pub_ip_info: Option<PublicIpForm>,
 }
 
-/// Converts the status of a `KuryrLoadBalancer` to the value of the annotation. Returns an error if
-/// `status` is malformed.
+/// Converts the status of Kuryr's custom resource `KuryrLoadBalancer` to the value of the annotation
+/// [`STATE_ANNOTATION`]. Returns an error if `status` is malformed.
 pub fn annotation_of_status(status: &Value) -> Result<String, serde_json::Error> {
     fn versioned<T>(objects: Vec<T>) -> Vec<Versioned<T>> {
         objects.into_iter().map(Versioned).collect()
@@ -136,8 +137,8 @@ pub fn annotation_of_status(status: &Value) -> Result<String, serde_json::Error>
     })))
 }
 
-/// Returns the load balancer and the public address that the value of the annotation names. Returns
-/// an error if `text` is malformed.
+/// Returns the load balancer and the public address that `text`, the value of the annotation
+/// [`STATE_ANNOTATION`], names. Returns an error if `text` is malformed.
 pub fn resources_of_annotation(
     text: &str,
 ) -> Result<(Option<LoadBalancer>, Option<PublicIp>), AnnotationError> {
@@ -145,8 +146,8 @@ pub fn resources_of_annotation(
     Ok((load_balancer, public_ip))
 }
 
-/// Parses the value of the annotation. The result is the state at the time of writing. Returns an
-/// error if `text` is malformed.
+/// Parses the value of the annotation [`STATE_ANNOTATION`]. The result is the state when the annotation
+/// was written. Returns an error if `text` is malformed.
 pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
     let Versioned(state) = read_annotation::<Versioned<StateForm>>(STATE_ANNOTATION, text)?;
     let pool_of = |listener: &ListenerId| {
@@ -197,8 +198,8 @@ pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
     Ok(LbaasState { load_balancer, public_ip, unmarked: false })
 }
 
-/// Formats the value of the annotation, without members if it would be longer than 192 KiB. The
-/// returned flag is `true` if the value is complete.
+/// Formats the value of the annotation [`STATE_ANNOTATION`], without members of pools if it would be
+/// longer than 192 KiB. The returned flag is `true` if the value is complete.
 pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
     let text = write(state);
     if text.len() <= MAX_LENGTH {
@@ -212,8 +213,8 @@ pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
     (write(&bare), false)
 }
 
-/// Formats the value of the annotation. The public address is included only if it is associated
-/// with the load balancer.
+/// Formats the value of the annotation [`STATE_ANNOTATION`]. The public address is included only if it
+/// is associated with the load balancer.
 pub(super) fn write(state: &LbaasState) -> String {
     let public_ip = state.reachable().map(|public_ip| PublicIpForm {
         ip_id: public_ip.id.clone(),

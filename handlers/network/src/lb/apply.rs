@@ -161,17 +161,17 @@ impl Reconciliation<'_> {
             .into_iter()
             .filter(|marked| marked.owner.as_ref().is_some_and(|owner| owner.uid == self.owner.uid));
         let state = LbaasState {
-            load_balancer: load_balancers.next().map(|marked| marked.thing),
-            public_ip: public_ips.next().map(|marked| marked.thing),
+            load_balancer: load_balancers.next().map(|marked| marked.resource),
+            public_ip: public_ips.next().map(|marked| marked.resource),
             unmarked: false,
         };
         for surplus in load_balancers {
             let driver = &self.drivers.load_balancer;
-            let released = driver.release_load_balancer(self.owner, &surplus.thing.id).await;
+            let released = driver.release_load_balancer(self.owner, &surplus.resource.id).await;
             released.step(LOAD_BALANCER_STEP)?;
         }
         for surplus in public_ips {
-            let released = self.drivers.public_ip.release(self.owner, &surplus.thing).await;
+            let released = self.drivers.public_ip.release(self.owner, &surplus.resource).await;
             released.step(PUBLIC_IP_STEP).map_err(LbError::PublicIp)?;
         }
         Ok(state.merge_annotated(annotated))

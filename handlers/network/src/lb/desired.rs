@@ -136,7 +136,7 @@ fn allowed_cidrs(
     cidrs
 }
 
-/// Returns `true` if the endpoints' port has the name of the service's port.
+/// Returns `true` if the port of an endpoint has the same name as the port of the service.
 fn has_name(port: &EndpointPort, of_service: &LbaasPortSpec) -> bool {
     port.name == of_service.name.as_deref().unwrap_or_default()
 }

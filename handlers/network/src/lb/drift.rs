@@ -144,7 +144,7 @@ impl TriggerHandler<LbDrift> for LbHandler {
             let text =
                 "another user changed or removed the load balancer or its address; it is being restored";
             self.notices.warn(service.clone(), DRIFTED, text.to_owned());
-            self.records.mark_dirty(&uid(&present));
+            self.records.mark_unknown(&uid(&present));
         }
         self.reconcile(&key).await
     }

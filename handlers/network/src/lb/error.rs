@@ -149,9 +149,9 @@ impl Failure for LbError {
         }
     }
 
-    /// Returns when an error is reported that is not a failure. A load balancer may need minutes
-    /// for a change, so a pending one is reported only when the time limit of the retries has
-    /// passed. For a queued load balancer, that time limit has not started; it is reported every 5
+    /// Returns the time after which an error that is not a failure is reported; `None` for a failure.
+    /// A load balancer may need minutes for a change, so a pending one is reported only when the time
+    /// limit of the retries has passed. For a queued load balancer, that time limit has not started; it is reported every 5
     /// minutes.
     fn pending(&self) -> Option<Pending> {
         let (report_after, queued) = match self {

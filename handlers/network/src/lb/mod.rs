@@ -60,7 +60,7 @@ pub const FINALIZER: &str = "staffetta.dev/lb";
 
 /// The reason of the Event for features that a service requests and its load balancer does not
 /// support.
-pub(crate) const LACKS: &str = "LoadBalancerLacks";
+pub(crate) const UNSUPPORTED_FEATURES: &str = "LoadBalancerLacks";
 /// The reason of the Event for a broken load balancer that is replaced.
 pub(crate) const REPLACED: &str = "LoadBalancerReplaced";
 /// The reason of the Event for a load balancer that another user or program changed or removed.
@@ -160,7 +160,7 @@ impl LbHandler {
     /// event of a deletion, so it must not wait for an event that is queued behind it. An error
     /// that such an event will resolve is ignored, because that event reconciles the service with
     /// all its endpoints.
-    async fn reconcile_without(&self, uid: &str) -> Result<(), LbError> {
+    async fn reconcile_service_of_deleted(&self, uid: &str) -> Result<(), LbError> {
         match self.reconcile_service_of(uid).await {
             Err(error) if error.awaits_event() => Ok(()),
             reconciled => reconciled,
@@ -247,12 +247,12 @@ impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
     }
 
     async fn on_finalize(&self, object: &Arc<K>) -> Result<(), LbError> {
-        self.reconcile_without(object.meta().uid.as_deref().unwrap_or_default()).await
+        self.reconcile_service_of_deleted(object.meta().uid.as_deref().unwrap_or_default()).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<K>) -> Result<(), LbError> {
         let uid = tombstone.object_ref().uid;
-        self.reconcile_without(uid).await?;
+        self.reconcile_service_of_deleted(uid).await?;
         self.endpoints.forget(uid);
         Ok(())
     }

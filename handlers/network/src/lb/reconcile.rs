@@ -15,7 +15,7 @@ use super::publish::WRITE;
 use super::records::LbRecord;
 use super::settings::ServiceSettings;
 use super::state::LbaasState;
-use super::{FINALIZER, LACKS, LbHandler, REPLACED, has_finalizer};
+use super::{FINALIZER, LbHandler, REPLACED, UNSUPPORTED_FEATURES, has_finalizer};
 use crate::kuryr;
 use crate::lbaasspec::LbaasServiceSpec;
 use crate::owners::owner_of;
@@ -44,8 +44,8 @@ impl LbHandler {
         let annotated = self.annotated(&service, key)?;
         let is_foreign = annotated.unmarked && !self.options.adopt_unmarked;
         let desired = self.desired(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
-        let is_forged = is_foreign || self.is_forged(&service, &owner);
-        let mut reconciliation = self.start(&owner, Some(desired), annotated.clone(), is_forged).await?;
+        let is_untrusted = is_foreign || self.is_untrusted(&service, &owner);
+        let mut reconciliation = self.start(&owner, Some(desired), annotated.clone(), is_untrusted).await?;
         if is_foreign && !annotated.is_among(&reconciliation.state) {
             return Err(LbError::Unmarked);
         }
@@ -94,7 +94,7 @@ impl LbHandler {
         let missing = without.join(", ");
         let text = format!("the load balancer does not support {missing}; the service works without it");
         let condition = (!without.is_empty()).then_some(text);
-        self.notices.set_condition(Identity::of_object(service), LACKS, condition);
+        self.notices.set_condition(Identity::of_object(service), UNSUPPORTED_FEATURES, condition);
         Ok(DesiredState { load_balancer: spec, ..desired })
     }
 
@@ -112,19 +112,19 @@ impl LbHandler {
 
     /// Returns `true` if the service has the finalizer of this handler, but not the annotation that
     /// this process wrote: other users may have changed or removed it, so it is not trusted.
-    fn is_forged(&self, service: &Service, owner: &Owner) -> bool {
+    fn is_untrusted(&self, service: &Service, owner: &Owner) -> bool {
         let text = service.annotations().get(STATE_ANNOTATION).map(String::as_str).unwrap_or_default();
         has_finalizer(service) && !self.records.has_written(&owner.uid, text)
     }
 
     /// Starts a reconciliation from the in-memory record or, without a record, from the annotation.
-    /// If there is no record and the annotation `is_forged`, the ownership marks are read.
+    /// If there is no record and the annotation `is_untrusted`, the ownership marks are read.
     async fn start<'a>(
         &'a self,
         owner: &'a Owner,
         desired: Option<DesiredState>,
         annotated: LbaasState,
-        is_forged: bool,
+        is_untrusted: bool,
     ) -> Result<Reconciliation<'a>, LbError> {
         // Unmarked resources are adopted if desired and allowed, and never released.
         let ignored = annotated.unmarked && (desired.is_none() || !self.options.adopt_unmarked);
@@ -151,7 +151,7 @@ impl LbHandler {
                 reconciliation.assume_associated(user_ip);
                 return Ok(reconciliation);
             }
-            None if is_forged => reconciliation.read_marks().await?,
+            None if is_untrusted => reconciliation.read_marks().await?,
             None => annotated,
         };
         reconciliation.start_from(state);
@@ -162,7 +162,8 @@ impl LbHandler {
     /// annotation and the finalizer.
     async fn release(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let annotated = self.annotated(service, &ServiceKey::of(&service.metadata))?;
-        let mut reconciliation = self.start(owner, None, annotated, self.is_forged(service, owner)).await?;
+        let mut reconciliation =
+            self.start(owner, None, annotated, self.is_untrusted(service, owner)).await?;
         reconciliation.run().await?;
         self.unpublish(service, &reconciliation.annotated).await?;
         self.records.remove(&owner.uid);
@@ -214,7 +215,7 @@ impl LbHandler {
         let text = service.annotations().get(STATE_ANNOTATION);
         // A malformed annotation must not block the deletion.
         let annotated = text.and_then(|text| annotation::read(text).ok()).unwrap_or_default();
-        self.start(owner, None, annotated, self.is_forged(service, owner)).await?.run().await?;
+        self.start(owner, None, annotated, self.is_untrusted(service, owner)).await?.run().await?;
         self.records.set(&owner.uid, LbRecord::Known(LbaasState::default()));
         Ok(())
     }

@@ -39,16 +39,16 @@ impl Marks {
     /// Returns the public addresses without an ownership mark, which users provide, by id.
     pub(super) fn unmarked_ips(&self) -> HashMap<PublicIpId, PublicIp> {
         let unmarked = self.public_ips.iter().filter(|marked| marked.owner.is_none());
-        unmarked.map(|marked| (marked.thing.id.clone(), marked.thing.clone())).collect()
+        unmarked.map(|marked| (marked.resource.id.clone(), marked.resource.clone())).collect()
     }
 
     /// Returns the in-memory records that follow from the ownership marks, by the UID of the
     /// service.
     pub(super) fn into_records(self) -> HashMap<Uid, LbRecord> {
         let mut records: HashMap<Uid, LbRecord> = HashMap::new();
-        for Owned { owner, thing } in self.load_balancers {
+        for Owned { owner, resource } in self.load_balancers {
             let Some(owner) = owner else { continue };
-            let state = LbaasState { load_balancer: Some(thing), ..LbaasState::default() };
+            let state = LbaasState { load_balancer: Some(resource), ..LbaasState::default() };
             // An owner with two load balancers has one too many, which is released when the service
             // is reconciled.
             records
@@ -56,10 +56,10 @@ impl Marks {
                 .and_modify(|record| *record = LbRecord::Unknown(None))
                 .or_insert(LbRecord::Owned(state));
         }
-        for Owned { owner, thing } in self.public_ips {
+        for Owned { owner, resource } in self.public_ips {
             let Some(owner) = owner else { continue };
             match records.entry(owner.uid).or_insert(LbRecord::Owned(LbaasState::default())) {
-                LbRecord::Owned(state) if state.public_ip.is_none() => state.public_ip = Some(thing),
+                LbRecord::Owned(state) if state.public_ip.is_none() => state.public_ip = Some(resource),
                 record => *record = LbRecord::Unknown(None),
             }
         }
@@ -122,7 +122,7 @@ impl LbRecords {
 
     /// Sets the record to [`LbRecord::Unknown`], so that the ownership marks are read, because
     /// another program may have changed the resources. An existing record stays.
-    pub(super) fn mark_dirty(&self, uid: &Uid) {
+    pub(super) fn mark_unknown(&self, uid: &Uid) {
         self.set_if_absent(uid, LbRecord::Unknown(None));
     }
 
@@ -147,9 +147,9 @@ mod tests {
     use super::*;
     use crate::lb::testing::{load_balancer, public_ip};
 
-    fn marked<T>(uid: &str, thing: T) -> Owned<T> {
+    fn marked<T>(uid: &str, resource: T) -> Owned<T> {
         let owner = Owner { namespace: "default".into(), name: "web".into(), uid: uid.into() };
-        Owned { owner: Some(owner), thing }
+        Owned { owner: Some(owner), resource }
     }
 
     #[test]

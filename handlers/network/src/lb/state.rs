@@ -108,7 +108,7 @@ impl LbaasState {
         state
     }
 
-    /// Associates the public address with `port`, or with no port.
+    /// Sets the port with which the public address is associated in this state; `None` for no port.
     pub(super) fn associate(&mut self, port: Option<PortId>) {
         if let Some(public_ip) = &mut self.public_ip {
             public_ip.port = port;

@@ -17,7 +17,7 @@ use staffetta_handler::{
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, SPEC_ANNOTATION, ServiceType};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
-use service::{ServiceFields, has_foreign_class, second_ip, unbalanced};
+use service::{ServiceFields, has_foreign_class, no_load_balancer_reason, second_ip};
 
 use crate::kuryr;
 use crate::notices::Notices;
@@ -26,7 +26,7 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 use crate::versioned_object::Versioned;
 
 /// The reason of the Event for a service whose second cluster IP has no load balancer.
-pub(crate) const UNSERVED: &str = "SecondFamilyUnserved";
+pub(crate) const SECOND_FAMILY_UNSERVED: &str = "SecondFamilyUnserved";
 
 /// Writes the annotation `openstack.org/kuryr-lbaas-spec` on each service.
 ///
@@ -101,7 +101,7 @@ impl LbaasSpecHandler {
         let first = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
         let text = second_ip(service)
             .map(|ip| format!("a load balancer has one address: {first} is served, {ip} is not"));
-        self.notices.set_condition(Identity::of_object(service), UNSERVED, text);
+        self.notices.set_condition(Identity::of_object(service), SECOND_FAMILY_UNSERVED, text);
     }
 }
 
@@ -110,7 +110,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
 
     fn wants(&self, event: &Event<Service>) -> Interest {
         let (Event::Added(service) | Event::Modified(service)) = event else { return Interest::Taken };
-        match unbalanced(service) {
+        match no_load_balancer_reason(service) {
             Some(_) if service.annotations().contains_key(SPEC_ANNOTATION) => Interest::Taken,
             Some(reason) => Interest::Declined(reason),
             None if kuryr::managed(&**service).is_some() => Interest::Limited(

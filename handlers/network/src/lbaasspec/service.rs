@@ -63,12 +63,12 @@ impl LbaasServiceSpec {
 
 /// Returns `true` if a service gets a load balancer.
 fn is_balanced(service: &Service) -> bool {
-    unbalanced(service).is_none()
+    no_load_balancer_reason(service).is_none()
 }
 
 /// Returns the reason why a service gets no load balancer; `None` if it gets one. A selector is not
 /// required, because endpoints may be managed manually.
-pub(super) fn unbalanced(service: &Service) -> Option<&'static str> {
+pub(super) fn no_load_balancer_reason(service: &Service) -> Option<&'static str> {
     let Some(spec) = &service.spec else { return Some("it has no spec") };
     let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
     if (namespace, name) == (Some("default"), Some("kubernetes")) {
@@ -81,11 +81,12 @@ pub(super) fn unbalanced(service: &Service) -> Option<&'static str> {
     cluster_ip(spec).is_none().then_some(none)
 }
 
-/// Returns `true` if `spec.loadBalancerClass` names another controller.
+/// Returns `true` if the `spec.loadBalancerClass` of the service names another controller.
 pub(super) fn has_foreign_class(service: &Service) -> bool {
     service.spec.as_ref().is_some_and(is_of_foreign_class)
 }
 
+/// Returns `true` if `spec.loadBalancerClass` names another controller.
 fn is_of_foreign_class(spec: &ServiceSpec) -> bool {
     spec.load_balancer_class.as_deref().is_some_and(|class| class != LOAD_BALANCER_CLASS)
 }

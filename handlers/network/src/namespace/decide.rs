@@ -80,7 +80,7 @@ pub(super) fn may_have_network(tombstone: &Tombstone<Namespace>, record: Option<
     }
 }
 
-/// Returns the value of the namespace's annotation, or `None` if the namespace has no annotation.
+/// Returns the value of the annotation with the network of the namespace, or `None` if it is missing.
 fn annotation(namespace: &Namespace) -> Option<&str> {
     namespace.metadata.annotations.as_ref()?.get(NAMESPACE_NETWORK).map(String::as_str)
 }

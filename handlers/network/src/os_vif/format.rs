@@ -38,7 +38,8 @@ type Fields = Map<String, Value>;
 /// The result of a conversion, whose error is a text for the person who wrote the annotation.
 type Result<T> = std::result::Result<T, Error>;
 
-/// The content of an envelope: the name and version of the class, and the fields of the object.
+/// The content of an envelope of oslo.versionedobjects: the name and version of the class, and the
+/// fields of the object.
 #[derive(Serialize, Deserialize)]
 struct ClassObject {
     name: String,
@@ -58,7 +59,7 @@ const VIF_FIELDS: [&str; 8] = [
     "preserve_on_delete",
 ];
 
-/// Converts a pod's VIFs to Kuryr's class `PodState`, in its envelope.
+/// Converts a pod's VIFs to an object of Kuryr's class `PodState`, in its envelope (oslo.versionedobjects).
 pub(super) fn write_state(state: &PodState) -> Result<Value> {
     let additional = state.additional_vifs.iter().map(|(name, vif)| Ok((name.clone(), write_vif(vif)?)));
     let additional_vifs = additional.collect::<Result<Fields>>()?;
@@ -67,12 +68,12 @@ pub(super) fn write_state(state: &PodState) -> Result<Value> {
     Ok(pod_state(Value::from_iter(fields)))
 }
 
-/// Puts `fields` into the envelope of the class `PodState`.
+/// Puts `fields` into the envelope (oslo.versionedobjects) of an object of Kuryr's class `PodState`.
 pub(super) fn pod_state(fields: Value) -> Value {
     object("PodState", "1.0", fields)
 }
 
-/// Converts a VIF to the object of its class, in its envelope.
+/// Converts a VIF to an object of its class of `os_vif`, in its envelope (oslo.versionedobjects).
 fn write_vif(vif: &Vif) -> Result<Value> {
     let ClassObject { name, version, fields: mut data } = to_class_object(&vif.class, VIFS)?;
     data.extend(fields(vif)?);
@@ -89,7 +90,8 @@ fn write_vif(vif: &Vif) -> Result<Value> {
     Ok(object(&name, &version, data))
 }
 
-/// Converts a subnet with the addresses of the VIF to an object of `os_vif`, in its envelope.
+/// Converts a subnet with the addresses of the VIF to the fields of an object of `os_vif`, without its
+/// envelope.
 fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
     let mut data = fields(subnet)?;
     let routes = subnet.routes.iter().map(to_value).collect::<Result<_>>()?;
@@ -101,19 +103,19 @@ fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
     Ok(data.into())
 }
 
-/// Puts each of `objects` into an envelope of the class `class`, and all of them into the envelope
-/// of the list class.
+/// Puts each of `objects` into an envelope of the class `class`, and all of them into an envelope of
+/// the class of lists of `class`.
 fn list(class: &str, objects: Vec<Value>) -> Value {
     let objects: Vec<_> = objects.into_iter().map(|data| object(class, "1.0", data)).collect();
     object(&format!("{class}List"), "1.0", Value::from_iter([("objects", objects)]))
 }
 
-/// Makes a versioned object (oslo.versionedobjects) of the namespace `os_vif`.
+/// Puts `data` into the envelope (oslo.versionedobjects) of a class of the namespace `os_vif`.
 fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
     Envelope { data: data.into(), name, namespace: NAMESPACE, version }.into_value()
 }
 
-/// Returns the fields of `of` in JSON, without those that are null.
+/// Converts `of` to JSON, and returns its fields without those that are null.
 fn fields(of: &impl Serialize) -> Result<Fields> {
     let mut fields: Fields = from_value(to_value(of)?)?;
     fields.retain(|_, value| !value.is_null());
@@ -132,7 +134,7 @@ fn to_class_object(variant: &impl Serialize, classes: &Classes) -> Result<ClassO
     }
 }
 
-/// Parses a `PodState` in its envelope.
+/// Parses an object of Kuryr's class `PodState` in its envelope (oslo.versionedobjects).
 pub(super) fn read_state(value: Value) -> Result<PodState> {
     /// The fields of a `PodState`, each still in its envelope.
     #[derive(Deserialize)]
@@ -156,7 +158,7 @@ pub(super) fn read_state(value: Value) -> Result<PodState> {
     )
 }
 
-/// Parses a VIF in its envelope.
+/// Parses a VIF of `os_vif` in its envelope (oslo.versionedobjects).
 fn read_vif(value: Value) -> Result<Vif> {
     open_envelope(
         value,
@@ -182,7 +184,8 @@ fn read_vif(value: Value) -> Result<Vif> {
     )
 }
 
-/// Parses a network in its envelope. Returns its fields, and the fields of each of its subnets.
+/// Parses a network of `os_vif` in its envelope (oslo.versionedobjects). Returns the fields of the
+/// network, and those of each of its subnets.
 fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
     open_envelope(
         value,
@@ -217,7 +220,8 @@ fn read_subnet(mut fields: Fields) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Parses a list of objects of the class `class`. `None` gives an empty list.
+/// Parses a list of objects of the class `class`, which has an envelope like each of the objects, by
+/// calling `read` with the fields of each object. `None` gives an empty list.
 fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
     let Some(list) = list else { return Ok(Vec::new()) };
     let list_class = format!("{class}List");
@@ -240,8 +244,9 @@ fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Resul
     )
 }
 
-/// Opens an envelope and parses its content with `read`. Returns an error unless the name of the
-/// class `fits` and the major version is 1. An error about the content names the class.
+/// Removes the envelope (oslo.versionedobjects) of an object of `os_vif`, and parses its content with
+/// `read`. Returns an error, which names the `expected` class, unless `fits` returns `true` for the name
+/// of the class and the major version is 1. An error about the content names the class.
 fn open_envelope<T>(
     value: Value,
     fits: impl Fn(&str) -> bool,
@@ -255,8 +260,8 @@ fn open_envelope<T>(
     read(ClassObject { name, version, fields }).map_err(|error| Error::custom(format!("{class}: {error}")))
 }
 
-/// Converts an object of a class to the JSON form of the enum variant. A class that is not in
-/// `classes` becomes the variant `other`.
+/// Converts an object of a class to the JSON form of the enum variant that `classes` lists for it. A
+/// class that is not in `classes` becomes the variant `other`.
 fn from_class_object(class: &ClassObject, classes: &Classes) -> Value {
     match classes.iter().find(|(_, name, _)| *name == class.name) {
         Some((variant, ..)) => json!({ (*variant): class.fields }),

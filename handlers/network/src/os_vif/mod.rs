@@ -65,6 +65,7 @@ impl PodState {
         std::iter::once(&mut self.default_vif).chain(self.additional_vifs.values_mut())
     }
 
+    /// Returns the value of the annotation as JSON.
     fn value(&self) -> Value {
         format::write_state(self).expect("keys are strings and no number is without a JSON form")
     }

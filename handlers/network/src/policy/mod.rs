@@ -103,7 +103,7 @@ impl PolicyHandler {
         observe_namespaces(observe_policies(registration, policies), [namespaces])
     }
 
-    /// Reconciles the groups one by one. A failure does not keep the other groups from being
+    /// Reconciles these security groups one by one. A failure does not keep the other groups from being
     /// reconciled; the first error is returned.
     async fn reconcile_groups(
         &self,

@@ -16,7 +16,7 @@ use crate::vif::VifClaims;
 pub(super) struct VifGroups {
     drivers: PolicyDrivers,
     index: Arc<PolicyIndex>,
-    /// The VIFs of each pod, which alone get groups: an annotation may name any other VIF.
+    /// The VIFs that belong to each pod. Only these get groups, because an annotation may name any VIF.
     claims: Arc<VifClaims>,
     /// The security groups of each VIF, published or not, as last observed.
     assigned: DashMap<VifId, AssignedGroups>,

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::networks::requests_networks;
 use super::{VifError, VifHandler};
 
-/// The type of the function that is called with the UID of a pod whose verified VIFs change.
+/// The type of the function that is called with the UID of a pod whose verified VIFs change: those that it publishes and that belong to it.
 type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
 
-/// The minimum time between two lists of all VIFs because a pod publishes an unknown one.
+/// The minimum time between two requests for the list of all VIFs. A list is requested if a pod publishes an unknown VIF.
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The VIFs that belong to pods. The handlers `vif` and `policy` share them. A claim is the fact that a VIF
@@ -29,17 +29,17 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 pub struct VifClaims {
     /// The VIFs that each pod publishes, as of its last event.
     published: DashMap<Uid, Published>,
-    /// Called with the UID of each pod whose verified VIFs change.
+    /// The function that is called with the UID of each pod whose verified VIFs change.
     observer: OnceLock<ClaimObserver>,
-    /// The VIFs with an ownership mark of a pod, each with the UID of the pod.
+    /// The VIFs with an ownership mark of a pod: the hashes of each VIF together with the UID of its pod.
     owned: DashSet<u64>,
-    /// The VIFs whose ownership mark named no pod when the marks were read, each with the pod that
-    /// uses it. A pool that existed before has handed them out.
+    /// The VIFs whose ownership mark named no pod when the marks were read, by hash, each with the pod that
+    /// uses it, if known. A former VIF pool has handed them out.
     pooled: DashMap<u64, Option<Uid>>,
     /// The pods whose annotation names a VIF that is not known to be theirs, each with the time at which that
     /// was noticed.
     unknown: DashMap<Uid, Instant>,
-    /// The start of the last list because of an unknown VIF.
+    /// The time at which all VIFs were last listed because of an unknown one.
     listed: Mutex<Option<Instant>>,
     hasher: RandomState,
 }
@@ -63,8 +63,8 @@ impl VifClaims {
             .map(|published| published.vifs.clone())
     }
 
-    /// Returns `true` if the pod is known to publish VIFs, this is not one of them, and the pod does not use its address.
-    pub(super) fn is_unpublished(&self, uid: &Uid, vif: &Vif) -> bool {
+    /// Returns `true` if the pod is known to publish VIFs, `vif` is not one of them, and the pod does not use an address of `vif`.
+    pub(super) fn is_known_unpublished(&self, uid: &Uid, vif: &Vif) -> bool {
         self.published.get(uid).is_some_and(|published| {
             !published.vifs.contains(&vif.id) && vif.ips().all(|ip| Some(ip) != published.address_in_use)
         })
@@ -92,7 +92,7 @@ impl VifClaims {
         self.unknown.remove(uid);
     }
 
-    /// Returns the UID of the pod that publishes the VIF, which belongs to it.
+    /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs.
     pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
         let publishes = |published: &Published| published.is_verified && published.vifs.contains(vif);
         self.published.iter().find(|published| publishes(published)).map(|published| published.key().clone())
@@ -127,14 +127,14 @@ impl VifClaims {
         });
     }
 
-    /// Replaces all claims by those of a list of all VIFs.
+    /// Replaces all claims by those that follow from a list of all VIFs with their owners.
     pub(super) fn recover<'a>(&self, marks: impl IntoIterator<Item = &'a Owned<Vif>>) {
         self.owned.clear();
         self.pooled.clear();
-        for Owned { owner, thing } in marks {
+        for Owned { owner, resource } in marks {
             match owner {
-                Some(owner) => self.add(&owner.uid, thing),
-                None => drop(self.pooled.insert(self.hash(None, thing), None)),
+                Some(owner) => self.add(&owner.uid, resource),
+                None => drop(self.pooled.insert(self.hash(None, resource), None)),
             }
         }
     }

@@ -117,7 +117,7 @@ pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction 
     }
 }
 
-/// Returns the value of the pod's annotation, or `None` if the pod has no annotation.
+/// Returns the value of the annotation with the VIFs of the pod, or `None` if it is missing.
 pub(super) fn annotation(pod: &Pod) -> Option<&str> {
     pod.annotations().get(KURYR_VIF).map(String::as_str)
 }

@@ -17,7 +17,7 @@ const VIRTUAL_KUBELET: (&str, &str) = ("type", "virtual-kubelet");
 pub(super) struct ForeignNodes(DashSet<String>);
 
 impl ForeignNodes {
-    /// Returns `true` if the pod runs on one of these nodes.
+    /// Returns `true` if the pod runs on a virtual node.
     pub(super) fn contain_node_of(&self, pod: &Pod) -> bool {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         node.is_some_and(|node| self.0.contains(node))

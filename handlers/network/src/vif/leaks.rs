@@ -63,17 +63,17 @@ impl LeakDetector {
     fn evaluate(&self, marks: &[Owned<Vif>], has_record: impl Fn(&Uid) -> bool) {
         let mut scan = self.scan();
         let mut next = LeakScan::default();
-        for Owned { owner, thing } in marks {
+        for Owned { owner, resource } in marks {
             let Some(owner) = owner else { continue };
-            if has_record(&owner.uid) || !self.is_leaked(&owner.uid, thing) {
+            if has_record(&owner.uid) || !self.is_leaked(&owner.uid, resource) {
                 continue;
             }
-            if scan.suspected.contains(&thing.id) {
+            if scan.suspected.contains(&resource.id) {
                 let (_, vifs) =
                     next.confirmed.entry(owner.uid.clone()).or_insert((owner.clone(), Vec::new()));
-                vifs.push(thing.clone());
+                vifs.push(resource.clone());
             }
-            next.suspected.insert(thing.id.clone());
+            next.suspected.insert(resource.id.clone());
         }
         *scan = next;
         if !scan.confirmed.is_empty() {
@@ -97,7 +97,7 @@ impl LeakDetector {
 
     /// Returns `true` if the pod's published VIFs are known and `vif` is not one of them.
     fn is_leaked(&self, uid: &Uid, vif: &Vif) -> bool {
-        self.claims.is_unpublished(uid, vif)
+        self.claims.is_known_unpublished(uid, vif)
     }
 
     /// Locks the result of the last scan.
@@ -139,7 +139,7 @@ impl TriggerHandler<VifsLeaked> for VifHandler {
 
 impl VifHandler {
     /// Lists the VIFs with the ownership mark of `owner`. If `owner` is `None`, lists all VIFs with
-    /// the ownership mark of this cluster, with which a VIF pool compares itself, too.
+    /// the ownership mark of this cluster; a VIF pool then also compares its state with the list.
     pub(super) async fn marks(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, StepError> {
         match self.drivers.pool.observer() {
             Some(observer) if owner.is_none() => observer.resync().await,
@@ -156,9 +156,9 @@ impl GarbageCollector for VifHandler {
         marks.extend(self.drivers.pool.unmarked_vifs().await.step("list the VIFs of another controller")?);
         self.claims.recover(&marks);
         let mut marked: HashMap<Uid, Vec<Vif>> = HashMap::new();
-        for Owned { owner, thing } in marks {
+        for Owned { owner, resource } in marks {
             if let Some(owner) = owner {
-                marked.entry(owner.uid).or_default().push(thing);
+                marked.entry(owner.uid).or_default().push(resource);
             }
         }
         self.records.replace_all(marked.into_iter().map(|(uid, vifs)| (uid, VifRecord::Owned(vifs))));

@@ -71,7 +71,7 @@ impl VifHandler {
 
     /// Lists the VIFs that carry the pod's ownership mark, and stores that they belong to the pod.
     pub(super) async fn marked_vifs(&self, owner: &Owner) -> Result<Vec<Vif>, StepError> {
-        let vifs: Vec<_> = self.marks(Some(owner)).await?.into_iter().map(|marked| marked.thing).collect();
+        let vifs: Vec<_> = self.marks(Some(owner)).await?.into_iter().map(|marked| marked.resource).collect();
         for vif in &vifs {
             self.claims.add(&owner.uid, vif);
         }

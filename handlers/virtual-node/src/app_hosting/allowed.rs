@@ -40,7 +40,7 @@ impl AppHostingOptions {
         Some(format!("tls.{key}: the file is not in `app_hosting.certificate_folder`"))
     }
 
-    /// Returns a message about the first invalid entry of the lists of this module; `None` if there is none.
+    /// Returns a message about the first invalid entry of `allowed_addresses` or `allowed_label_prefixes`; `None` if there is none.
     pub(super) fn invalid_entry(&self) -> Option<String> {
         let is_invalid = |entry: &&String| {
             network(entry).is_none() && !is_subdomain(entry.strip_prefix('.').unwrap_or(entry))
@@ -67,6 +67,7 @@ fn covers(entry: &str, address: &str) -> bool {
     }
 }
 
+/// Parses an IP network, or an IP address as a network that contains only this address.
 fn network(entry: &str) -> Option<IpNet> {
     entry.parse().ok().or_else(|| Some(entry.parse::<IpAddr>().ok()?.into()))
 }

@@ -4,7 +4,7 @@ use staffetta_driver::app_hosting::DeviceSpec;
 
 use super::label;
 
-/// Returns a message about the first mistake in a specification that no driver accepts, with the path of the field;
+/// Returns a message about the first field of a specification that is invalid for every driver, with the path of the field;
 /// `None` if there is none.
 pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     match (spec.port, spec.max_pods) {

@@ -22,6 +22,7 @@ type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
+/// A connection that is being opened, with the specification of its device.
 struct DriverConnection {
     spec: DeviceSpec,
     opened: Shared<BoxFuture<'static, ConnectionResult>>,

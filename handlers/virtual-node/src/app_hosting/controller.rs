@@ -33,10 +33,10 @@ use crate::shared::Shared;
 pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.
-const ROUND: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time after which a status that is still not written causes another reconciliation.
-const REPEAT: Duration = Duration::from_secs(30);
+const REPEAT_AFTER: Duration = Duration::from_secs(30);
 
 /// A request to reconcile a `CiscoDevice`, because the observed state of its device changed.
 #[derive(Clone, Debug)]
@@ -53,6 +53,7 @@ impl Trigger for DeviceDue {
 pub(super) struct Controller {
     client: Client,
     devices: Arc<Devices>,
+    /// The virtual nodes of the devices.
     nodes: Arc<Shared>,
 }
 
@@ -67,8 +68,8 @@ impl Controller {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
 
-    /// Adds the finalizer to a `CiscoDevice`, or writes its status once it has the finalizer. Fails if the device is invalid, or if another
-    /// object or the configuration describes a device of its name.
+    /// Adds the finalizer to a `CiscoDevice`, or writes its status once it has the finalizer. Fails if the device is invalid, or if
+    /// a device of a file or the configuration has its node name.
     async fn reconcile(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         let verdict = self.devices.verdict(object);
         if !has_finalizer(object) {
@@ -85,11 +86,13 @@ impl Controller {
         }
     }
 
+    /// Returns the observed state of the device of an object.
     fn phase(&self, object: &CiscoDevice, verdict: &Verdict) -> DevicePhase {
         let machine = self.nodes.node_store.get(&object.name_any()).map(|machine| machine.view());
         phase(object, verdict, machine.as_ref())
     }
 
+    /// Writes the status of a `CiscoDevice`, if it differs from the observed state.
     async fn write_status(&self, object: &CiscoDevice, verdict: &Verdict) -> Result<(), DeviceError> {
         let wanted = status(object, self.phase(object, verdict), Timestamp::now());
         if object.status.as_ref() == Some(&wanted) {
@@ -124,9 +127,9 @@ impl Controller {
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }
 
-    /// Removes all workloads of this cluster from a reachable device. An unreachable device keeps its workloads, which
-    /// an Event reports, because it may never come back. Returns a retried error while workloads remain, or if the
-    /// device was not read yet.
+    /// Removes all workloads of this cluster from a device. An unreachable device keeps its workloads, and an Event reports that: a device
+    /// that never comes back must not block the deletion of its object. Returns an error that is retried while workloads remain, or if
+    /// the device was not read yet.
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
         let view = machine.view();
         if let Some(outage) = view.outage() {
@@ -243,7 +246,7 @@ impl TriggerHandler<DeviceDue> for Controller {
 
 /// The trigger source of the reconciler. Each second, it looks for `CiscoDevice`s whose written phase or reason is not the observed one, for
 /// example because a device became unreachable, which no watch event says, and triggers a reconciliation of each: once, and again after
-/// [`REPEAT`], so that a status that cannot be written causes few requests.
+/// [`REPEAT_AFTER`], so that a status that cannot be written causes few requests.
 pub(super) struct StatusRounds(pub(super) Controller);
 
 #[async_trait]
@@ -259,7 +262,7 @@ impl Source for StatusRounds {
                 }
                 let uid = object.uid().unwrap_or_default();
                 let is_recent =
-                    |(other, at): &(DevicePhase, Instant)| phase.is_like(other) && now < *at + REPEAT;
+                    |(other, at): &(DevicePhase, Instant)| phase.is_like(other) && now < *at + REPEAT_AFTER;
                 let last = triggered.remove(&uid).filter(is_recent);
                 if last.is_none() {
                     sender.send(DeviceDue(Identity::of_object(&*object)));
@@ -267,7 +270,7 @@ impl Source for StatusRounds {
                 unwritten.insert(uid, last.unwrap_or((phase, now)));
             }
             triggered = unwritten;
-            tokio::time::sleep(ROUND).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 }

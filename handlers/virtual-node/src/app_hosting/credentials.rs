@@ -11,6 +11,7 @@ use staffetta_handler::Failure;
 
 use super::file::{FileError, password};
 
+/// The step of reading the credentials, for error messages.
 const STEP: &str = "read the account of the device";
 
 /// The label, with the value `true`, of a Secret that may be sent to devices. Without it, whoever describes a device could choose any

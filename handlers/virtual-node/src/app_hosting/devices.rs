@@ -18,6 +18,7 @@ use crate::lock::lock;
 /// The device specifications, by the name of the node. If several specifications have the same node name, only one is
 /// in effect: that from the configuration or a file, or else that of the object.
 pub(super) struct Devices {
+    /// The specifications by the name of the node, and by precedence.
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
     /// The options that limit what an object may specify.
     options: AppHostingOptions,
@@ -46,7 +47,8 @@ pub(super) struct Claim {
     /// The reason why the current specification is invalid; `None` if it is valid. While it is invalid, the last valid
     /// one stays in effect, so that a typing error removes no node from the cluster.
     wrong: Option<String>,
-    /// `true` if the object is being deleted and nothing of the device remains. It claims no node name any more.
+    /// `true` if the object is being deleted and the workloads on the device are removed, or stay because it is unreachable. The
+    /// object claims no node name any more, and its node is deleted.
     left: bool,
 }
 
@@ -97,7 +99,7 @@ impl Devices {
         lock(&self.claims).get(name).and_then(holder).cloned()
     }
 
-    /// Returns the names of nodes without a valid specification. These nodes exist, and must not be deleted.
+    /// Returns the names of nodes all of whose specifications are invalid. Such nodes may exist, and must not be deleted.
     pub(super) fn nodes_without_valid_description(&self) -> Vec<String> {
         let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
@@ -138,14 +140,15 @@ impl Devices {
         }
     }
 
-    /// Returns `true` if the object with this UID is being deleted and nothing of its device remains, so that its
-    /// finalizer can be removed.
+    /// Returns `true` if the object with this UID is being deleted and does not claim the node any more
+    /// ([`leave`](Self::leave)). Its finalizer is removed once the node is deleted.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
         lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
-    /// Records that nothing remains of the device of the object with this UID: its node is deleted.
+    /// Ends the claim of the object with this UID, which is being deleted, after the workloads on its device were removed, or are left
+    /// because it is unreachable. The node is deleted next.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);

@@ -38,7 +38,7 @@ pub enum FileError {
         /// The cause, with line and column.
         reason: String,
     },
-    /// The name of a node, a label or a taint is invalid or reserved.
+    /// The node name, the port, `maxPods`, a label or a taint of a device is invalid or reserved.
     #[error("{origin}: device `{name}`: {mistake}")]
     Mistake {
         /// The file with the device, or `the configuration`.
@@ -58,7 +58,7 @@ pub enum FileError {
     },
     /// Two devices have the same node name.
     #[error("two devices have the node name `{name}`: in {first} and in {second}")]
-    Twice {
+    DuplicateName {
         /// The name of the node.
         name: String,
         /// The file with the first device, or `the configuration`.
@@ -86,7 +86,7 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<Strin
     let mut add = |origin: &str, entry: DeviceEntry| {
         let name = checked(origin, &entry)?;
         if let Some(first) = seen.insert(name.clone(), origin.to_owned()) {
-            return Err(FileError::Twice { name, first, second: origin.to_owned() });
+            return Err(FileError::DuplicateName { name, first, second: origin.to_owned() });
         }
         devices.insert(name, entry);
         Ok(())
@@ -142,6 +142,7 @@ pub(super) fn password(file: &Path) -> Result<Password, FileError> {
     Ok(Password::new(text(file, "password")?.trim_end_matches(['\r', '\n'])))
 }
 
+/// Returns the content of a file of at most [`LARGEST`] bytes.
 fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     let fail = |source| FileError::Read { file: file.to_owned(), purpose, source };
     let mut text = String::new();
@@ -233,7 +234,7 @@ mod tests {
             fs::write(file, "device: { driver: FAKE, address: r1 }\n").unwrap();
         }
         let twice = read(&[], &files).unwrap_err();
-        assert!(matches!(twice, FileError::Twice { name, .. } if name == "cisco-vk-r1"));
+        assert!(matches!(twice, FileError::DuplicateName { name, .. } if name == "cisco-vk-r1"));
         let entry = of_text(Path::new(FILE), "device: { driver: FAKE, address: r1 }\n").unwrap();
         let twice = read(&entry, &files[..1]).unwrap_err().to_string();
         assert!(

@@ -115,6 +115,7 @@ impl AppHosting {
     }
 }
 
+/// Returns the intervals and time limits of virtual nodes from the options of the handler, which are in milliseconds.
 fn policy(options: &AppHostingOptions) -> Policy {
     Policy {
         poll_interval: Duration::from_millis(options.poll_interval_ms.get()),

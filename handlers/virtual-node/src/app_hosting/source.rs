@@ -49,11 +49,11 @@ impl NodeSource for DeviceSource {
                 }
             }
             for name in reported.keys().filter(|name| !wanted.contains_key(*name)) {
-                nodes.gone(name);
+                nodes.remove(name);
             }
             for (name, node) in &wanted {
                 if reported.get(name) != Some(node) {
-                    nodes.exists(node.clone());
+                    nodes.add_or_update(node.clone());
                 }
             }
             reported = wanted;

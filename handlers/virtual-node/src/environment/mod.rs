@@ -28,15 +28,15 @@ use crate::pod::form;
 const CACHE_TIME: Duration = Duration::from_secs(60);
 
 /// The delay before the next read of an object that is missing or has invalid content.
-const ABSENT: Duration = Duration::from_secs(15);
+const MISSING_RETRY: Duration = Duration::from_secs(15);
 
 /// The maximum size of all environment variables of one pod in bytes, 1 MiB. A variable counts with its name, its value
-/// and [`OVERHEAD`]. 1 MiB is the maximum size of a `ConfigMap`, and half of the usual Linux limit for one program.
+/// and [`VARIABLE_OVERHEAD`]. 1 MiB is the maximum size of a `ConfigMap`, and half of the usual Linux limit for one program.
 const MAX_VARIABLES: usize = 1 << 20;
 
 /// The size of a variable in bytes in addition to its name and value, as Linux counts it: `=`, a terminator and a
 /// pointer.
-const OVERHEAD: usize = 10;
+const VARIABLE_OVERHEAD: usize = 10;
 
 /// The maximum size in bytes of all `ConfigMap`s and Secrets that are read for one pod, 16 MiB. One object has at most
 /// 1 MiB.
@@ -92,7 +92,7 @@ impl Failure for EnvironmentError {
     fn retry_after(&self) -> Option<Duration> {
         match &self.problem {
             EnvironmentProblem::Read(_, source) => source.retry_after(),
-            _ => self.transient().then_some(ABSENT),
+            _ => self.transient().then_some(MISSING_RETRY),
         }
     }
 
@@ -114,11 +114,15 @@ pub(crate) struct Environments {
     client: Client,
     /// The namespaces whose pods may use Secrets.
     secret_namespaces: Vec<String>,
+    /// The cached environments, by the UID of the pod.
     kept: DashMap<String, Kept>,
 }
 
+/// The cached environment of a pod.
 struct Kept {
+    /// The digest (`pod::form`) of the pod for which the environment was determined.
     form: u64,
+    /// The time until which the environment is used.
     until: Instant,
     environment: Environment,
 }
@@ -178,6 +182,7 @@ impl Environments {
 struct Reading<'a> {
     sources: &'a Environments,
     pod: &'a Pod,
+    /// The objects that were read, by kind and name.
     objects: HashMap<(Holder, String), Data>,
     /// The number of bytes left for variables. A variable that is set twice counts twice.
     left: usize,
@@ -186,8 +191,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Returns the environment of the container at `place`, in the order of the kubelet: first `envFrom`, then `env`, each of which may refer
-    /// to earlier variables as `$(NAME)`. The error names the field of the pod.
+    /// Returns the environment of the container with the index `place`, in the order of the kubelet: first `envFrom`, then `env`, whose
+    /// values may refer to earlier variables as `$(NAME)`. The error names the field of the pod.
     async fn container(
         &mut self,
         place: usize,
@@ -231,7 +236,7 @@ impl Reading<'_> {
         value: String,
         variables: &mut Variables,
     ) -> Result<(), EnvironmentProblem> {
-        let left = self.left.checked_sub(name.len() + value.len() + OVERHEAD);
+        let left = self.left.checked_sub(name.len() + value.len() + VARIABLE_OVERHEAD);
         self.left = left.ok_or_else(too_many_variables)?;
         variables.set(name, value);
         Ok(())
@@ -319,12 +324,14 @@ impl Reading<'_> {
     }
 }
 
+/// Returns the values of a `ConfigMap` by key; `None` for those in `binaryData`.
 fn of_map(map: ConfigMap) -> BTreeMap<String, Option<String>> {
     let binary = map.binary_data.unwrap_or_default().into_keys().map(|key| (key, None));
     let text = map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, Some(value)));
     binary.chain(text).collect()
 }
 
+/// Returns the values of a Secret by key; `None` for those that are not valid UTF-8.
 fn of_secret(secret: Secret) -> BTreeMap<String, Option<String>> {
     let data = secret.data.unwrap_or_default();
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).ok())).collect()
@@ -335,10 +342,12 @@ fn required(optional: Option<bool>, what: String) -> Result<Option<String>, Envi
     if optional == Some(true) { Ok(None) } else { Err(EnvironmentProblem::Missing(what)) }
 }
 
+/// Builds the error about a value that is not valid UTF-8.
 fn not_text(holder: Holder, name: &str, key: &str) -> EnvironmentProblem {
     EnvironmentProblem::NotText(format!("key `{key}` in the {holder:?} {name}"))
 }
 
+/// Builds the error about environment variables that exceed [`MAX_VARIABLES`].
 fn too_many_variables() -> EnvironmentProblem {
     EnvironmentProblem::TooLarge("the names and values of all variables of a pod may have at most 1 MiB")
 }

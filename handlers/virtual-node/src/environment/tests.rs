@@ -63,7 +63,7 @@ async fn values_come_from_config_maps_secrets_fields_and_each_other() {
         "env": [
             { "name": "PASSWORD", "valueFrom": { "secretKeyRef": { "name": "login", "key": "password" } } },
             { "name": "MODE", "valueFrom": { "configMapKeyRef": { "name": "settings", "key": "MODE" } } },
-            { "name": "ABSENT", "valueFrom": { "configMapKeyRef": { "name": "settings", "key": "x", "optional": true } } },
+            { "name": "MISSING_RETRY", "valueFrom": { "configMapKeyRef": { "name": "settings", "key": "x", "optional": true } } },
             { "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } },
             { "name": "NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
             { "name": "URL", "value": "x://$(PASSWORD)@$(S_MODE)/$(LATER)" },

@@ -8,9 +8,9 @@ use crate::error::VirtualNodeError;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Runs `work`, which acts for the node, and checks before each poll that this process may. If it may not, the work is
-    /// dropped, which is not a failure: another process acts for the node, and starts from what Kubernetes and the machine
-    /// show.
+    /// Runs `work`, which acts for the node, and checks before each poll that this process may act for it. If it may not, the
+    /// work is dropped, which is not a failure: another process acts for the node, and starts from what Kubernetes and the
+    /// machine show.
     pub(super) async fn fenced(
         &self,
         node: &str,

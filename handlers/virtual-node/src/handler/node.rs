@@ -23,11 +23,11 @@ impl Shared {
         self.read_overlooked(name).await
     }
 
-    /// Creates or corrects the Node object of a machine, or clears that of a machine that exists no more, and renews its Lease. A
-    /// node of the same name that is not ours is left alone, which is reported.
+    /// Creates or corrects the Node object of a machine, or deletes that of a machine that exists no more, and renews its Lease. A
+    /// Node object of the same name that this handler does not own is left alone, and an error is returned.
     async fn reconcile_object(&self, name: &str) -> Result<(), VirtualNodeError> {
         let Some(machine) = self.node_store.get(name) else { return self.clear_node(name).await };
-        self.orphaned_nodes.remove(name);
+        self.trigger_orphaned_nodes.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
         let missing = |error: VirtualNodeError| {
             machine.set_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
@@ -121,7 +121,7 @@ impl Shared {
         let node = self.cluster.node(name).filter(|node| names_owner(node, self.node_owner()));
         let departed = self.node_store.has_departed(name);
         if !departed && self.node_store.is_unread(name) {
-            self.orphaned_nodes.remove(name);
+            self.trigger_orphaned_nodes.remove(name);
             // Without a lease the cluster would evict its pods.
             return match node {
                 Some(node) => {
@@ -135,14 +135,14 @@ impl Shared {
             self.node_store.forget(name);
             return Ok(());
         };
-        let since = *self.orphaned_nodes.entry(name.to_owned()).or_insert_with(Instant::now);
+        let since = *self.trigger_orphaned_nodes.entry(name.to_owned()).or_insert_with(Instant::now);
         if !departed && since.elapsed() < self.config.policy.orphan_grace {
             return Ok(());
         }
         let nodes: Api<Node> = Api::all(self.config.client.clone());
         let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
         gone.map_err(|error| node_error("delete the object", name, error))?;
-        self.orphaned_nodes.remove(name);
+        self.trigger_orphaned_nodes.remove(name);
         Ok(())
     }
 }

@@ -55,10 +55,10 @@ impl Shared {
             reachable: view.accepts_pods(),
             workload: workload.as_deref(),
             applied: record.applied,
-            was_there: record.was_there,
+            workload_seen: record.workload_seen,
         };
-        if workload.is_some() && !record.was_there {
-            self.records.entry(owner.uid.clone()).or_default().was_there = true;
+        if workload.is_some() && !record.workload_seen {
+            self.records.entry(owner.uid.clone()).or_default().workload_seen = true;
         }
         match decide(&pod, &facts) {
             PodTask::Leave => Ok(()),
@@ -179,8 +179,8 @@ impl Shared {
         }
     }
 
-    /// Returns the relation of the pod to its workload on the machine. A changed pod counts as being replaced once the
-    /// machine has accepted the first step of the replacement, and as refused before.
+    /// Returns the state of a change of the pod's specification on the machine; `replaces` is `true` if the specification
+    /// changed. The change counts as under way once the machine has accepted its first step, and as refused before.
     fn change(&self, owner: &Owner, replaces: bool) -> Change {
         let reported = self.records.get(&owner.uid).and_then(|record| record.reported);
         match reported {
@@ -227,7 +227,8 @@ impl Shared {
         self.delay_queue.wake(PodDue::new(owner, &machine.name), delay);
     }
 
-    /// Writes the status of a pod, computed from what its machine reports and this change, if it differs from the known one.
+    /// Computes the status of a pod and writes it, if it differs from the known one. `why` is the waiting reason and message of
+    /// the containers while the machine has no workload of the pod.
     async fn write_status(
         &self,
         pod: &Pod,

@@ -95,8 +95,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Schedules the removal of the workload of a deleted pod for when its machine can be reached again. If too many wait, the
-    /// workload stays.
+    /// Schedules the removal of the workload of a deleted pod for when its machine can be reached again. If
+    /// [`AWAITED`] other deleted pods wait already, the workload stays.
     fn await_machine(&self, owner: &Owner, machine: &Machine) {
         let others =
             self.records.iter().filter(|record| record.deleted.is_some() && *record.key() != owner.uid);
@@ -122,8 +122,8 @@ impl Shared {
         Ok(all.iter().any(|there| is_it(&there.metadata)))
     }
 
-    /// Takes one step to remove the owner's workload from the machine. Returns `true` if nothing is left; otherwise
-    /// another reconciliation is scheduled.
+    /// Takes one step to remove the workload of the pod `owner` from the machine. Returns `true` if nothing is left;
+    /// otherwise another reconciliation is scheduled.
     pub(super) async fn is_removed(
         &self,
         owner: &Owner,

@@ -79,7 +79,7 @@ async fn a_pod_waits_for_the_event_of_the_last_write_no_longer_than_for_a_back_o
 #[tokio::test(start_paused = true)]
 async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() {
     let shared = idle().shared();
-    shared.node_store.exists(NodeSpec::bare("r1"));
+    shared.node_store.add_or_update(NodeSpec::bare("r1"));
     let machine = shared.node_store.get("r1").unwrap();
     let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
     let step = |reason| shared.is_tolerated(&owner, &machine, &DriverError::new(reason, "install"));
@@ -127,7 +127,7 @@ async fn with_machine() -> (ApiServer, VirtualNodes, Arc<Machine>, Arc<Removals>
     let policy = Policy { poll_interval: Duration::from_millis(1), ..Policy::default() };
     let handler = VirtualNodes::new(Dependencies { client, policy, ..dependencies() });
     let shared = handler.shared();
-    shared.node_store.exists(NodeSpec::bare("r1"));
+    shared.node_store.add_or_update(NodeSpec::bare("r1"));
     let machine = shared.node_store.get("r1").unwrap();
     let removals = Arc::new(Removals::default());
     let back_end: Arc<dyn NodeBackEnd> = removals.clone();
@@ -169,7 +169,7 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
     assert!(removals.0.lock().unwrap().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
     assert_eq!((removals.0.lock().unwrap().len(), shared.records.len()), (2, 0));
     shared.pod_is_gone(&pod).await.unwrap();
-    shared.node_store.gone("r1");
+    shared.node_store.remove("r1");
     shared.reconcile_pod(&Owner::of(&pod.metadata), "r1").await.unwrap();
     assert!(shared.records.is_empty(), "its machine is gone");
 }

@@ -38,6 +38,7 @@ pub(super) struct KubeletData {
     counts: Arc<Counts>,
     words: KubeletWords,
     authorizer: Authorizer,
+    /// The last report of the resource usage.
     usage: Mutex<Option<UsageReport>>,
 }
 
@@ -58,8 +59,8 @@ impl KubeletData {
         self.cluster.pods_on(&self.machine.name)
     }
 
-    /// Returns the usage of the machine and its pods. A report is kept for [`CACHE_TIME`], so that frequent requests do not load the
-    /// machine. Fails if the machine is down or does not answer within [`READ_TIMEOUT`].
+    /// Returns the resource usage of the machine and its pods. A report is kept for [`CACHE_TIME`], so that frequent requests do not
+    /// load the machine. Fails if the machine is down or does not answer within [`READ_TIMEOUT`].
     async fn usage(&self) -> Result<UsageReport, UsageUnavailable> {
         let mut last = self.usage.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < CACHE_TIME) {
@@ -110,7 +111,7 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
     router.with_state(data)
 }
 
-/// The permission that a client needs for a route.
+/// The input of [`authorize`] for one route: the kind of its requests, and the need of a credential.
 #[derive(Clone)]
 struct Guard {
     data: Arc<KubeletData>,
@@ -120,8 +121,8 @@ struct Guard {
     shows_data: bool,
 }
 
-/// Passes a request on if the API server permits the path to its user, whom a certificate or token names. Otherwise it is denied and
-/// counted. Without credentials, only answers that are the same for all clients are given.
+/// Passes a request on if the API server permits access to its path to the user of the client certificate or bearer token. Otherwise
+/// the request is denied and counted. Without a credential, only routes are served whose response is the same for all clients.
 async fn authorize(
     State(Guard { data, request, shows_data }): State<Guard>,
     Extension(CertifiedClient(certified)): Extension<CertifiedClient>,
@@ -152,7 +153,7 @@ async fn pods(State(data): State<Arc<KubeletData>>) -> Response {
     Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
 }
 
-/// Answers `/stats/summary`: what the node and its containers use.
+/// Answers `/stats/summary`: the resource usage of the node and its containers.
 async fn stats(State(data): State<Arc<KubeletData>>) -> Response {
     match data.usage().await {
         Ok(report) => {

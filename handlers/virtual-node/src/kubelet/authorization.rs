@@ -34,13 +34,13 @@ const DENIED: Duration = Duration::from_secs(30);
 /// The maximum number of cached decisions per node.
 pub(super) const DECISIONS: usize = 256;
 
-/// The time limit of a review.
+/// The time limit of a request for a `TokenReview` or `SubjectAccessReview`.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// A verified credential of a client. It does not implement `Debug`, because a token is secret.
+/// A credential of a client. It does not implement `Debug`, because a token is secret.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum ClientCredential {
     /// The common name and the organizations of a verified certificate: the name and the groups of the user.
@@ -52,8 +52,8 @@ pub(super) enum ClientCredential {
 /// The reason why a request is not served: the status and the text of the response.
 pub(super) type Denial = (StatusCode, String);
 
-/// The subject of a cached decision: a credential, the verb of the request, and the subresources of `nodes`
-/// that it needs.
+/// The key of a cached decision: a credential, the verb of the request, and the subresources of `nodes`, access to one of which
+/// the request needs.
 type Access = (ClientCredential, &'static str, &'static [&'static str]);
 
 /// Decides which clients may use the kubelet API of one node.
@@ -177,7 +177,7 @@ impl Authorizer {
     }
 }
 
-/// Returns the verb for a request with this method.
+/// Returns the verb that the `SubjectAccessReview` of a request with this HTTP method has.
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::POST => "create",

@@ -31,7 +31,7 @@ use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
 /// The number of ports after the first one that are tried, until one is free.
-const TRIES: u16 = 4096;
+const PORT_RANGE: u16 = 4096;
 
 /// The delay before the next attempt to listen, after no port was free.
 const LISTEN_RETRY: Duration = Duration::from_secs(60);
@@ -149,7 +149,8 @@ impl Kubelets {
     /// Listens on the first free port. Returns the listener, and the endpoint for the API server.
     async fn listen(&self) -> io::Result<(TcpListener, SocketAddr)> {
         let KubeletOptions { listen, address, first_port, .. } = &self.options;
-        let ports = if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(TRIES) };
+        let ports =
+            if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(PORT_RANGE) };
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for port in ports {
             match TcpListener::bind(SocketAddr::new(*listen, port)).await {

@@ -19,16 +19,16 @@ use super::tls::KubeletCertificates;
 const CONNECTIONS: usize = 16;
 
 /// The time limit of a TLS handshake, and then of reading the head of each request.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of a request head, in bytes.
-const HEAD_BYTES: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// The maximum lifetime of a connection, after which it is closed gracefully.
-const LIFE: Duration = Duration::from_secs(300);
+const MAX_LIFETIME: Duration = Duration::from_secs(300);
 
 /// The delay after a failed `accept`.
-const PAUSE: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
 /// The user of the client's certificate, if it presented one that the configured CA signed.
 #[derive(Clone)]
@@ -52,17 +52,17 @@ pub(super) async fn serve(listener: TcpListener, certificates: &Arc<KubeletCerti
             }
             Err(error) => {
                 warn!(%error, "a kubelet API cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
 }
 
-/// Serves one connection: the TLS handshake, then requests until [`LIFE`] has passed. The handshake and the head of each request must arrive
-/// within [`HEAD`].
+/// Serves one connection: the TLS handshake, then requests until [`MAX_LIFETIME`] has passed. The handshake and the head of each request must arrive
+/// within [`HEAD_TIMEOUT`].
 async fn connection(stream: TcpStream, certificates: Arc<KubeletCertificates>, router: Router) {
     let handshake = async { certificates.acceptor().await.accept(stream).await };
-    let Ok(Ok(stream)) = tokio::time::timeout(HEAD, handshake).await else {
+    let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, handshake).await else {
         debug!("a connection to a kubelet API ended in its handshake");
         return;
     };
@@ -70,15 +70,15 @@ async fn connection(stream: TcpStream, certificates: Arc<KubeletCertificates>, r
     let client = CertifiedClient(chain.first().and_then(certified));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_header_size(HEAD_BYTES)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.layer(Extension(client))));
     let mut serving = pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = tokio::time::sleep(LIFE) => {
+        () = tokio::time::sleep(MAX_LIFETIME) => {
             serving.as_mut().graceful_shutdown();
-            tokio::time::timeout(HEAD, serving).await.unwrap_or(Ok(()))
+            tokio::time::timeout(HEAD_TIMEOUT, serving).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {

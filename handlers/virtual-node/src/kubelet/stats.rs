@@ -17,12 +17,14 @@ use tokio::time::Instant;
 pub(super) struct UsageReport {
     /// The time of the report.
     pub(super) at: Instant,
+    /// The time of the report, for the samples of metrics.
     time: Timestamp,
     /// The usage of each pod.
     pub(super) pods: Arc<[PodUsage]>,
-    /// The CPU time of each container in seconds, and that of the node: machines report only the current usage, which
-    /// is added up from the first report on.
+    /// The CPU time of each container in seconds, by the UID of its pod and its name. Machines report only the current usage,
+    /// which is added up from the first report on.
     cpu_seconds: Arc<HashMap<(Uid, String), f64>>,
+    /// The CPU time of all containers of the node in seconds.
     node_cpu_seconds: f64,
 }
 
@@ -45,6 +47,7 @@ impl UsageReport {
     }
 }
 
+/// Returns all containers of the pods, each with its pod.
 fn containers(pods: &[PodUsage]) -> impl Iterator<Item = (&PodUsage, &ContainerUsage)> {
     pods.iter().flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)))
 }
@@ -101,7 +104,7 @@ pub(super) fn resource_metrics(report: Option<&UsageReport>) -> String {
     text
 }
 
-/// The samples of two metrics: labels, and the value with its time.
+/// The samples of the CPU and the memory metric of nodes, pods or containers: labels, and the value with its time.
 #[derive(Default)]
 struct Samples {
     cpu: Vec<(String, String)>,
@@ -150,6 +153,7 @@ pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Ti
     json!({ "node": of_node, "pods": pods })
 }
 
+/// Returns the resource usage of a container, in the JSON format of the type `ContainerStats`.
 fn container_stats(container: &ContainerUsage, start: Timestamp, now: Timestamp) -> Value {
     let mut stats = json!({ "name": container.name, "startTime": start });
     put(&mut stats, "cpu", now, [("usageNanoCores", container.cpu_nanocores)]);
@@ -166,6 +170,7 @@ fn put<const N: usize>(stats: &mut Value, group: &str, now: Timestamp, amounts: 
     }
 }
 
+/// Returns a JSON object with the time `now` and those of `amounts` that are known, by name.
 fn values<const N: usize>(now: Timestamp, amounts: [(&str, Option<u64>); N]) -> Value {
     let mut values = json!({ "time": now });
     for (name, amount) in amounts {

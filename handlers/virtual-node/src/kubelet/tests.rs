@@ -106,7 +106,7 @@ const USER: &str = "kube-apiserver-kubelet-client";
 fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     let cluster = Arc::<ClusterIndex>::default();
     let node_store = NodeStore::new(Arc::clone(&cluster), Policy::default());
-    node_store.exists(NodeSpec::bare("r1"));
+    node_store.add_or_update(NodeSpec::bare("r1"));
     (node_store.get("r1").unwrap(), cluster)
 }
 

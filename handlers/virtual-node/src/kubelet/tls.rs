@@ -19,10 +19,10 @@ use super::{KubeletError, KubeletOptions};
 use crate::lock::lock;
 
 /// The maximum size of a certificate or key file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The interval between two reads of the certificate and key files.
-const FRESH: Duration = Duration::from_secs(60);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum time that a new connection waits for a read of the files.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,6 +39,7 @@ pub(super) struct KubeletCertificates {
     state: Mutex<State>,
 }
 
+/// The TLS configuration in use, and the state of the reads of the files.
 struct State {
     config: Arc<ServerConfig>,
     /// The time of the next read of the files; `None` during a read, so that a read that never ends occupies only one
@@ -53,7 +54,7 @@ impl KubeletCertificates {
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
-        let state = Mutex::new(State { config, due: Some(Instant::now() + FRESH), problem: None });
+        let state = Mutex::new(State { config, due: Some(Instant::now() + RELOAD_INTERVAL), problem: None });
         Ok(Self { options: options.clone(), own, state })
     }
 
@@ -74,7 +75,7 @@ impl KubeletCertificates {
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
         let mut state = lock(&self.state);
-        state.due = Some(Instant::now() + FRESH);
+        state.due = Some(Instant::now() + RELOAD_INTERVAL);
         match read {
             Ok(config) => {
                 state.config = Arc::new(config);
@@ -124,9 +125,10 @@ fn config(options: &KubeletOptions, (chain, key): &ServerIdentity) -> Result<Ser
     builder.with_single_cert(chain, key).map_err(KubeletError::Tls)
 }
 
+/// Returns the content of a certificate or key file of at most [`MAX_FILE_SIZE`] bytes.
 fn read(file: &Path) -> Result<Vec<u8>, KubeletError> {
     let fail = |source| KubeletError::Read { file: file.to_owned(), source };
-    if fs::metadata(file).map_err(fail)?.len() > LARGEST {
+    if fs::metadata(file).map_err(fail)?.len() > MAX_FILE_SIZE {
         return Err(malformed(file, "certificate or key: it is too large"));
     }
     fs::read(file).map_err(fail)

@@ -27,8 +27,8 @@ pub(super) struct AppliedNodeSpec {
     address: String,
 }
 
-/// Returns the address that the annotation of the node contains, if it differs from that of `spec`; `None` if it is the
-/// same, or there is none.
+/// Returns the address of the machine that the node had before, from the annotation of the Node object; `None` if the address
+/// is the same as in `spec`, or the annotation has none.
 pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
     Some(AppliedNodeSpec::read(node).address)
         .filter(|address| !address.is_empty() && *address != spec.address)
@@ -63,7 +63,7 @@ impl NodeMarks {
 }
 
 impl AppliedNodeSpec {
-    /// Returns the content for a node with this specification.
+    /// Returns the content of the annotation for a node with this specification.
     pub(super) fn of(spec: &NodeSpec) -> Self {
         Self {
             labels: spec.labels.keys().cloned().collect(),
@@ -90,6 +90,7 @@ impl AppliedNodeSpec {
     }
 }
 
+/// Returns the key and the effect of a taint, as `KEY:EFFECT`.
 fn name(taint: &Taint) -> String {
     format!("{}:{}", taint.key, taint.effect)
 }

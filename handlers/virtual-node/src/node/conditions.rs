@@ -71,6 +71,7 @@ pub(super) fn conditions(
     conditions.into_iter().map(timed).collect()
 }
 
+/// Builds a condition without its timestamps.
 fn untimed(kind: &'static str, status: &'static str, reason: &'static str, message: String) -> Untimed {
     (kind.into(), status.into(), reason.into(), message)
 }
@@ -111,8 +112,8 @@ fn ready(machine: &MachineView) -> Untimed {
     untimed("Ready", status, reason, message)
 }
 
-/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent. The API server drops an empty reason
-/// and an empty message.
+/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent. A missing reason or message
+/// equals an empty one, because the API server drops empty ones.
 pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
     let heartbeat = |condition: &NodeCondition| condition.last_heartbeat_time.as_ref().map(|time| time.0);
     let same = |one: &Option<String>, other: &Option<String>| {

@@ -25,6 +25,7 @@ pub(crate) struct NodeLeases {
     api: Api<Lease>,
     /// The time of the last renewal and the UID of the Node object, by node name.
     renewed: DashMap<String, (Instant, String)>,
+    /// The time between two calls of [`renew`](NodeLeases::renew) for a node.
     interval: std::time::Duration,
 }
 

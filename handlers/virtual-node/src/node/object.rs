@@ -84,8 +84,8 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     })
 }
 
-/// Returns the values that turn `present` into `wanted`; `null` for each key that this program wrote `before` and that is
-/// not wanted any more.
+/// Returns the patch that turns the labels or annotations `present` into `wanted`, by key; `null` for each key that this program
+/// wrote `before` and that is not wanted any more.
 fn corrections(
     present: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
@@ -202,6 +202,7 @@ pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -
     Some(patch)
 }
 
+/// Returns the port of the kubelet API in the status of a node; 0 if there is none.
 fn port(status: &NodeStatus) -> i32 {
     let endpoints = status.daemon_endpoints.as_ref();
     endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map_or(0, |endpoint| endpoint.port)

@@ -27,8 +27,8 @@ pub struct NodeSpec {
     /// The address of type `Hostname`; `None` leaves it out, because an API server that prefers host names would have to
     /// resolve it.
     pub host_name: Option<String>,
-    /// The address of the machine, as text. Another address means another machine: everything that was read of the
-    /// former one is dropped.
+    /// The address of the machine, as text. Another address means another machine: everything that was read from
+    /// the former one is dropped.
     pub address: String,
     /// A number that identifies the parameters of the connection to the machine. When it changes, the connection is
     /// opened again.

@@ -48,6 +48,7 @@ fn gates_hold(pod: &Pod) -> bool {
         .all(|gate| found(pod, &gate.condition_type).is_some_and(|condition| condition.status == "True"))
 }
 
+/// Returns the condition of the type `kind` in the status of the pod.
 fn found<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }

@@ -38,7 +38,7 @@ pub(crate) struct PodFacts<'a> {
     /// The digest ([`form`]) of the specification that this process has deployed; `None` if it has deployed none.
     pub(crate) applied: Option<u64>,
     /// `true` if this process has seen the workload on the machine.
-    pub(crate) was_there: bool,
+    pub(crate) workload_seen: bool,
 }
 
 /// Decides the next step for a pod on a virtual node.
@@ -46,7 +46,7 @@ pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let finished = matches!(phase, "Succeeded" | "Failed");
     if finished && pod.metadata.deletion_timestamp.is_none() {
-        return if facts.reachable && facts.workload.is_some_and(is_waste) {
+        return if facts.reachable && facts.workload.is_some_and(is_removable) {
             PodTask::Clear
         } else {
             PodTask::Leave
@@ -63,14 +63,14 @@ pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
         return PodTask::Report;
     }
     PodTask::Apply {
-        replaces: if facts.applied.is_some() { !same } else { shows_other(pod) },
-        lost: facts.workload.is_none() && facts.was_there,
+        replaces: if facts.applied.is_some() { !same } else { image_differs(pod) },
+        lost: facts.workload.is_none() && facts.workload_seen,
     }
 }
 
 /// Returns `true` if the status contains an image that the pod no longer has: the image was changed while no controller
 /// was running.
-fn shows_other(pod: &Pod) -> bool {
+fn image_differs(pod: &Pod) -> bool {
     let known = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let image = |name: &str| {
         let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -83,7 +83,7 @@ fn shows_other(pod: &Pod) -> bool {
 
 /// Returns `true` if the workload of a finished pod should be removed. A running workload without the ownership mark of
 /// this cluster stays, because a previous controller may have wrongly reported the pod as finished.
-fn is_waste(workload: &HostedPod) -> bool {
+fn is_removable(workload: &HostedPod) -> bool {
     workload.marked || !workload.containers.iter().any(is_running)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     const RUNS: HostedContainerState = HostedContainerState::Running;
 
     fn facts<'a>(workload: Option<&'a HostedPod>, applied: Option<&Pod>) -> PodFacts<'a> {
-        PodFacts { reachable: true, workload, applied: applied.map(form), was_there: workload.is_some() }
+        PodFacts { reachable: true, workload, applied: applied.map(form), workload_seen: workload.is_some() }
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let changed = decide(&shown, &facts(Some(&running), None));
         assert_eq!(changed, replaced, "it changed while nobody looked on");
         assert_eq!(decide(&shown, &facts(Some(&running), Some(&shown))), PodTask::Report);
-        let lost = PodFacts { was_there: true, ..facts(None, Some(&pod)) };
+        let lost = PodFacts { workload_seen: true, ..facts(None, Some(&pod)) };
         assert_eq!(decide(&pod, &lost), PodTask::Apply { replaces: false, lost: true });
     }
 

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::node::{Label, NodeOwner, is_real, names_owner};
 
-/// The time for which a former node with a kubelet is remembered, while no other node has its name. The cluster deletes
-/// the pods of a removed node long before that.
-const OVERLOOKED: Duration = Duration::from_secs(3600);
+/// The time for which the index remembers that a node of some name had a kubelet, if no virtual node has that name now. The
+/// cluster deletes the pods of a removed node long before that.
+const FORMER_KUBELET_RETENTION: Duration = Duration::from_secs(3600);
 
 /// An index of the virtual nodes, and of the pods on nodes that are virtual or not known yet.
 ///
@@ -22,12 +22,16 @@ const OVERLOOKED: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 pub(crate) struct ClusterIndex(Mutex<Cluster>);
 
+/// The content of a [`ClusterIndex`].
 #[derive(Default)]
 struct Cluster {
+    /// The pods, by UID.
     pods: HashMap<String, Arc<Pod>>,
-    /// The pods on each node, by UID.
+    /// The pods on each node, by the name of the node and the UID of the pod.
     on_node: HashMap<String, HashMap<String, Arc<Pod>>>,
+    /// The Node objects of the virtual nodes, by name.
     virtual_nodes: HashMap<String, Arc<Node>>,
+    /// The names of the nodes that have a kubelet.
     real_nodes: HashSet<String>,
     /// The names of nodes that had a kubelet before, with the time at which they lost it. Their pods are not in the
     /// index.
@@ -96,7 +100,7 @@ impl ClusterIndex {
         let mut cluster = lock(&self.0);
         let Cluster { overlooked, virtual_nodes, .. } = &mut *cluster;
         overlooked.retain(|name, since| {
-            since.elapsed() < OVERLOOKED || virtual_nodes.contains_key(name) || expected(name)
+            since.elapsed() < FORMER_KUBELET_RETENTION || virtual_nodes.contains_key(name) || expected(name)
         });
     }
 
@@ -153,7 +157,7 @@ impl Cluster {
         self.pods.insert(uid, pod);
     }
 
-    /// Removes a pod that was deleted, and records its UID for each node whose missing pods are being collected.
+    /// Removes a pod that was deleted, and records its UID for each node whose pods are being read.
     fn drop_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         for gone in self.gone.values_mut() {
             gone.insert(uid.to_owned());
@@ -185,6 +189,7 @@ impl Cluster {
         }
     }
 
+    /// Records that a node with a kubelet was deleted or became virtual. The index does not contain its pods.
     fn is_real_no_more(&mut self, name: &str) {
         self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }
@@ -310,9 +315,9 @@ mod tests {
             index.expire(|name| name == "expected");
             ["went", "expected", "ours"].map(|name| index.begins_to_read(name).is_some())
         };
-        tokio::time::advance(OVERLOOKED / 2).await;
+        tokio::time::advance(FORMER_KUBELET_RETENTION / 2).await;
         assert_eq!(known(), [true; 3]);
-        tokio::time::advance(OVERLOOKED / 2).await;
+        tokio::time::advance(FORMER_KUBELET_RETENTION / 2).await;
         assert_eq!(known(), [false, true, true]);
     }
 

@@ -105,7 +105,7 @@ pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
     let ours = PodStatus {
         conditions: wanted.conditions.as_ref().map(|wanted| {
             let known = before.conditions.as_deref().unwrap_or_default();
-            wanted.iter().filter_map(|wanted| same_kind(known, wanted)).collect()
+            wanted.iter().filter_map(|wanted| known_condition(known, wanted)).collect()
         }),
         phase: before.phase.clone(),
         container_statuses: before.container_statuses.clone(),
@@ -140,7 +140,7 @@ pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
 }
 
 /// Returns the present condition of the same type as `wanted`, with only the fields that this controller writes.
-fn same_kind(known: &[PodCondition], wanted: &PodCondition) -> Option<PodCondition> {
+fn known_condition(known: &[PodCondition], wanted: &PodCondition) -> Option<PodCondition> {
     let known = known.iter().find(|known| known.type_ == wanted.type_)?;
     Some(PodCondition { last_probe_time: None, observed_generation: None, ..known.clone() })
 }

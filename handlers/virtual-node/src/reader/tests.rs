@@ -42,7 +42,7 @@ struct OneDevice(Arc<MemoryDevice>);
 #[async_trait]
 impl NodeSource for OneDevice {
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
-        nodes.exists(NodeSpec::bare("r1"));
+        nodes.add_or_update(NodeSpec::bare("r1"));
         nodes.complete();
         std::future::pending().await
     }
@@ -133,7 +133,7 @@ struct Reporter(Arc<AtomicUsize>);
 #[async_trait]
 impl NodeSource for OneReporter {
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
-        nodes.exists(NodeSpec::bare("b1"));
+        nodes.add_or_update(NodeSpec::bare("b1"));
         nodes.complete();
         std::future::pending().await
     }

@@ -12,14 +12,14 @@ use super::{Inner, existing};
 use crate::error::{DriverError, Reason};
 use crate::id::NetworkId;
 
-/// The delay before a failed listing is repeated.
+/// The delay before a failed listing of the existing VIFs is repeated.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 /// The time between two checks for deleted nodes.
 const CHECK: Duration = Duration::from_secs(60);
 /// The number of consecutive checks in which a node must be missing before its VIFs are deleted.
 const CHECKS: u8 = 2;
 
-/// Runs the background task until the pool is dropped, which `wake` notifies.
+/// Runs the background task until the pool is dropped. `wake` is notified of that, and of work that is due earlier.
 async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
@@ -67,8 +67,8 @@ impl Inner {
         tokio::spawn(run(Arc::downgrade(self), Arc::clone(&self.wake)));
     }
 
-    /// Reconciles the pool of each key that is due. Returns the time of the next due work, counted from the creation of the pool;
-    /// `None` if there is none.
+    /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](super::VifPoolKey): serves waiting requests, and starts to
+    /// create and delete VIFs. Returns the time of the next work, counted from the creation of this VIF pool; `None` if there is none.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();
         let mut state = self.state();
@@ -83,7 +83,7 @@ impl Inner {
         state.due
     }
 
-    /// Drains the pools of nodes that no longer exist.
+    /// Checks which nodes exist, and starts to delete the VIFs of each node that was missing in [`CHECKS`] consecutive checks.
     fn check_nodes(self: &Arc<Self>) {
         let Some(hosts) = self.nodes.hosts() else { return };
         let mut state = self.state();
@@ -133,7 +133,7 @@ impl Inner {
     }
 }
 
-/// Returns the keys of the pools in a network.
+/// Returns the keys of the pools whose VIFs are in `network`.
 fn in_network(state: &VifPoolState, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
     state.pools.keys().filter(|key| key.network == *network).cloned().collect()
 }

@@ -11,13 +11,13 @@ use crate::vif_pool::VifPoolKey;
 /// The delay before a pool checks again, while another pool is trying to create VIFs from the same exhausted resource.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The resources that are exhausted at this time. Of all pools that need the same exhausted resource, only one at a time tries to
-/// create VIFs: as many as its waiting requests need, or just one. So the cloud gets no more requests for many nodes than for
-/// one. After a pool succeeded, all others may try again.
+/// The quotas and subnets that are exhausted at this time. Of all pools that need the same exhausted resource, only one at a time
+/// tries to create VIFs: as many as its waiting requests need, or just one. So the cloud gets no more requests for many nodes than
+/// for one. After a pool succeeded, all other pools may try again.
 #[derive(Default)]
 pub(super) struct Exhaustion(HashMap<Scope, Exhausted>);
 
-/// A resource that the pools of several keys share, and that can be exhausted for all of them at once.
+/// A resource of the cloud that the pools of several [`VifPoolKey`]s share, and that can be exhausted for all of them at once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     /// The quota of a project.

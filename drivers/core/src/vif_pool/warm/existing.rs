@@ -49,9 +49,9 @@ impl VifPoolObserver for WarmVifPool {
     }
 }
 
-/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) the list is stored for it; afterwards the pool is compared
-/// with it at once. Returns the VIFs that have an owner according to their ownership mark or, after the start, to the pool. The
-/// call does not keep the pool alive.
+/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) of the pool, the list is stored until then; afterwards the
+/// pool is compared with the list at once. Returns the VIFs that have an owner according to their ownership mark or, after the
+/// start, to the pool. The call does not keep the pool alive.
 pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, DriverError> {
     let Some(inner) = pool.upgrade() else { return Ok(Vec::new()) };
     let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
@@ -66,7 +66,7 @@ pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, Driver
         let pooled = found.usable.iter().chain(&found.incomplete);
         owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
             let owner = Some(state.holder(&vif.id)?.clone());
-            Some(Owned { owner, thing: vif.clone() })
+            Some(Owned { owner, resource: vif.clone() })
         }));
         inner.compare_all(&mut state, found, &epochs);
     } else {

@@ -47,7 +47,7 @@ pub struct VifPoolPolicy {
     pub cool_down: Duration,
 }
 
-/// A function that returns `true` while this process is the leader. A process that is not changes nothing in the cloud.
+/// A function that returns `true` while this process is the leader. A process that is not the leader changes nothing in the cloud.
 pub type IsLeader = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A VIF pool that keeps free VIFs ready in front of a VIF driver.
@@ -134,6 +134,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the counters of the metrics by `add`.
     fn count(&self, add: impl FnOnce(&mut VifPoolMetrics)) {
         add(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
     }

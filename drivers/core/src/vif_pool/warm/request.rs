@@ -15,6 +15,7 @@ use crate::pool::{Take, Wait};
 use crate::vif::Vif;
 use crate::vif_pool::{PoolClaim, VifPoolDriver, VifPoolKey};
 
+/// The step that failed, in the errors of requests for a VIF.
 const STEP: &str = "take a VIF from the pool";
 
 #[async_trait]
@@ -66,21 +67,22 @@ impl PodVifDriver for WarmVifPool {
         if let Some(owner) = owner {
             for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
                 if let Some(Place { vif, .. }) = state.places.get(&id) {
-                    marked.push(Owned { owner: Some(owner.clone()), thing: Vif::clone(vif) });
+                    marked.push(Owned { owner: Some(owner.clone()), resource: Vif::clone(vif) });
                 } else {
                     state.end_hold(&id, &owner.uid);
                 }
             }
         } else if matches!(state.phase, StartupPhase::Open) {
-            for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
-                *owner = state.holder(&thing.id).cloned();
+            for Owned { owner, resource } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
+                *owner = state.holder(&resource.id).cloned();
             }
         }
         Ok(marked)
     }
 }
 
-/// A request in progress. If it is dropped before its end, its VIF is free again at once, and it no longer waits.
+/// A request for a VIF that is in progress. If it is dropped before it succeeds, the VIF that it took is free again at once, and it
+/// no longer waits for one.
 struct VifClaim<'r> {
     inner: &'r Arc<Inner>,
     key: Arc<VifPoolKey>,

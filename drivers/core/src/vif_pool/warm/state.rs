@@ -58,7 +58,7 @@ pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId
 pub(super) struct VifPoolState {
     /// The startup phase, before whose end nothing is handed out.
     pub(super) phase: StartupPhase,
-    /// The pool of each key.
+    /// The pool of each key, that is, of each combination of node, project, network and subnets.
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
     /// The VIFs of all keys, free or in use, by id.
     pub(super) places: HashMap<VifId, Place>,
@@ -88,7 +88,7 @@ pub(super) enum StartupPhase {
     Open,
 }
 
-/// The pool of one key.
+/// The pool of the VIFs with one [`VifPoolKey`].
 pub(super) struct KeyPool {
     /// The state machine that decides what to create, delete and hand out.
     pub(super) warm: WarmPool<Vifs>,

@@ -119,7 +119,7 @@ impl Inner {
         }
     }
 
-    /// Calls the driver once, unless this process is no longer the leader.
+    /// Creates VIFs by one call of the driver. Fails without a call if this process is no longer the leader.
     async fn create_once(&self, order: BulkVifRequest) -> BulkVifResult {
         let failed = |error| BulkVifResult { vifs: Vec::new(), failure: Some(error) };
         if !(self.is_leader)() {

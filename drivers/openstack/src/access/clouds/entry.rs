@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{CloudLayer, location};
+use super::{CloudFileEntry, location};
 use crate::access::error::AccessProblems;
 use crate::access::resolve::Locations;
 use crate::access::{AccessError, EndpointInterface, NeutronOptions, Secret};
@@ -95,13 +95,16 @@ enum Region {
 
 /// Returns an error if a layer sets an interface or a region for a single service that differs from that of all services: this client uses
 /// one interface and one region.
-pub(super) fn reject_per_service(options: &NeutronOptions, layers: &[CloudLayer]) -> Result<(), AccessError> {
+pub(super) fn reject_per_service(
+    options: &NeutronOptions,
+    layers: &[CloudFileEntry],
+) -> Result<(), AccessError> {
     let mut problems = AccessProblems::default();
     let interface = |name: &str| {
         EndpointInterface::from_name(name).map_or(name.to_owned(), |known| known.as_str().to_owned())
     };
     let general = interface(options.endpoint_type.as_deref().unwrap_or("public"));
-    for CloudLayer { entry, path, .. } in layers {
+    for CloudFileEntry { entry, path, .. } in layers {
         let interfaces = [&entry.network_interface, &entry.load_balancer_interface].into_iter().flatten();
         let interfaces = interfaces.filter(|name| interface(&name.value) != general);
         let regions = [&entry.network_region_name, &entry.load_balancer_region_name].into_iter().flatten();
@@ -116,9 +119,13 @@ pub(super) fn reject_per_service(options: &NeutronOptions, layers: &[CloudLayer]
     problems.finish(Some(()))
 }
 
-/// Converts the layers of the cloud `name` to options with their locations. The first layer overrides the others. `home` replaces `~` in
-/// file names.
-pub(super) fn options(name: &str, layers: &[CloudLayer], home: Option<&Path>) -> (NeutronOptions, Locations) {
+/// Converts the layers of the cloud `name`, which are its entries in several files, to options with their locations. The first layer
+/// overrides the others. `home` replaces `~` in file names.
+pub(super) fn options(
+    name: &str,
+    layers: &[CloudFileEntry],
+    home: Option<&Path>,
+) -> (NeutronOptions, Locations) {
     let file = |text: String| match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(text),
@@ -188,11 +195,12 @@ impl Region {
 
 /// Reads values from the first layer that contains them, and records their locations.
 struct LayerReader<'a> {
-    layers: &'a [CloudLayer],
+    layers: &'a [CloudFileEntry],
     locations: Locations,
 }
 
 impl LayerReader<'_> {
+    /// Returns the value that `get` finds in the first layer that has one, and records its location as that of `option`.
     fn read<T: Clone>(
         &mut self,
         option: &'static str,

@@ -32,7 +32,7 @@ pub struct Environment {
 
 impl Environment {
     /// Returns the environment of this process.
-    pub fn of_the_process() -> Self {
+    pub fn from_process() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let home = variable("HOME").map(PathBuf::from);
         let config = || home.as_ref().map(|home| home.join(".config"));
@@ -47,8 +47,8 @@ impl Environment {
         }
     }
 
-    /// Returns the path `named`, which must exist or is an error. Without it, returns the first file `<stem>.yaml` or `<stem>.yml` in the
-    /// directories, or `None`.
+    /// Returns the path `named`, or an error if it does not exist. If `named` is `None`, returns the first file `<stem>.yaml` or
+    /// `<stem>.yml` in the directories, or `None` if there is none.
     fn find(&self, named: Option<&PathBuf>, stem: &str) -> Result<Option<PathBuf>, AccessError> {
         if let Some(path) = named {
             let missing = || {
@@ -63,7 +63,7 @@ impl Environment {
 }
 
 /// The entry of a cloud in one file, with its position.
-struct CloudLayer {
+struct CloudFileEntry {
     entry: CloudEntry,
     path: PathBuf,
     line: u64,
@@ -108,7 +108,7 @@ fn read_profile(
     environment: &Environment,
     named_in: &Path,
     profile: &Spanned<String>,
-) -> Result<CloudLayer, AccessError> {
+) -> Result<CloudFileEntry, AccessError> {
     if let Some(path) = environment.find(None, "clouds-public")?
         && let Some(entry) = parse(&path)?.public.get(&profile.value)
     {
@@ -120,11 +120,11 @@ fn read_profile(
 
 /// Returns the entry with the position at which it begins in the file `path`. A missing entry counts as
 /// empty.
-fn layer(path: &Path, entry: Option<&Spanned<CloudEntry>>) -> CloudLayer {
+fn layer(path: &Path, entry: Option<&Spanned<CloudEntry>>) -> CloudFileEntry {
     let position = entry.map(|entry| (entry.referenced.line(), entry.referenced.column()));
     let (line, column) = position.unwrap_or_default();
     let entry = entry.map(|entry| entry.value.clone()).unwrap_or_default();
-    CloudLayer { entry, path: path.to_owned(), line, column }
+    CloudFileEntry { entry, path: path.to_owned(), line, column }
 }
 
 /// Parses a file with entries of clouds. The error names the line and column, but quotes nothing of the file,

@@ -30,7 +30,7 @@ const MAX_RULES: usize = 100;
 
 const UPDATE: &str = "update the rules of a security group";
 
-/// The driver `default` of network policies.
+/// The driver `default` of network policies, which applies them by security groups of Neutron.
 #[derive(Debug)]
 pub struct NeutronSecurityGroups {
     neutron: NeutronApi,

@@ -45,7 +45,7 @@ async fn whole_trees_are_read_by_one_list_a_kind_whatever_their_number() {
     fake.requests();
     for _ in 0..2 {
         let trees = driver.load_balancers(None).await.unwrap();
-        assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.thing) == spec.listeners));
+        assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.resource) == spec.listeners));
         let mut calls = asked_of_octavia(&fake);
         calls.sort();
         assert_eq!(calls, ["GET listeners", "GET loadbalancers", "GET pools"]);
@@ -63,7 +63,7 @@ async fn whole_trees_are_read_by_one_list_a_kind_whatever_their_number() {
     }
     fake.state().page = Some(2);
     let trees = driver.load_balancers(None).await.unwrap();
-    assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.thing) == spec.listeners));
+    assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.resource) == spec.listeners));
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn an_exchange_of_members_is_one_batch_and_what_goes_is_no_member_any_more
     assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), wanted);
     // Octavia tells of the one that goes until the change is done, and so it does to a process that knows nothing.
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
-        let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
+        let tree = driver.load_balancers(None).await.unwrap().remove(0).resource;
         assert_eq!(tree.status, ProvisioningStatus::Pending);
         assert_eq!(asked(&tree)[0].pool.members, wanted);
     }

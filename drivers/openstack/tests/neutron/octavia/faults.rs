@@ -49,7 +49,7 @@ async fn a_batch_whose_answer_was_lost_is_read_again() {
         fake.inject(Method::PUT, "/v2/lbaas/pools", Fault::DoneThenClose);
     }
     assert!(driver.set_members(&made, HTTP, &members(&subnet, &[7])).await.unwrap_err().transient());
-    let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    let tree = driver.load_balancers(None).await.unwrap().remove(0).resource;
     let stands = tree.listener(HTTP).unwrap().pool.clone().unwrap().members;
     assert_eq!(stands.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[7]));
 }
@@ -162,7 +162,7 @@ async fn a_load_balancer_whose_tags_somebody_took_off_gets_them_back_and_is_foun
         let made = made(&driver, &world, &spec).await;
         fake.state().octavia.balancers.get_mut(made.id.as_str()).unwrap()["tags"] = json!(["theirs"]);
         let found = driver.load_balancers(None).await.unwrap();
-        assert!(found.iter().all(|marked| marked.thing.is_port_alone()), "lists go by tags: {found:?}");
+        assert!(found.iter().all(|marked| marked.resource.is_port_alone()), "lists go by tags: {found:?}");
         let taken = driver.ensure_load_balancer(&world.owner("other"), &spec).await.unwrap_err();
         assert_eq!((taken.reason(), taken.retry_after()), (Reason::Conflict, None), "it is another's");
         let again = patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
@@ -171,7 +171,7 @@ async fn a_load_balancer_whose_tags_somebody_took_off_gets_them_back_and_is_foun
         let tags: Vec<String> = serde_json::from_value(tags).unwrap();
         assert!(tags.len() == 3 && tags.contains(&"theirs".to_owned()), "{tags:?}");
         let found = driver.load_balancers(None).await.unwrap();
-        assert_eq!((found.len(), &found[0].thing.id), (1, &made.id));
+        assert_eq!((found.len(), &found[0].resource.id), (1, &made.id));
     }
 }
 

@@ -49,7 +49,7 @@ async fn an_old_octavia_has_neither_tags_nor_sctp_and_serves_all_the_same() {
     );
     let other = world.balancers("east", &OctaviaDefaults::default());
     let found = other.load_balancers(Some(&world.owner("web"))).await.unwrap();
-    assert_eq!((found.len(), &found[0].thing.id), (1, &made.id));
+    assert_eq!((found.len(), &found[0].resource.id), (1, &made.id));
     assert!(
         world.balancers("west", &OctaviaDefaults::default()).load_balancers(None).await.unwrap().is_empty()
     );
@@ -89,7 +89,7 @@ async fn sctp_is_served_with_its_own_kind_of_monitor() {
     sctp.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
     let spec = spec(&world, &driver, &subnet, vec![sctp]).await;
     assert_eq!(asked(&made(&driver, &world, &spec).await), spec.listeners);
-    let found = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    let found = driver.load_balancers(None).await.unwrap().remove(0).resource;
     assert_eq!(asked(&found), spec.listeners);
     let state = fake.state();
     let told = |things: &std::collections::BTreeMap<String, Value>, name: &str| {
@@ -161,7 +161,7 @@ async fn in_mode_l2_members_are_reached_through_the_subnet_of_their_namespace() 
     fake.requests();
     // A process that knows nothing reads the subnets too.
     let other = beside_pods(&world, &pods);
-    assert_eq!(subnets(&other.load_balancers(None).await.unwrap().remove(0).thing), expected);
+    assert_eq!(subnets(&other.load_balancers(None).await.unwrap().remove(0).resource), expected);
     assert!(asked_of_octavia(&fake).contains(&"GET pools/members".to_owned()));
     let plain = world.balancers("east", &OctaviaDefaults::default());
     assert!(plain.namespaces().is_none(), "nobody watches namespaces for nothing");
@@ -178,7 +178,7 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
     let driver = beside_pods(&world, &pods);
     let wanted = driver.normalize(routed.clone()).await.unwrap().spec.listeners.remove(0).pool.members;
     assert_eq!(wanted[0].subnet, pods.id);
-    let mut stands = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    let mut stands = driver.load_balancers(None).await.unwrap().remove(0).resource;
     assert_eq!(asked(&stands), routed.listeners, "they are still reached by the router");
     let pool = stands.listeners[0].pool.clone().unwrap().id;
     for left in [&[][..], &wanted] {

@@ -25,7 +25,7 @@ async fn is_adopted(world: &World) {
     let marked = world.balancers.load_balancers(None).await.unwrap();
     assert_eq!(marked.len(), 1);
     assert_eq!(
-        (marked[0].thing.id.as_str(), marked[0].owner.as_ref().unwrap().uid.as_str()),
+        (marked[0].resource.id.as_str(), marked[0].owner.as_ref().unwrap().uid.as_str()),
         ("lb", "uid-web")
     );
     assert!(world.finalizers().contains(&FINALIZER.to_owned()));

@@ -131,7 +131,7 @@ async fn a_user_provided_address_that_was_moved_is_associated_again_also_after_a
         world.event().await.unwrap();
         assert_eq!((world.ingress(), world.compared().await.len()), (vec![ip], 0), "it carries no mark");
         let port = world.tree().port;
-        let leads_to = |world: &World| world.services.public_ip(&users).unwrap().thing.port;
+        let leads_to = |world: &World| world.services.public_ip(&users).unwrap().resource.port;
         assert_eq!(leads_to(&world), Some(port.clone()));
         let shown = world.shown().unwrap().public_ip.unwrap();
         world.drivers().public_ip.disassociate(&shown, &port).await.unwrap();

@@ -64,7 +64,7 @@ impl World {
     }
 
     fn leads_to(&self, address: &PublicIp) -> Option<staffetta_driver::PortId> {
-        self.services.public_ip(&address.id).unwrap().thing.port
+        self.services.public_ip(&address.id).unwrap().resource.port
     }
 }
 
@@ -119,9 +119,9 @@ async fn a_load_balancer_or_an_address_elsewhere_is_not_adopted() {
     world.event().await.unwrap();
     assert_eq!(world.at(VICTIMS), theirs);
     let marked = world.balancers.load_balancers(None).await.unwrap();
-    assert_eq!((marked.len(), marked[0].thing.vip), (1, [10, 0, 0, 1].into()));
+    assert_eq!((marked.len(), marked[0].resource.vip), (1, [10, 0, 0, 1].into()));
     let found = world.services.public_ip(&address.id).unwrap();
-    assert_eq!((found.owner, found.thing.port), (None, address.port));
+    assert_eq!((found.owner, found.resource.port), (None, address.port));
 }
 
 #[tokio::test]

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::pod::PodFields;
-use super::terms::{PeerScope, PeerSelector, PolicyTerms};
+use super::terms::{ParsedPolicy, PeerScope, PeerSelector};
 
-/// A change after which pods may need other groups.
+/// A change after which pods may need other security groups.
 pub(super) enum ModelChange {
     /// A policy with these terms was added or removed.
-    Policy(Arc<PolicyTerms>),
+    Policy(Arc<ParsedPolicy>),
     /// The namespace with this name changed.
     Namespace(String),
 }
 
 impl ModelChange {
-    /// Returns `true` if the change may concern the groups of the pod.
+    /// Returns `true` if the pod may need other security groups after the change.
     pub(super) fn may_concern(&self, pod: &PodFields) -> bool {
         let namespace = &pod.owner.namespace;
         match self {

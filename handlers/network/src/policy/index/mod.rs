@@ -40,7 +40,7 @@ use tokio::sync::Notify;
 pub(crate) use self::model::DesiredGroup;
 use self::model::{PodGroups, PolicyModel};
 use self::pod::PodFields;
-use self::terms::PolicyTerms;
+use self::terms::ParsedPolicy;
 
 /// Index of the cluster's policies, pods, namespaces and nodes, and of the security groups that
 /// exist.
@@ -52,8 +52,8 @@ use self::terms::PolicyTerms;
 pub struct PolicyIndex {
     state: Mutex<IndexState>,
     changed: Notify,
-    /// The groups of a pod that no policy isolates. If the list is empty, the pod gets two groups
-    /// that allow everything.
+    /// The configured security groups of a pod that no policy isolates. If the list is empty, the pod gets the two groups of this program
+    /// that allow all ingress and all egress.
     open: Vec<SecurityGroupId>,
     always: AlwaysAllowed,
     /// The configured maximum number of rules of the policies of a namespace.
@@ -62,7 +62,7 @@ pub struct PolicyIndex {
 
 /// The number of pods whose groups are recomputed, or for which triggers are sent, before other tasks
 /// run.
-const SLICE: usize = 64;
+const PODS_PER_SLICE: usize = 64;
 
 /// The networks that no policy blocks, in addition to the addresses of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,9 +148,9 @@ impl PolicyIndex {
         }
     }
 
-    /// Recomputes the security groups of up to [`SLICE`] pods. Returns `true` if pods are left.
+    /// Recomputes the security groups of up to [`PODS_PER_SLICE`] pods. Returns `true` if pods are left.
     fn advance(&self) -> bool {
-        self.lock().model.advance(SLICE)
+        self.lock().model.advance(PODS_PER_SLICE)
     }
 
     /// Adds or updates a pod of the index.
@@ -284,7 +284,7 @@ impl PolicyIndex {
         let mut state = self.lock();
         state.model.update();
         state.drop_unneeded();
-        let pods: Vec<_> = state.model.changed_pods.iter().take(SLICE).cloned().collect();
+        let pods: Vec<_> = state.model.changed_pods.iter().take(PODS_PER_SLICE).cloned().collect();
         for pod in &pods {
             state.model.changed_pods.remove(pod);
         }
@@ -389,7 +389,7 @@ impl Index<Pod> for PolicyIndex {
 
 impl NetworkPolicyObserver for PolicyIndex {
     fn present(&self, policy: &NetworkPolicy) {
-        let terms = PolicyTerms::of(policy);
+        let terms = ParsedPolicy::of(policy);
         self.change(|state| state.model.set_policy(terms));
     }
 

@@ -16,7 +16,7 @@ use super::pod::{PodFields, PortName, PortNumbers};
 use super::rule_limit::RuleLimit;
 use super::rules::{self, GroupRules};
 use super::selector::Labels;
-use super::terms::{PeerScope, PeerSelector, PolicyTerms};
+use super::terms::{ParsedPolicy, PeerScope, PeerSelector};
 
 /// A security group that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) struct PolicyModel {
     /// UID and labels of each namespace, by name.
     namespaces: HashMap<String, (Uid, Labels)>,
     /// The parsed policies, by UID.
-    policies: HashMap<Uid, Arc<PolicyTerms>>,
+    policies: HashMap<Uid, Arc<ParsedPolicy>>,
     /// The pods by UID, with their groups as last computed.
     pods: BTreeMap<Uid, (PodFields, PodGroups)>,
     /// The distinct peer selectors of all policies, by the name of their group; `None` after a
@@ -85,7 +85,7 @@ const MANY_CHANGES: usize = 8;
 
 /// The policies of a namespace, and the peer selectors of all policies that match the namespace.
 struct NamespaceScope {
-    policies: Vec<Arc<PolicyTerms>>,
+    policies: Vec<Arc<ParsedPolicy>>,
     selectors: BTreeMap<GroupName, Arc<PeerSelector>>,
 }
 
@@ -128,7 +128,7 @@ impl PolicyModel {
     }
 
     /// Adds or updates a policy, and records the change for the pods that it may concern.
-    pub(super) fn set_policy(&mut self, terms: PolicyTerms) {
+    pub(super) fn set_policy(&mut self, terms: ParsedPolicy) {
         let uid = terms.owner.uid.clone();
         if self.policies.get(&uid).is_none_or(|present| **present != terms) {
             let terms = Arc::new(terms);
@@ -168,7 +168,7 @@ impl PolicyModel {
     }
 
     /// Returns the parsed policy with this UID; `None` if there is none.
-    pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<PolicyTerms>> {
+    pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<ParsedPolicy>> {
         self.policies.get(uid)
     }
 
@@ -212,7 +212,7 @@ impl PolicyModel {
     }
 
     /// Returns the rules of a policy for the pods that have these numbers for its named ports.
-    fn rules(&self, terms: &PolicyTerms, own: &PortNumbers) -> GroupRules {
+    fn rules(&self, terms: &ParsedPolicy, own: &PortNumbers) -> GroupRules {
         rules::of(terms, own, |peers| self.numbers(peers))
     }
 
@@ -243,7 +243,7 @@ impl PolicyModel {
     /// Returns the groups of the pods that a policy selects, each with the numbers of the policy's
     /// named ports. Without named ports there is one group. Otherwise there is one group for each
     /// distinct set of numbers that the pods have.
-    fn own_groups(&self, terms: &PolicyTerms) -> Vec<(GroupName, PortNumbers)> {
+    fn own_groups(&self, terms: &ParsedPolicy) -> Vec<(GroupName, PortNumbers)> {
         if terms.own_ports.is_empty() {
             return vec![(terms.group(), PortNumbers::new())];
         }
@@ -253,7 +253,7 @@ impl PolicyModel {
 
     /// Returns the names of the groups of a policy's peers. A peer selector without a named port
     /// has one group. A selector with a named port has one group for each number of that port.
-    fn peer_groups(&self, terms: &PolicyTerms) -> impl Iterator<Item = GroupName> {
+    fn peer_groups(&self, terms: &ParsedPolicy) -> impl Iterator<Item = GroupName> {
         terms.peers.iter().flat_map(|(peers, selector)| match selector.port {
             None => vec![peers.clone()],
             Some(_) => self.numbers(peers).into_iter().map(|number| name::numbered(peers, number)).collect(),
@@ -316,7 +316,7 @@ impl PolicyModel {
             PeerScope::Own(own) => own == name,
             PeerScope::Matching(selector) => labels.is_some_and(|labels| selector.matches(labels)),
         };
-        let isolates = |terms: &PolicyTerms| terms.owner.namespace == name && !terms.isolated.is_empty();
+        let isolates = |terms: &ParsedPolicy| terms.owner.namespace == name && !terms.isolated.is_empty();
         let selectors = selectors.iter().filter(|(_, peers)| matches(peers));
         let scope = Arc::new(NamespaceScope {
             policies: self.policies.values().filter(|terms| isolates(terms)).cloned().collect(),
@@ -330,7 +330,7 @@ impl PolicyModel {
     pub(super) fn update(&mut self) {
         while self.advance(usize::MAX) {}
         let mut rule_limit = std::mem::take(&mut self.rule_limit);
-        let count = |terms: &PolicyTerms| {
+        let count = |terms: &ParsedPolicy| {
             self.own_groups(terms).iter().map(|(_, own)| self.rules(terms, own).len()).sum()
         };
         let differing = rule_limit.check(&self.policies, count);
@@ -422,7 +422,7 @@ impl PolicyModel {
 
     /// Discards all computed scopes and peer selectors, and records the change for the pods that
     /// policies with the old or the new terms may concern.
-    fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<PolicyTerms>>) {
+    fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<ParsedPolicy>>) {
         self.selectors = None;
         self.scopes.clear();
         for terms in changed {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use staffetta_driver::Uid;
 
-use super::terms::PolicyTerms;
+use super::terms::ParsedPolicy;
 
 /// The maximum number of rules that the policies of one namespace may have together, and the policies that exceed it.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct RuleLimit {
 
 impl RuleLimit {
     /// Sets the maximum. `policies` are all policies.
-    pub(super) fn set_max(&mut self, max: Option<usize>, policies: &HashMap<Uid, Arc<PolicyTerms>>) {
+    pub(super) fn set_max(&mut self, max: Option<usize>, policies: &HashMap<Uid, Arc<ParsedPolicy>>) {
         if self.max != max {
             self.max = max;
             self.unchecked.extend(policies.values().map(|terms| terms.owner.namespace.clone()));
@@ -30,13 +30,13 @@ impl RuleLimit {
     }
 
     /// Records that the rules of a policy may have changed.
-    pub(super) fn changed(&mut self, terms: &PolicyTerms) {
+    pub(super) fn changed(&mut self, terms: &ParsedPolicy) {
         self.counts.remove(&terms.owner.uid);
         self.unchecked.insert(terms.owner.namespace.clone());
     }
 
     /// Returns the maximum if the policy exceeds it, together with older policies of its namespace.
-    pub(super) fn exceeded_by(&self, terms: &PolicyTerms) -> Option<usize> {
+    pub(super) fn exceeded_by(&self, terms: &ParsedPolicy) -> Option<usize> {
         let excessive = self.excessive.get(&terms.owner.namespace);
         self.max.filter(|_| excessive.is_some_and(|policies| policies.contains(&terms.owner.uid)))
     }
@@ -45,8 +45,8 @@ impl RuleLimit {
     /// to exceed the maximum.
     pub(super) fn check(
         &mut self,
-        policies: &HashMap<Uid, Arc<PolicyTerms>>,
-        rules: impl Fn(&PolicyTerms) -> usize,
+        policies: &HashMap<Uid, Arc<ParsedPolicy>>,
+        rules: impl Fn(&ParsedPolicy) -> usize,
     ) -> Vec<Uid> {
         let mut differing = Vec::new();
         for namespace in std::mem::take(&mut self.unchecked) {
@@ -64,8 +64,8 @@ impl RuleLimit {
     /// Returns those of the policies of one namespace that exceed the maximum. The oldest policies have precedence.
     fn excessive_of(
         &mut self,
-        mut policies: Vec<&PolicyTerms>,
-        rules: &impl Fn(&PolicyTerms) -> usize,
+        mut policies: Vec<&ParsedPolicy>,
+        rules: &impl Fn(&ParsedPolicy) -> usize,
     ) -> BTreeSet<Uid> {
         let Some(mut left) = self.max else { return BTreeSet::new() };
         policies

@@ -7,7 +7,7 @@ use staffetta_driver::{Direction, GroupName, IpFamily, Protocol, ProtocolPorts, 
 
 use super::name;
 use super::pod::PortNumbers;
-use super::terms::{PolicyTerms, RuleTerm};
+use super::terms::{ParsedPolicy, RuleTerm};
 
 /// The rules of a security group. They refer to other groups by name.
 pub(crate) type GroupRules = BTreeSet<SecurityRule<GroupName>>;
@@ -29,7 +29,7 @@ pub(super) fn allow_networks<'n>(
 /// policy's named ports at the pods in the group. `numbers` returns the numbers of a peer
 /// selector's named port at the matching pods.
 pub(super) fn of(
-    terms: &PolicyTerms,
+    terms: &ParsedPolicy,
     own: &PortNumbers,
     numbers: impl Fn(&GroupName) -> Vec<u16>,
 ) -> GroupRules {

@@ -25,7 +25,7 @@ const MAX_SELECTORS: usize = 500;
 
 /// The parsed content of one `NetworkPolicy`.
 #[derive(Debug, PartialEq)]
-pub(super) struct PolicyTerms {
+pub(super) struct ParsedPolicy {
     /// The namespace, name and UID of the policy.
     pub(super) owner: Owner,
     /// The creation time of the policy.
@@ -78,7 +78,7 @@ pub(super) enum PeerScope {
     Matching(PodSelector),
 }
 
-impl PolicyTerms {
+impl ParsedPolicy {
     /// Returns the name of the group of the pods that the policy selects.
     pub(super) fn group(&self) -> GroupName {
         name::policy(&self.owner.uid)
@@ -216,6 +216,7 @@ impl PolicyTerms {
     }
 }
 
+/// Returns the text, for an Event, about a selector operator that the Kubernetes API does not define.
 fn unknown_operator(operator: &str) -> String {
     format!("`{operator}` is not an operator of a selector")
 }

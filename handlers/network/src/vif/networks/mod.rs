@@ -25,18 +25,18 @@ pub const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 /// A driver of the option `multi_vif_driver`, which decides if pods may have additional networks.
 ///
 /// ```
-/// use staffetta_network::vif::networks::{AdditionalNetworks, MultiVif};
+/// use staffetta_network::vif::networks::{AdditionalNetworks, MultiVifDriver};
 ///
 /// /// Gives every pod one network.
 /// struct Single;
 ///
-/// impl MultiVif for Single {
+/// impl MultiVifDriver for Single {
 ///     fn additional_networks(&self) -> Option<AdditionalNetworks> {
 ///         None
 ///     }
 /// }
 /// ```
-pub trait MultiVif: Send + Sync {
+pub trait MultiVifDriver: Send + Sync {
     /// Returns the additional networks that pods may request, or `None` if every pod has only one
     /// network.
     fn additional_networks(&self) -> Option<AdditionalNetworks>;
@@ -76,7 +76,7 @@ impl AdditionalNetworks {
     }
 }
 
-impl MultiVif for AdditionalNetworks {
+impl MultiVifDriver for AdditionalNetworks {
     fn additional_networks(&self) -> Option<AdditionalNetworks> {
         Some(self.clone())
     }
@@ -85,7 +85,7 @@ impl MultiVif for AdditionalNetworks {
 /// The driver `noop` of the option `multi_vif_driver`: every pod has only one network.
 pub struct OneNetwork;
 
-impl MultiVif for OneNetwork {
+impl MultiVifDriver for OneNetwork {
     fn additional_networks(&self) -> Option<AdditionalNetworks> {
         None
     }
@@ -142,8 +142,8 @@ pub(super) fn requests_networks(pod: &Pod) -> bool {
     annotation(pod).is_some()
 }
 
-/// Returns the value of the pod's annotation, or `None` if the annotation is missing or names no
-/// network.
+/// Returns the value of the pod's annotation [`NETWORKS`], or `None` if the annotation is missing or
+/// names no network.
 fn annotation(pod: &Pod) -> Option<&str> {
     let text = pod.annotations().get(NETWORKS)?.trim();
     Some(text).filter(|text| !text.is_empty() && *text != "[]")

@@ -267,7 +267,7 @@ async fn shared() -> (Pooled, Owner, Vif) {
 
 async fn held(pooled: &Pooled, owner: &Owner) -> Vec<VifId> {
     let vifs = pooled.pool.vifs(Some(owner)).await.unwrap();
-    vifs.into_iter().map(|marked| marked.thing.id).collect()
+    vifs.into_iter().map(|marked| marked.resource.id).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ fn machine() -> Arc<Machine> {
 
 fn machine_of(spec: NodeSpec) -> Arc<Machine> {
     let node_store = NodeStore::new(Arc::<ClusterIndex>::default(), Policy::default());
-    node_store.exists(spec);
+    node_store.add_or_update(spec);
     node_store.get("r1").unwrap()
 }
 
