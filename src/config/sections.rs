@@ -335,7 +335,7 @@ pub struct TraceOptions {
 
 impl Default for TraceOptions {
     fn default() -> Self {
-        Self { otlp_endpoint: None, sample_ratio: 0.1 }
+        Self { otlp_endpoint: None, sample_ratio: 0.05 }
     }
 }
 
