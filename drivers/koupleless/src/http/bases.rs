@@ -12,24 +12,25 @@ use tokio::time::Instant;
 /// after the same time.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// The time during which no other address can use the id of a base that is known from its Node object, and has not answered there yet. A base
-/// that has moved meanwhile is found again before its node is removed.
-const UNCONFIRMED: Duration = Duration::from_secs(15);
-
 /// The addresses of bases, by their ids. An id is bound to the address that reports it, so that no base can report for another one.
 #[derive(Debug)]
 pub(super) struct Bases {
     limit: usize,
     by_id: HashMap<NodeId, Base>,
+    /// The bases that have reported or answered at their address.
     by_address: HashMap<SocketAddr, NodeId>,
 }
 
 /// The address of a base, and the time for which it holds the id.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Base {
     address: SocketAddr,
     /// The time until which no other address can use the id. Reports and answers extend it.
     held_until: Instant,
+    /// `true` if the base has reported or answered at this address; `false` if only its Node object has the address.
+    confirmed: bool,
+    /// The address that last reported with this id before that in the Node object replaced it.
+    replaced: Option<SocketAddr>,
     /// `true` if a node exists for the base.
     started: bool,
 }
@@ -74,48 +75,63 @@ impl Bases {
             }
         }
         let started = self.by_id.get(id).is_some_and(|base| base.started);
-        self.insert(id, Base { address, held_until: now + CLAIM, started });
+        self.confirm(id, Base { address, held_until: now + CLAIM, confirmed: true, replaced: None, started });
         Ok(())
     }
 
     /// Records that a base answered a query at `address`. This keeps the base alive if its reports reach other replicas.
     pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
-        if let Some(base) = self.by_id.get_mut(id).filter(|base| base.address == address) {
-            base.held_until = now + CLAIM;
+        let base = self.by_id.get(id).copied().filter(|base| base.address == address);
+        if let Some(base) = base {
+            self.confirm(id, Base { held_until: now + CLAIM, confirmed: true, replaced: None, ..base });
+        }
+    }
+
+    /// Records that a base is not at `address`: there is no connection, or another base answers. If only its Node object has this address, the
+    /// one that reported before is used, or any that reports from now on.
+    pub(super) fn absent(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
+        let base = self.by_id.get_mut(id).filter(|base| base.address == address && !base.confirmed);
+        if let Some(base) = base {
+            let replaced = base.replaced.take();
+            base.held_until = replaced.map_or(now, |_| now + CLAIM);
+            base.address = replaced.unwrap_or(address);
         }
     }
 
     /// Records that a node exists for a base. `address` comes from the Node object. At the first call it replaces another IP address that has
-    /// reported with this id, since a replica had answers from there, and holds the id for [`UNCONFIRMED`]; not if another base has it by
-    /// now. Returns `true` if it replaced an address.
+    /// reported with this id, since anybody can report; not if another base is there by now. Returns `true` if it replaced an
+    /// address.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) -> bool {
-        let is_free = |address: &SocketAddr| {
+        let is_taken = |address: &SocketAddr| {
             let other = self.by_address.get(address).filter(|other| *other != id);
-            !other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.is_alive(now))
+            other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.is_alive(now))
         };
-        let address = address.filter(is_free);
+        let address = address.filter(|address| !is_taken(address));
         let known = self.by_id.get_mut(id);
         match (known, address) {
-            (Some(base), Some(address)) if !base.started && base.address.ip() != address.ip() => {
-                self.insert(id, Base { address, held_until: now + UNCONFIRMED, started: true });
-                true
-            }
-            (Some(base), _) => {
+            (Some(base), address)
+                if base.started || address.is_none_or(|address| address.ip() == base.address.ip()) =>
+            {
                 base.started = true;
                 false
             }
-            (None, Some(address)) => {
-                self.insert(id, Base { address, held_until: now + UNCONFIRMED, started: true });
-                false
+            (known, Some(address)) => {
+                let replaced = known.map(|base| base.address);
+                if let Some(replaced) = replaced {
+                    self.release_address(id, replaced);
+                }
+                let (held_until, confirmed, started) = (now + CLAIM, false, true);
+                self.by_id.insert(id.clone(), Base { address, held_until, confirmed, replaced, started });
+                replaced.is_some()
             }
-            (None, None) => false,
+            _ => false,
         }
     }
 
     /// Forgets a base whose node no longer exists.
     pub(super) fn stop(&mut self, id: &NodeId) {
         if let Some(base) = self.by_id.remove(id) {
-            self.by_address.remove(&base.address);
+            self.release_address(id, base.address);
         }
     }
 
@@ -124,18 +140,30 @@ impl Bases {
         self.by_id.get(id).map(|base| base.address)
     }
 
-    /// Adds a base or replaces it. Another base that had its address is forgotten.
-    fn insert(&mut self, id: &NodeId, base: Base) {
+    /// Records that a base is at its address. Other bases that had this address are forgotten, or called where they reported before.
+    fn confirm(&mut self, id: &NodeId, base: Base) {
         let address = base.address;
         if let Some(earlier) = self.by_id.insert(id.clone(), base)
             && earlier.address != address
         {
-            self.by_address.remove(&earlier.address);
+            self.release_address(id, earlier.address);
         }
-        if let Some(other) = self.by_address.insert(address, id.clone())
-            && other != *id
-        {
-            self.by_id.remove(&other);
+        if self.by_address.insert(address, id.clone()).as_ref() != Some(id) {
+            self.by_id.retain(|other, base| {
+                if other == id || base.address != address {
+                    return true;
+                }
+                let replaced = base.replaced.take();
+                base.address = replaced.unwrap_or(address);
+                replaced.is_some()
+            });
+        }
+    }
+
+    /// Removes the address of a base, unless another base has it.
+    fn release_address(&mut self, id: &NodeId, address: SocketAddr) {
+        if self.by_address.get(&address) == Some(id) {
+            self.by_address.remove(&address);
         }
     }
 }
@@ -210,8 +238,8 @@ mod tests {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         bases.start(&id("a"), Some(at("192.0.2.1:1238")), now);
         assert_eq!(bases.record(&id("a"), at("192.0.2.2:1238"), now), Err(AddressClaimError::Taken));
-        bases.record(&id("a"), at("192.0.2.2:1238"), now + UNCONFIRMED).unwrap();
-        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + UNCONFIRMED);
+        bases.record(&id("a"), at("192.0.2.2:1238"), now + CLAIM).unwrap();
+        bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + CLAIM);
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
         assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
@@ -224,16 +252,48 @@ mod tests {
         bases.record(&id("a"), impostor, now).unwrap();
         assert!(bases.start(&id("a"), Some(known), now));
         assert_eq!(bases.address(&id("a")), Some(known));
-        let before = now + UNCONFIRMED - Duration::from_millis(1);
-        assert_eq!(bases.record(&id("a"), impostor, before), Err(AddressClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
         bases.answered(&id("a"), known, now);
-        assert_eq!(bases.record(&id("a"), impostor, now + CLAIM / 2), Err(AddressClaimError::Taken));
+        bases.absent(&id("a"), known, now);
+        assert_eq!(bases.address(&id("a")), Some(known), "it answered before");
+        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
         let port = at("192.0.2.1:1239");
         bases.record(&id("b"), port, now).unwrap();
         assert!(!bases.start(&id("b"), Some(known), now));
         assert_eq!(bases.address(&id("b")), Some(port), "its process was restarted");
         assert!(!bases.start(&id("b"), Some(impostor), now));
         assert_eq!(bases.address(&id("b")), Some(port), "its node exists already");
+    }
+
+    #[test]
+    fn a_base_that_is_not_at_the_address_of_its_node_object_is_called_where_it_reports() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (former, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("a"), moved, now).unwrap();
+        for base in ["a", "b"] {
+            bases.start(&id(base), Some(former), now);
+            bases.absent(&id(base), moved, now);
+            assert_eq!(bases.address(&id(base)), Some(former), "that was another address");
+            bases.absent(&id(base), former, now);
+        }
+        assert_eq!(bases.address(&id("a")), Some(moved));
+        assert_eq!(bases.record(&id("a"), former, now), Err(AddressClaimError::Taken));
+        let late = at("192.0.2.3:1238");
+        bases.record(&id("b"), late, now).unwrap();
+        assert_eq!(bases.address(&id("b")), Some(late), "it had not reported before");
+    }
+
+    #[test]
+    fn of_two_bases_with_the_same_address_in_their_node_objects_the_one_that_answers_has_it() {
+        let (mut bases, now) = (Bases::new(9), Instant::now());
+        let (shared, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
+        bases.record(&id("moved"), moved, now).unwrap();
+        for base in ["gone", "moved", "healthy"] {
+            assert_eq!(bases.start(&id(base), Some(shared), now), base == "moved");
+        }
+        bases.answered(&id("healthy"), shared, now);
+        let addresses = ["gone", "moved", "healthy"].map(|base| bases.address(&id(base)));
+        assert_eq!(addresses, [None, Some(moved), Some(shared)]);
     }
 
     #[test]

@@ -59,10 +59,11 @@ impl BaseClient {
         command: ArkletCommand,
         body: &impl Serialize,
         send_by: Option<Duration>,
-    ) -> Result<ArkResponse<T>, DriverError> {
+    ) -> Result<ArkResponse<T>, CallFailure> {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
         let body = serde_json::to_vec(body)
-            .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
+            .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))
+            .map_err(|error| CallFailure { error, is_elsewhere: false })?;
         let body = TimelyBody { content: Some(body.into()), send_by };
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
@@ -81,7 +82,9 @@ impl BaseClient {
             };
             let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
             let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate(_));
-            if changes && !unsent { fault.maybe_applied() } else { fault }
+            let is_elsewhere = matches!(error, CallError::Unreachable(_) | CallError::OtherBase(_));
+            let error = if changes && !unsent { fault.maybe_applied() } else { fault };
+            CallFailure { error, is_elsewhere }
         })
     }
 
@@ -104,6 +107,13 @@ impl BaseClient {
         }
         Ok((response.status(), body))
     }
+}
+
+/// A call that failed.
+pub(super) struct CallFailure {
+    pub(super) error: DriverError,
+    /// `true` if the base is not at the address: there is no connection, or another base answers.
+    pub(super) is_elsewhere: bool,
 }
 
 /// The body of a request with a deadline. The body is read when the connection is open, just before the request is written, and fails if
@@ -225,7 +235,7 @@ mod tests {
             received
         };
         let (answer, received) = tokio::join!(call, received);
-        let error = answer.err().unwrap().to_string();
+        let error = answer.err().unwrap().error.to_string();
         assert!(error.contains("not sent within 5 s") && !error.contains("may have taken effect"), "{error}");
         assert!(received.is_empty(), "{}", String::from_utf8_lossy(&received));
     }

@@ -123,7 +123,13 @@ impl HttpTunnel {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
         let _under_way = RequestInProgress::begin(&self.shared, node, command, None)?;
-        let response = self.shared.client.call(node, address, command, &json!({}), None).await?;
+        let response = self.shared.client.call(node, address, command, &json!({}), None).await;
+        let response = response.map_err(|failure| {
+            if failure.is_elsewhere {
+                self.shared.bases().absent(node, address, Instant::now());
+            }
+            failure.error
+        })?;
         self.shared.bases().answered(node, address, Instant::now());
         let data = response.data().map_err(|why| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
@@ -254,7 +260,7 @@ async fn run_change(change: ModuleChange, shared: Arc<TunnelState>, sender: Tunn
     };
     let answer = match answered {
         Ok(response) => response.operation(command, key),
-        Err(error) => failed(key, &error),
+        Err(failure) => failed(key, &failure.error),
     };
     debug!(base = %node, module = %answer.container_key, command = command.name(), result = ?answer.result, "a base was changed");
     drop(under_way); // whoever gets the answer may repeat the request at once

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_driver::tunnel::{NodeActivation, Tunnel, TunnelEvent};
+use staffetta_driver::tunnel::{NodeActivation, NodeDescription, Tunnel, TunnelEvent};
 
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
@@ -64,6 +64,24 @@ async fn a_base_that_answers_keeps_its_id_though_its_reports_go_to_other_replica
     assert_eq!(world.post_from("127.0.0.2", "heartbeat", claim.clone()).await.0, 409);
     wait(60).await;
     assert_eq!(world.post_from("127.0.0.2", "heartbeat", claim).await.0, 200, "the base is silent");
+}
+
+#[tokio::test]
+async fn a_report_that_waits_is_replaced_by_the_node_object_of_the_base() {
+    let (mut world, base, id) = World::with_base(options()).await;
+    world.tunnel.on_node_stop(&id).await;
+    let known = base.heartbeat();
+    let impostor = known.to_string().replace("127.0.0.1", "127.0.0.2");
+    assert_eq!(world.post_from("127.0.0.2", "heartbeat", impostor).await.0, 200);
+    let metadata = json!({ "name": "shop", "version": "1.1", "status": "ACTIVATED" });
+    let mut description: NodeDescription = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+    description.network_info.node_ip = Some("127.0.0.1".parse().unwrap());
+    description.network_info.port = Some(base.address().unwrap().port());
+    world.tunnel.on_node_start(&id, &description).await;
+    let (_, event) = world.receiver.recv().await.unwrap();
+    let TunnelEvent::NodeDiscovered(found) = event else { panic!("{event:?}") };
+    assert_eq!(found.network_info, description.network_info);
+    world.tunnel.fetch_health_data(&id).await.unwrap();
 }
 
 #[tokio::test]

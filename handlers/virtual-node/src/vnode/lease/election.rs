@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SeenLease, UNKNOWN_HOLDER};
+use super::SeenLease;
 use staffetta_handler::BootTime;
 
 /// The times of a Lease.
@@ -205,15 +205,12 @@ impl LeaseElection {
             WriteResult::Missing => {
                 let holds = self.may_act(now);
                 // A state that the watch has shown since the request began may be that of a new Lease.
-                if let Some((known, since)) = self.seen.as_mut().filter(|(_, since)| *since <= began)
-                    && !known.deleted
-                {
-                    *since = now;
-                    known.deleted = true;
-                    if !holds {
-                        // Another process may have held it since this one saw it.
-                        known.holder = UNKNOWN_HOLDER.into();
-                    }
+                if self.seen.as_ref().is_none_or(|(_, since)| *since <= began) {
+                    let lease = self.seen.take().map(|(lease, _)| lease).unwrap_or_default();
+                    // Another process may have created and held it since this one saw it.
+                    let lease =
+                        if holds { SeenLease { deleted: true, ..lease } } else { lease.deleted_unseen() };
+                    self.seen = Some((lease, now));
                 }
                 self.due = if again { now + self.timing.retry } else { now };
             }

@@ -42,7 +42,7 @@ fn is_of_replica(name: &str) -> bool {
 const UNKNOWN_HOLDER: &str = "?";
 
 /// A Lease as this process has seen it: in a watch, or as the response to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SeenLease {
     /// The UID. A Lease that is deleted and created again has another one.
     pub(super) uid: Arc<str>,

@@ -187,18 +187,20 @@ mod tests {
 
     use super::*;
 
-    /// Returns a writer whose PUT requests are rejected with `code`, while the Lease is `now`; and the PUT requests: UID and version.
+    /// Returns a writer whose changes are rejected with `code`, while the Lease is `now`; and the UID and the version in the changes.
     fn writer(code: u16, now: Value) -> (LeaseWriter, mpsc::UnboundedReceiver<(Value, Value)>) {
         let (log, puts) = mpsc::unbounded_channel();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (log, now) = (log.clone(), now.clone());
             async move {
-                let (code, body) = if request.method() == Method::PUT {
+                let (code, body) = if request.method() != Method::GET {
                     let body = request.into_body().collect_bytes().await.unwrap();
                     let lease: Value = serde_json::from_slice(&body).unwrap();
                     let metadata = &lease["metadata"];
                     log.send((metadata["uid"].clone(), metadata["resourceVersion"].clone())).unwrap();
                     (code, json!({ "kind": "Status", "status": "Failure", "code": code }))
+                } else if now.is_null() {
+                    (404, json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" }))
                 } else {
                     (200, now)
                 };
@@ -232,7 +234,6 @@ mod tests {
     #[tokio::test]
     async fn a_missing_namespace_is_a_failure_and_no_missing_lease() {
         let (writer, _puts) = writer(404, Value::Null);
-        let renewal = LeaseWrite::Replace { seen: SeenLease::held(7, "ours"), renews: true };
-        assert_eq!(writer.write("n", None, renewal).await, WriteResult::Failed);
+        assert_eq!(writer.write("n", None, LeaseWrite::Create).await, WriteResult::Failed);
     }
 }

@@ -152,6 +152,16 @@ fn a_lease_that_is_missing_after_the_time_of_its_holder_may_have_been_held_by_an
 }
 
 #[test]
+fn a_lease_that_somebody_created_and_that_was_deleted_before_it_was_read_counts_as_held() {
+    let mut election = election();
+    assert_eq!(election.next(true, Duration::ZERO, at(10)), Some(LeaseWrite::Create));
+    election.begin(at(10));
+    election.finish(&WriteResult::Missing, at(11));
+    assert_eq!(election.next(true, Duration::ZERO, at(50)), None);
+    assert_eq!(election.next(true, Duration::ZERO, at(51)), Some(LeaseWrite::Create));
+}
+
+#[test]
 fn a_lease_that_was_created_again_is_not_missing_by_an_earlier_request() {
     let mut election = election();
     election.observe(&lease(7, "theirs"), at(10));
