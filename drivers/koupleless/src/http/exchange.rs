@@ -59,11 +59,11 @@ impl BaseClient {
         command: ArkletCommand,
         body: &impl Serialize,
         send_by: Option<Duration>,
-    ) -> Result<ArkResponse<T>, CallFailure> {
+    ) -> Result<ArkResponse<T>, BaseCallFailure> {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
         let body = serde_json::to_vec(body)
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))
-            .map_err(|error| CallFailure { error, is_elsewhere: false })?;
+            .map_err(|error| BaseCallFailure { error, is_elsewhere: false })?;
         let body = TimelyBody { content: Some(body.into()), send_by };
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
@@ -84,7 +84,7 @@ impl BaseClient {
             let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate(_));
             let is_elsewhere = matches!(error, CallError::Unreachable(_) | CallError::OtherBase(_));
             let error = if changes && !unsent { fault.maybe_applied() } else { fault };
-            CallFailure { error, is_elsewhere }
+            BaseCallFailure { error, is_elsewhere }
         })
     }
 
@@ -110,7 +110,7 @@ impl BaseClient {
 }
 
 /// A call that failed.
-pub(super) struct CallFailure {
+pub(super) struct BaseCallFailure {
     pub(super) error: DriverError,
     /// `true` if the base is not at the address: there is no connection, or another base answers.
     pub(super) is_elsewhere: bool,

@@ -71,7 +71,7 @@ pub enum FileError {
 /// The content of a file: one device under `device:`, as in Cisco's provider, or a list under `devices:`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form {
+struct DeviceFile {
     #[serde(default)]
     device: Option<DeviceSpec>,
     #[serde(default)]
@@ -158,7 +158,7 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
 /// password.
 fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
     let malformed = |reason: &str| FileError::Malformed { file: file.to_owned(), reason: reason.to_owned() };
-    let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| {
+    let DeviceFile { device, devices } = serde_saphyr::from_str(text).map_err(|error| {
         // After the first line there is an excerpt of the file, which may contain a password.
         malformed(error.to_string().lines().next().unwrap_or_default())
     })?;

@@ -86,11 +86,11 @@ impl ClusterIndex {
     }
 
     /// Begins to read the pods of a node that had a kubelet before; `None` if its pods are in the index already.
-    pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<Reading<'a>> {
+    pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<PodListing<'a>> {
         let mut cluster = lock(&self.0);
         cluster.overlooked.contains_key(node).then(|| {
             cluster.gone.insert(node.to_owned(), HashSet::new());
-            Reading { index: self, node }
+            PodListing { index: self, node }
         })
     }
 
@@ -115,12 +115,12 @@ impl ClusterIndex {
 
 /// A read of the pods of a node that had a kubelet before. If it is dropped before [`ends`](Self::ends), the pods must
 /// be read again.
-pub(crate) struct Reading<'a> {
+pub(crate) struct PodListing<'a> {
     index: &'a ClusterIndex,
     node: &'a str,
 }
 
-impl Reading<'_> {
+impl PodListing<'_> {
     /// Adds the pods that were read to the index. A pod with a watch event since the start of the read keeps the newer
     /// state of that event.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
@@ -137,7 +137,7 @@ impl Reading<'_> {
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for PodListing<'_> {
     fn drop(&mut self) {
         lock(&self.index.0).gone.remove(self.node);
     }
