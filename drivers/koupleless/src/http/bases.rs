@@ -38,7 +38,7 @@ struct Base {
 /// The reason why a report is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressClaimError {
-    /// A base at another address has this id: it reported or answered less than a minute ago.
+    /// A base at another address holds this id: it reported or answered less than a minute ago, or its Node object names that address.
     #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
     Taken,
     /// The maximum number of bases is reached; the value is that number.
@@ -52,13 +52,13 @@ impl Bases {
         Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
     }
 
-    /// Checks that `ip` may report for the base `id`: no base at another IP address has reported or answered with this id within [`CLAIM`].
+    /// Checks that `ip` may report for the base `id`: no base at another IP address holds this id.
     pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
-        let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.is_alive(now));
+        let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.holds_id(now));
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
     }
 
-    /// Records a report of a base at `address`. Another base that had this address is removed.
+    /// Records a report of a base at `address`. Fails if another base holds the id, or there are too many bases.
     pub(super) fn record(
         &mut self,
         id: &NodeId,
@@ -67,7 +67,7 @@ impl Bases {
     ) -> Result<(), AddressClaimError> {
         self.check(id, address.ip(), now)?;
         if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
-            self.by_id.retain(|_, base| base.started || base.is_alive(now));
+            self.by_id.retain(|_, base| base.started || base.holds_id(now));
             let Self { by_id, by_address, .. } = self;
             by_address.retain(|_, id| by_id.contains_key(id));
             if self.by_id.len() >= self.limit {
@@ -99,12 +99,11 @@ impl Bases {
     }
 
     /// Records that a node exists for a base. `address` comes from the Node object. At the first call it replaces another IP address that has
-    /// reported with this id, since anybody can report; not if another base is there by now. Returns `true` if it replaced an
-    /// address.
+    /// reported with this id, since anybody can report; not if another base is there by now. Returns `true` if it replaced an address.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) -> bool {
         let is_taken = |address: &SocketAddr| {
             let other = self.by_address.get(address).filter(|other| *other != id);
-            other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.is_alive(now))
+            other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.holds_id(now))
         };
         let address = address.filter(|address| !is_taken(address));
         let known = self.by_id.get_mut(id);
@@ -169,8 +168,8 @@ impl Bases {
 }
 
 impl Base {
-    /// Returns `true` if the base has reported or answered so recently that its id cannot be claimed from another address.
-    fn is_alive(&self, now: Instant) -> bool {
+    /// Returns `true` while no other address can use the id of the base.
+    fn holds_id(&self, now: Instant) -> bool {
         now < self.held_until
     }
 }

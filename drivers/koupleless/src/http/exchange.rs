@@ -61,9 +61,10 @@ impl BaseClient {
         send_by: Option<Duration>,
     ) -> Result<ArkResponse<T>, BaseCallFailure> {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
-        let body = serde_json::to_vec(body)
-            .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))
-            .map_err(|error| BaseCallFailure { error, is_elsewhere: false })?;
+        let body = serde_json::to_vec(body).map_err(|error| {
+            let error = DriverError::new(Reason::Refused, command.step()).because(error);
+            BaseCallFailure { error, is_elsewhere: false }
+        })?;
         let body = TimelyBody { content: Some(body.into()), send_by };
         let limit = if changes { self.operation_timeout } else { self.query_timeout };
         let answered = async {
