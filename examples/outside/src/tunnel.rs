@@ -20,8 +20,7 @@ const KEY: &str = "acme-press";
 
 /// Makes the tunnel known: `[vnode] tunnels = ["acme-press"]`.
 pub fn register(registry: &mut Registry) {
-    registry
-        .driver::<dyn Tunnel>(KEY, "Printing presses of Acme.", |_| Ok(Arc::new(Presses::default())));
+    registry.driver::<dyn Tunnel>(KEY, "Printing presses of Acme.", |_| Ok(Arc::new(Presses::default())));
 }
 
 /// The tunnel, with the one press `press-1`, which does at once what it is asked for. (Real ones would be connected.)
