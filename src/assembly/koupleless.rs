@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_driver::tunnel::Tunnel;
-use staffetta_handler::{Registry, SetupError, causes};
+use staffetta_handler::Registry;
 use staffetta_koupleless::{HttpTunnel, HttpTunnelOptions, MqttTunnel, MqttTunnelOptions};
 
 /// Adds the tunnels `http` and `mqtt`, each with its section.
@@ -12,8 +12,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MqttTunnelOptions>("vnode_mqtt");
     registry.driver::<dyn Tunnel>("http", "Koupleless, over the HTTP API of Arklet.", |setup| {
         let options: HttpTunnelOptions = setup.section("vnode_http")?;
-        let tunnel = HttpTunnel::new(options).map_err(|error| SetupError::Invalid(causes(&error)))?;
-        Ok(Arc::new(tunnel))
+        Ok(Arc::new(HttpTunnel::new(options)))
     });
     registry.driver::<dyn Tunnel>("mqtt", "Koupleless, over an MQTT broker.", |setup| {
         let options: MqttTunnelOptions = setup.section("vnode_mqtt")?;

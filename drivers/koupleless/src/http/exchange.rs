@@ -1,18 +1,22 @@
 //! Sends commands to bases.
 
 use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::pin;
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame, SizeHint};
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{StatusCode, redirect};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{DriverError, Reason, RequestRecord};
+use tokio::net::TcpStream;
 use tracing::{Instrument, info_span};
 
 use crate::clock::{SEND_LIMIT, boot_time};
@@ -23,30 +27,24 @@ use crate::wire::ArkResponse;
 /// The maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 1 << 20;
 
-/// The HTTP client of all bases.
+/// The HTTP client of all bases. It follows no redirect, repeats no request, and keeps no connection, since Arklet closes each of them after
+/// its response.
 #[derive(Debug)]
 pub(super) struct BaseClient {
-    http: reqwest::Client,
-    query_timeout: Duration,
-    operation_timeout: Duration,
+    /// The time limits.
+    connect: Duration,
+    query: Duration,
+    operation: Duration,
 }
 
 impl BaseClient {
-    /// Creates the client. It follows no redirect, repeats no request, and keeps no connection.
-    pub(super) fn new(options: &HttpTunnelOptions) -> Result<Self, DriverError> {
-        // An error means that a provider is installed already. Without one, a client cannot be made where reqwest has TLS.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = reqwest::Client::builder()
-            .no_proxy() // bases are near
-            .redirect(redirect::Policy::none()) // a base cannot make us call another host
-            .retry(reqwest::retry::never()) // a request is sent at most once
-            .pool_max_idle_per_host(0) // Arklet closes a connection after its response
-            .connect_timeout(milliseconds(options.connect_timeout_ms));
-        let http = builder
-            .build()
-            .map_err(|error| DriverError::new(Reason::Refused, "make a client of bases").because(error))?;
-        let query_timeout = milliseconds(options.query_timeout_ms);
-        Ok(Self { http, query_timeout, operation_timeout: milliseconds(options.operation_timeout_ms) })
+    /// Creates the client.
+    pub(super) fn new(options: &HttpTunnelOptions) -> Self {
+        Self {
+            connect: milliseconds(options.connect_timeout_ms),
+            query: milliseconds(options.query_timeout_ms),
+            operation: milliseconds(options.operation_timeout_ms),
+        }
     }
 
     /// Sends a command to the base at `address` and returns its response, even if its code is that of a failure. The error
@@ -61,15 +59,14 @@ impl BaseClient {
         send_by: Option<Duration>,
     ) -> Result<ArkResponse<T>, BaseCallFailure> {
         let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
-        let body = serde_json::to_vec(body).map_err(|error| {
+        let request = request(address, command, body).map_err(|error| {
             let error = DriverError::new(Reason::Refused, command.step()).because(error);
             BaseCallFailure { error, is_elsewhere: false }
         })?;
-        let body = TimelyBody { content: Some(body.into()), send_by };
-        let limit = if changes { self.operation_timeout } else { self.query_timeout };
+        let limit = if changes { self.operation } else { self.query };
         let answered = async {
             let mut record = RequestRecord::start("POST", &format!("/{}", command.name()), changes);
-            let (status, body) = self.exchange(address, command, body).await?;
+            let (status, body) = self.exchange(address, request, send_by).await?;
             record.set_status(status.as_u16());
             parse(base, status, &body)
         };
@@ -82,32 +79,68 @@ impl BaseClient {
                 _ => Reason::Unavailable,
             };
             let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
-            let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate(_));
+            let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate);
             let is_elsewhere = matches!(error, CallError::Unreachable(_) | CallError::OtherBase(_));
             let error = if changes && !unsent { fault.maybe_applied() } else { fault };
             BaseCallFailure { error, is_elsewhere }
         })
     }
 
-    /// Sends a request and reads the response, up to the maximum size. There is no time limit: the caller sets it.
+    /// Sends a request and reads the response, up to the maximum size. Only opening the connection has a time limit here.
     async fn exchange(
         &self,
         address: SocketAddr,
-        command: ArkletCommand,
-        body: TimelyBody,
+        request: Request<String>,
+        send_by: Option<Duration>,
     ) -> Result<(StatusCode, Vec<u8>), CallError> {
-        let request = self.http.post(format!("http://{address}/{}", command.name()));
-        let request = request.header(CONTENT_TYPE, "application/json").body(reqwest::Body::wrap(body));
-        let mut response = request.send().await.map_err(CallError::of)?;
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(CallError::of)? {
-            if body.len() + chunk.len() > MAX_RESPONSE {
-                return Err(CallError::Oversized);
-            }
-            body.extend_from_slice(&chunk);
+        let connected = tokio::time::timeout(self.connect, TcpStream::connect(address)).await;
+        let stream = connected
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            .map_err(CallError::Unreachable)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(CallError::ConnectionFailed)?;
+        // A process that was suspended while it connected sends nothing.
+        if send_by.is_some_and(|limit| limit < boot_time()) {
+            return Err(CallError::TooLate);
         }
-        Ok((response.status(), body))
+        let mut answered = pin!(async {
+            let response = sender.send_request(request).await?;
+            read(response).await
+        });
+        tokio::select! {
+            answered = &mut answered => answered,
+            // All is read, or the connection failed: the other future has the result.
+            _ = connection => answered.await,
+        }
     }
+}
+
+/// Returns the request for a command.
+fn request(
+    address: SocketAddr,
+    command: ArkletCommand,
+    body: &impl Serialize,
+) -> serde_json::Result<Request<String>> {
+    let request = Request::post(format!("/{}", command.name()))
+        .header(HOST, address.to_string())
+        .header(CONNECTION, "close")
+        .header(CONTENT_TYPE, "application/json")
+        .body(serde_json::to_string(body)?);
+    Ok(request.expect("paths and addresses are valid in a request"))
+}
+
+/// Reads the body of a response, up to the maximum size.
+async fn read(response: Response<Incoming>) -> Result<(StatusCode, Vec<u8>), CallError> {
+    let (head, mut rest) = response.into_parts();
+    let mut body = Vec::new();
+    while let Some(frame) = rest.frame().await {
+        let chunk = frame?.into_data().unwrap_or_default();
+        if body.len() + chunk.len() > MAX_RESPONSE {
+            return Err(CallError::Oversized);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((head.status, body))
 }
 
 /// A call that failed.
@@ -116,42 +149,6 @@ pub(super) struct BaseCallFailure {
     /// `true` if the base is not at the address: there is no connection, or another base answers.
     pub(super) is_elsewhere: bool,
 }
-
-/// The body of a request with a deadline. The body is read when the connection is open, just before the request is written, and fails if
-/// the deadline has passed. So a process that was suspended while it connected sends nothing.
-struct TimelyBody {
-    content: Option<Bytes>,
-    /// The deadline as a boot time; `None` for no deadline.
-    send_by: Option<Duration>,
-}
-
-impl Body for TimelyBody {
-    type Data = Bytes;
-    type Error = TooLate;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
-        if self.send_by.is_some_and(|limit| limit < boot_time()) {
-            return Poll::Ready(Some(Err(TooLate)));
-        }
-        Poll::Ready(self.content.take().map(|content| Ok(Frame::data(content))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.content.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.content.as_ref().map_or(0, |content| content.len() as u64))
-    }
-}
-
-/// The error of a request that was not sent in time.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the request was not sent within {} s, so it is not sent at all", SEND_LIMIT.as_secs())]
-struct TooLate;
 
 /// Parses a response, and checks that the base that it names is the one that was called.
 fn parse<T: DeserializeOwned>(
@@ -176,13 +173,13 @@ fn parse<T: DeserializeOwned>(
 enum CallError {
     /// There was no connection to the base.
     #[error("it cannot be reached: {0}")]
-    Unreachable(reqwest::Error),
+    Unreachable(io::Error),
     /// The request was not sent in time.
-    #[error(transparent)]
-    TooLate(TooLate),
+    #[error("the request was not sent within {} s, so it is not sent at all", SEND_LIMIT.as_secs())]
+    TooLate,
     /// The connection failed before the response was complete.
-    #[error("the connection broke: {0}")]
-    ConnectionFailed(reqwest::Error),
+    #[error("the connection broke: {}", cause(.0))]
+    ConnectionFailed(#[from] hyper::Error),
     /// There was no complete response within this time limit.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
@@ -200,16 +197,9 @@ enum CallError {
     OtherBase(String),
 }
 
-impl CallError {
-    /// Classifies an error of the client, by whether there was a connection. The URL is removed: the base is named elsewhere.
-    fn of(error: reqwest::Error) -> Self {
-        let error = error.without_url();
-        let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
-        if let Some(late) = causes.find_map(|cause| cause.downcast_ref()) {
-            return Self::TooLate(*late);
-        }
-        if error.is_connect() { Self::Unreachable(error) } else { Self::ConnectionFailed(error) }
-    }
+/// Returns the cause of an error of the client, or the error itself if it has none.
+fn cause(error: &hyper::Error) -> &dyn Error {
+    error.source().unwrap_or(error)
 }
 
 #[cfg(test)]
@@ -226,7 +216,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let operation_timeout_ms = std::num::NonZeroU64::new(10_000).unwrap();
         let options = HttpTunnelOptions { operation_timeout_ms, ..HttpTunnelOptions::default() };
-        let client = BaseClient::new(&options).unwrap();
+        let client = BaseClient::new(&options);
         let (base, module) = ("b-1".parse().unwrap(), json!({}));
         let late = Some(boot_time().saturating_sub(Duration::from_millis(1)));
         let call = client.call::<Value>(&base, address, ArkletCommand::InstallBiz, &module, late);

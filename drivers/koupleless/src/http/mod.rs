@@ -84,11 +84,11 @@ struct ModuleChange {
 
 impl HttpTunnel {
     /// Creates the tunnel, without listening yet.
-    pub fn new(options: HttpTunnelOptions) -> Result<Self, DriverError> {
-        let client = BaseClient::new(&options)?;
+    pub fn new(options: HttpTunnelOptions) -> Self {
+        let client = BaseClient::new(&options);
         let bases = Mutex::new(Bases::new(options.max_bases.get()));
         let (operations, running, rejected) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(TunnelState { options, client, bases, operations, running, rejected }) })
+        Self { shared: Arc::new(TunnelState { options, client, bases, operations, running, rejected }) }
     }
 
     /// Returns the address of the listener; `None` while the tunnel does not run.

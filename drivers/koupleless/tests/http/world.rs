@@ -57,7 +57,9 @@ pub(crate) fn requests(base: &SimulatedBase, command: BaseCommand) -> Vec<Value>
 impl World {
     /// Starts a tunnel.
     pub(crate) async fn start(options: HttpTunnelOptions) -> Self {
-        let tunnel = Arc::new(HttpTunnel::new(options).unwrap());
+        // The client of the tests has TLS where the whole workspace is built.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let tunnel = Arc::new(HttpTunnel::new(options));
         assert!(!tunnel.ready());
         let (sender, receiver) = channel(TunnelLimits::default());
         let started = Arc::clone(&tunnel);
