@@ -29,7 +29,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
     limit: Some(Duration::from_secs(60)),
 };
 
-/// The object of another cluster that owns external resources.
+/// An object that owns external resources, by the marks of these resources.
 #[derive(Debug)]
 pub struct Leftover {
     /// The name of the handler that created the resources.
@@ -40,7 +40,7 @@ pub struct Leftover {
     pub released: Option<Result<(), HandlerError>>,
 }
 
-/// A failure to list the resources of another cluster.
+/// The reason why the resources of another cluster cannot be listed, or the ready VIFs of its pool cannot be deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
     /// The cluster id is that of the cluster to which the kubeconfig belongs.

@@ -32,7 +32,7 @@ pub(crate) enum CniDaemonError {
     /// A driver cannot be created, or an option is missing.
     #[error("the daemon of the CNI plugin cannot be created")]
     Setup(#[from] SetupError),
-    /// The records of bound pods cannot be read.
+    /// The files on the node in which the daemon notes bound pods cannot be read.
     #[error(transparent)]
     Records(#[from] RecordError),
     /// The server cannot listen, or stopped.

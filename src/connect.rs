@@ -95,8 +95,8 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     Ok(connection(kubeconfig, None).await?.client)
 }
 
-/// Builds the connection that the file `kubeconfig` describes. If that is `None`, it builds the connection of the service account of
-/// the pod, or that of the user's default kubeconfig. `api_root` replaces the URL of the API server. No request is sent.
+/// Builds the connection that the file `kubeconfig` describes. If that is `None`, builds that of the user's default kubeconfig or, without
+/// a usable one, that of the service account of the pod. `api_root` replaces the URL of the API server. No request is sent.
 pub async fn connection(
     kubeconfig: Option<&Path>,
     api_root: Option<&str>,
@@ -109,7 +109,7 @@ pub async fn connection(
 }
 
 /// Builds a client with the rights of the user: from the file `kubeconfig` or the user's default kubeconfig, with its context `context` or
-/// its current context. No request is sent.
+/// its current context. With neither argument, the sources are those of [`connection`]. No request is sent.
 pub(crate) async fn client_of_context(
     kubeconfig: Option<&Path>,
     context: Option<&str>,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// The conditions that must all be met before the process is ready. The single condition `watches` represents all watches together; the
-/// condition of each watch is derived from its status.
+/// The conditions that must all be met before the process is ready. All watches of the leader's handlers together have one condition here,
+/// and so have those of the handlers in every replica. The condition of a single watch is not stored, but derived from its status.
 #[derive(Default)]
 pub(crate) struct Health {
     /// The reason why each condition is not met, by name; `None` if the condition is met.
@@ -45,7 +45,7 @@ impl Health {
         conditions.map(|(name, reason)| Condition { name, reason }).collect()
     }
 
-    /// Completes when all conditions are met, and therefore all watches have listed their objects.
+    /// Completes when all conditions are met, so that all running watches have listed their objects.
     pub(crate) async fn until_ready(&self) {
         let mut conditions = self.conditions.subscribe();
         let met = conditions.wait_for(|conditions| conditions.values().all(Option::is_none)).await;

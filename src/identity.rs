@@ -23,7 +23,8 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Joins the host name and the number. Replaces other characters in the host name by `-`, and cuts it after [`MAX_HOST`] characters.
+/// Joins the host name and the number. In the host name, characters other than ASCII letters, digits, `.` and `-` become `-`, and those
+/// after the first [`MAX_HOST`] are dropped.
 fn format_identity(host: &str, number: u64) -> String {
     let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
     let host: String = host.chars().take(MAX_HOST).map(printable).collect();

@@ -1,5 +1,5 @@
-//! A function that locks a mutex and ignores poisoning: every critical section of this crate is a single
-//! write.
+//! A function that locks a mutex and ignores poisoning, so that a panic in one task does not become a panic in every later user of the
+//! mutex.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

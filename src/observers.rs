@@ -7,8 +7,8 @@ use staffetta_handler::testing::{LogReport, NoMetrics};
 use staffetta_handler::{AnyEvent, BackoffPolicy, Context, Panicked, QueueMetrics, Report, Undecodable};
 use tracing::error;
 
-/// Supplies the report and the metrics of each handler. The program calls the methods once for each handler, when it builds the chain
-/// of that handler.
+/// Supplies the receivers of the failures, metrics and traces of the handlers. The program calls the methods when it builds the chains:
+/// `undecodable` once, and each other method once for each handler.
 pub trait Observers {
     /// Returns the report that receives all failures of `handler`, including transient ones. The report handles failed objects again
     /// with the delays of `resync`.

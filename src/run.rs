@@ -107,7 +107,7 @@ pub(crate) fn cleanup(
     })
 }
 
-/// Removes the finalizers of the controller, and lists what stays in external systems.
+/// Removes the finalizers of the controller if `options.apply` is set, otherwise lists them. Lists what stays in external systems.
 pub(crate) fn uninstall(
     registry: Registry,
     configuration: &Configuration,
@@ -189,7 +189,7 @@ fn runtime(options: &RelayOptions) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(options.worker_threads.get()).enable_all().build()
 }
 
-/// Connects to the API server, starts the controller, and returns when the controller has stopped.
+/// Builds the connection to the API server, starts the controller, and returns when the controller has stopped.
 async fn serve(
     registry: Registry,
     configuration: &Configuration,
@@ -229,8 +229,8 @@ pub(crate) async fn controller(
     Ok(controller)
 }
 
-/// Connects to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the credentials and
-/// takes long.
+/// Builds the connection to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the
+/// credentials and takes long. `kubeconfig` has precedence over the option `kubernetes.kubeconfig`.
 pub(crate) async fn connection(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,

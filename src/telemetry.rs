@@ -34,7 +34,7 @@ pub(crate) enum FilterError {
     Log(#[from] reload::Error),
 }
 
-/// Starts to log to standard error and, with a `runtime`, to export traces.
+/// Starts to log to standard error and, with `traces`, to export traces with these options. The exports run on that runtime.
 ///
 /// # Errors
 ///

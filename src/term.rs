@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use staffetta_handler::BootTime;
 
-/// The time during which this process may write, shared by all parts of the program. A term that has ended stays ended: a process that
-/// becomes leader again gets a new term, and work that remains from an old term can never write again.
+/// The time during which this process may write, shared by all parts of the program. A term that `end` has ended stays ended:
+/// a process that becomes leader again gets a new term, and work that remains from an old term can never write again.
 ///
 /// A term is a deadline on the boot clock and needs no timer: a process that was stopped and continues after the deadline finds that
 /// its term has ended before it writes. `end` also wakes all tasks that wait in `run`.

@@ -37,6 +37,8 @@ fn busy() -> StateSnapshot {
     };
     let handler = |name: &str, kinds: &[&str], waits: &[&str], counts: [usize; 4]| {
         json!({ "name": name, "kinds": kinds, "open": waits.is_empty(), "waits": waits, "added": 900, "attempts": 1340,
+            "drivers": [{ "trait": "pod_vif", "name": "nested-vlan" }, { "trait": "vif_pool", "name": "multi_pool" },
+                { "trait": "service_security_groups", "name": "network-policy" }],
             "held": 0, "queued": counts[0], "running": counts[1], "retrying": counts[2], "failed": counts[3] })
     };
     state.watches = serde_json::from_value(json!([

@@ -82,7 +82,7 @@ fn probe_routes() -> Router<Arc<ControllerState>> {
         .route("/metrics", get(metrics))
 }
 
-/// Starts a server of `router` at `address`. `option` is the option that contains the address, for the error.
+/// Starts a server of `router` at `address`. `option` is the name of the option that contains the address, for the error.
 async fn listen(address: SocketAddr, option: &'static str, router: Router) -> Result<Server, ListenError> {
     let failed = |source| ListenError { address, option, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -1,7 +1,9 @@
-//! The picture of the chain on the status page: the watch of each kind, the dispatcher, and the queues of each handler, with a line from
-//! each kind to the handlers of that kind. Lines are an SVG that is stretched to the height of the boxes.
+//! The picture of the chain on the status page: the watch of each kind, the dispatcher, and the queues and drivers of each handler, with a
+//! line from each kind to the handlers of that kind. Lines are an SVG that is stretched to the height of the boxes.
 
 use std::fmt::{self, Display, Formatter};
+
+use staffetta_handler::DriverId;
 
 use super::text::Escaped;
 use crate::state::{HandlerSummary, PhaseName, StateSnapshot, WatchSummary, duration};
@@ -9,14 +11,15 @@ use crate::state::{HandlerSummary, PhaseName, StateSnapshot, WatchSummary, durat
 /// The distance of the colours of two successive kinds, in degrees of hue. The first colours are far apart from each other.
 const HUE_STEP: usize = 137;
 
-/// The path of events as HTML: from the watch of each kind through the dispatcher to the queues of the handlers of that kind.
+/// The path of events as HTML: from the watch of each kind through the dispatcher to the queues of the handlers of that kind, and their
+/// drivers.
 pub(super) struct Picture<'s>(pub(super) &'s StateSnapshot);
 
 impl Display for Picture<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let StateSnapshot { watches, handlers, uptime_seconds, .. } = self.0;
         f.write_str(
-            "<main class=\"chain\"><h2>Watches</h2><h2></h2><h2>Handlers</h2><div class=\"column\">",
+            "<main class=\"chain\"><h2>Watches</h2><h2></h2><h2>Handlers and their drivers</h2><div class=\"column\">",
         )?;
         for (index, watch) in watches.iter().enumerate() {
             let rate = PerMinute(watch.events(), *uptime_seconds);
@@ -32,7 +35,7 @@ impl Display for Picture<'_> {
     }
 }
 
-/// A counter as its average increment per minute since the process started.
+/// A count, and the uptime of the process in seconds; displayed as the count per minute of that time.
 struct PerMinute(u64, f64);
 
 impl Display for PerMinute {
@@ -74,7 +77,7 @@ impl Display for WatchBox<'_> {
     }
 }
 
-/// The box with the queues of one handler, as HTML.
+/// The box with the queues and the drivers of one handler, as HTML.
 struct HandlerBox<'s> {
     handler: &'s HandlerSummary,
     rate: PerMinute,
@@ -82,7 +85,7 @@ struct HandlerBox<'s> {
 
 impl Display for HandlerBox<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let HandlerSummary { name, open, attempts, counts, .. } = self.handler;
+        let HandlerSummary { name, drivers, open, attempts, counts, .. } = self.handler;
         let count = |phase| counts.get(&phase).copied().unwrap_or_default();
         let waiting = count(PhaseName::Held) + count(PhaseName::Queued);
         let (retrying, failed) = (count(PhaseName::Retrying), count(PhaseName::Failed));
@@ -98,7 +101,17 @@ impl Display for HandlerBox<'_> {
             write!(f, "<span class=\"{class}\">{count} <small>{name}</small></span>")?;
         }
         write!(f, "</div><small>{attempts} attempts, {}</small>", self.rate)?;
-        f.write_str(if *open { "</div>" } else { "<small>gets no events yet</small></div>" })
+        if !*open {
+            f.write_str("<small>gets no events yet</small>")?;
+        }
+        if !drivers.is_empty() {
+            f.write_str("<div class=\"drivers\">")?;
+            for DriverId { driver_trait, name } in drivers {
+                write!(f, "<span>{} <small>{}</small></span>", Escaped(name), Escaped(driver_trait))?;
+            }
+            f.write_str("</div>")?;
+        }
+        f.write_str("</div>")
     }
 }
 
@@ -182,7 +195,7 @@ pub(super) mod tests {
         state.handlers = vec![
             serde_json::from_value(
                 json!({ "name": "vif", "kinds": ["Pod"], "open": true, "waits": [], "attempts": 363,
-                "held": 1, "queued": 2, "running": 4, "retrying": 0, "failed": 5 }),
+                "drivers": [{ "trait": "pod_vif", "name": "neutron-vif" }], "held": 1, "queued": 2, "running": 4, "retrying": 0, "failed": 5 }),
             )
             .unwrap(),
         ];
@@ -194,6 +207,7 @@ pub(super) mod tests {
             "<span class=\"quiet\">0 <small>retrying",
             "<span class=\"bad\">5 <small>failed",
             "363 attempts, 3.0/min",
+            "<span>neutron-vif <small>pod_vif</small></span>",
         ] {
             assert!(picture.contains(part), "{part}: {picture}");
         }

@@ -1,4 +1,4 @@
-//! Prevents the combination of real and simulated drivers: neither could use the ids that the others return.
+//! Prevents the combination of real and simulated drivers: the drivers of one cloud cannot use the ids that those of another cloud return.
 
 use staffetta_handler::{Setup, SetupError};
 

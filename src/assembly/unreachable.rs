@@ -1,4 +1,4 @@
-//! The error of a readiness check that a driver makes at the start.
+//! The error of a check of a driver: of its readiness, or of a check for `staffetta check`.
 
 use std::time::Duration;
 

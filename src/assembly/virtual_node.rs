@@ -1,4 +1,4 @@
-//! Registers the handler of virtual nodes, and the driver `FAKE`, which simulates devices within this process.
+//! Registers the handler `app_hosting` of virtual nodes, and the driver `FAKE`, which simulates devices within this process.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use staffetta_virtual_node::app_hosting::{
 use staffetta_virtual_node::{MachineState, VirtualNodeMetricsRegistry};
 use tracing::info;
 
-/// The maximum number of unreachable machines that a check names.
+/// The maximum number of unreachable machines (devices or bases) that a check names.
 const MAX_MACHINES: usize = 20;
 
-/// Registers the handler `app_hosting` and the driver `FAKE`. Each device chooses its driver in its own
-/// specification.
+/// Registers the handler `app_hosting`, which represents devices as nodes, with its options, and the driver `FAKE`, which simulates
+/// devices. Each device chooses its driver in its own specification.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<AppHostingOptions>(HANDLER);
     registry.handler(
@@ -30,8 +30,8 @@ pub(super) fn handlers(registry: &mut Registry) {
     });
 }
 
-/// Registers a check for `kubectl staffetta check` that reports which machines of `handler` cannot be reached. `machines` is the word for
-/// them in messages: `devices` or `bases`.
+/// Registers a check for `kubectl staffetta check` that reports which machines behind the nodes of `handler` cannot be reached. `machines`
+/// is the word for machines in messages: `devices` or `bases`.
 pub(super) fn diagnose(
     setup: &Setup,
     handler: &'static str,

@@ -245,8 +245,8 @@ async fn definition(client: &Client) -> Result<Finding, Error> {
     Ok(definition_finding(CHECK, &found, &ours))
 }
 
-/// Compares the custom resource definition `found` in the cluster with `ours`. Another scope or no common version fails; a definition of
-/// another release, or one that Helm did not install, is a warning, because the installation can replace it.
+/// Compares the custom resource definition `found` in the cluster with `ours`. Another scope or no common version fails; a definition that
+/// Helm installed with other fields, or that Helm did not install, is a warning, because the installation can replace it.
 fn definition_finding(
     check: &str,
     found: &CustomResourceDefinition,

@@ -116,8 +116,8 @@ impl Rule {
 }
 
 /// Checks that the client has the rights for the leader election (with the Lease `lease`, if there is one), for Kubernetes Events, and for
-/// `handlers`. `led_options` is the configuration if the handlers run in the leader; then the rights for drivers and the webhook are
-/// checked, too. `namespace` is that of the Lease.
+/// `handlers`. `led_options` is the configuration if the handlers run in the leader; then the rights for the cluster id, the drivers and
+/// the webhook are checked, too. `namespace` is that of the Lease.
 pub(crate) async fn rights_of(
     client: &Client,
     handlers: &[String],

@@ -45,7 +45,7 @@ impl TerminalStyle {
         Self { width: Some(columns).filter(|columns| *columns > 0), colours }
     }
 
-    /// Returns the same presentation, but without truncating lines.
+    /// Returns the same style, but without a width, so that no line is truncated.
     pub(super) fn untruncated(self) -> Self {
         Self { width: None, ..self }
     }

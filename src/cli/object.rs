@@ -53,7 +53,8 @@ impl ObjectName {
         Ok(Some(Self { kind: kind.map(kind_of), name: name.to_owned() }))
     }
 
-    /// Returns the query that selects the object. Without `namespace`, it is searched in `default`, unless its kind has no namespace.
+    /// Returns the query that selects the object. Without `namespace`, the object is searched in the namespace `default` (in all if that is
+    /// `None`, or if its kind has no namespace).
     pub(super) fn query(self, namespace: Option<String>, default: Option<&str>) -> Query {
         let is_namespaced = self.kind.as_deref().is_none_or(|kind| !CLUSTER_SCOPED.contains(&kind));
         let default = default.filter(|_| is_namespaced).map(str::to_owned);

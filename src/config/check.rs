@@ -110,8 +110,8 @@ impl Checker<'_> {
         format!("there is no such {what}; {remedy}")
     }
 
-    /// Deserializes `options` as the struct of the section. If an entry has a mistake, it is removed and the others are tried again, so
-    /// that one mistake does not hide the next.
+    /// Deserializes `options` as the struct of the section. An entry with a mistake is removed and the remaining options are tried again,
+    /// so that one mistake does not hide the next.
     fn types(&mut self, section: &SectionSchema, mut options: Value) {
         let root = OptionPath::section(&section.name);
         if !options.is_object() {

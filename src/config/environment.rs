@@ -11,8 +11,8 @@ use super::schema::FileSchema;
 /// The prefix of the variables that set options.
 const PREFIX: &str = "STAFFETTA_";
 
-/// Reads the options among `variables` into an object of sections, and adds unusable variables to `mistakes`. Variables without `__`
-/// are ignored, because tests and the command line use some.
+/// Reads the options among `variables` into an object of sections, and adds unusable variables to `mistakes`. A variable without `__` is
+/// ignored, because tests and the command line use some, unless it is the name of an option with one underscore too few.
 pub(super) fn read(
     schema: &FileSchema,
     variables: impl IntoIterator<Item = (OsString, OsString)>,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
-/// The location of a key or a value in a file, or the variable that set it.
+/// The location of a key or a value: a position in a file, or the environment variable that set the value. It is displayed as
+/// `path:line:column` or `environment VARIABLE`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// A position in the configuration file. Lines and columns count from 1; a column is a number of characters.
@@ -19,9 +20,9 @@ pub enum Location {
         /// The column in characters, from 1.
         column: usize,
     },
-    /// An environment variable.
+    /// An environment variable that set the value.
     Environment {
-        /// The name of the variable.
+        /// The name of the environment variable.
         variable: String,
     },
 }
@@ -44,12 +45,12 @@ pub(super) enum PathStep {
     Index(usize),
 }
 
-/// The path to a value, such as `kubernetes.enabled_handlers[1]`.
+/// The path from the root of the configuration to a value. It is displayed in the form `kubernetes.enabled_handlers[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct OptionPath(pub(super) Vec<PathStep>);
 
 impl OptionPath {
-    /// Returns the path of a section.
+    /// Returns the path of the section `name`.
     pub(super) fn section(name: &str) -> Self {
         Self::default().key(name)
     }
@@ -73,12 +74,12 @@ impl OptionPath {
         })
     }
 
-    /// Returns the section, which is the first step of the path; empty for the root.
+    /// Returns the name of the section, which is the first step of the path; empty for the root.
     pub(super) fn section_name(&self) -> &str {
         self.name(0).unwrap_or_default()
     }
 
-    /// Returns the option, which is the second step of the path; `None` for a shorter path.
+    /// Returns the name of the option, which is the second step of the path; `None` for a shorter path.
     pub(super) fn option(&self) -> Option<&str> {
         self.name(1)
     }
@@ -98,7 +99,7 @@ impl OptionPath {
         parent.and_then(Value::as_object_mut).is_some_and(|table| table.remove(last).is_some())
     }
 
-    /// Returns the name at this depth of the path; `None` if the path is shorter or has an index there.
+    /// Returns the key at step `depth` of the path, counted from 0; `None` if the path is shorter or has an index there.
     fn name(&self, depth: usize) -> Option<&str> {
         self.0
             .get(depth)

@@ -73,7 +73,7 @@ impl FileSchema {
         Self::of_sections(registry, |_| true)
     }
 
-    /// Combines those sections in `registry` for whose names `included` returns `true`. The file cannot set the others.
+    /// Combines those sections in `registry` for whose names `included` returns `true`. The file must not contain any other section.
     pub(crate) fn of_sections(
         registry: &Registry,
         included: impl Fn(&str) -> bool,

@@ -14,8 +14,8 @@ const MAX_BODY: usize = 1024 * 1024;
 /// The maximum delay, in seconds, that the header `Retry-After` can request.
 const MAX_RETRY_AFTER: u64 = 300;
 
-/// Replaces the body of a 4xx or 5xx response by a Kubernetes `Status` that contains the code of the response and the delay in its
-/// header `Retry-After`.
+/// Makes the body of a 4xx or 5xx response a Kubernetes `Status` that contains a code and the delay in the header `Retry-After`. A `Status`
+/// that the server sent is kept, and only what it lacks is added.
 ///
 /// This is needed because kube reads both only from a `Status` in the body. An overloaded server sends plain text with that header, and
 /// a proxy may send anything.

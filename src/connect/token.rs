@@ -26,7 +26,7 @@ pub(super) struct TokenFile {
     last: Mutex<CachedToken>,
 }
 
-/// The value of the header `Authorization`, and the time at which the token was read.
+/// The value of the header `Authorization` with the last token that could be read, and the time of the last attempt to read the file.
 struct CachedToken {
     header: HeaderValue,
     at: Instant,
@@ -46,7 +46,7 @@ impl TokenFile {
         Ok(Self { path, last })
     }
 
-    /// Returns the value of the header `Authorization`, with a token that was read at most [`MAX_AGE`] ago.
+    /// Returns the value of the header `Authorization`. Reads the file again before, if that was last tried [`MAX_AGE`] ago or earlier.
     fn header(&self) -> HeaderValue {
         let mut last = lock(&self.last);
         if last.at.elapsed() >= MAX_AGE {

@@ -56,7 +56,7 @@ pub struct Controller {
     health: Arc<Health>,
     leadership: watch::Receiver<ElectionStatus>,
     stop: CancellationToken,
-    /// The main task; `None` after [`ready`](Self::ready) has returned its error.
+    /// The main task; `None` after [`ready`](Self::ready) has returned its result.
     task: Option<AbortOnDropHandle<Result<(), ControllerError>>>,
 }
 
@@ -88,7 +88,8 @@ pub enum ControllerError {
 
 impl Controller {
     /// Starts the admin server, the webhook and the leader election. The enabled handlers start each time that this process becomes the
-    /// leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen.
+    /// leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen, or the
+    /// webhook cannot be served.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -236,7 +237,7 @@ impl ControllerContext {
     }
 }
 
-/// Builds the handlers called `names` with their drivers, in this order. They get the events of objects that the configuration selects.
+/// Builds the handlers called `names` with their drivers, in this order. They get only events of objects that the configuration selects.
 pub(crate) fn create_handlers(
     registry: &Arc<Registry>,
     names: &[String],

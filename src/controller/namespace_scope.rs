@@ -25,7 +25,7 @@ pub(super) struct NamespaceScope {
 #[derive(Debug, Default)]
 struct NamespaceNames {
     matching: HashSet<String>,
-    /// The namespaces that do not match and of which at least one object was skipped.
+    /// The namespaces that do not match, or are not known, and of which at least one object was skipped.
     left_out: HashSet<String>,
     /// The namespaces that have begun to match after objects of them were skipped, until [`NamespaceScope::entered`] returns them.
     entered: Vec<String>,

@@ -143,8 +143,8 @@ impl<'r> HandlerTasks<'r> {
         drained
     }
 
-    /// Stops everything at once, because the term has ended, and removes its readiness conditions. Waits up to `grace` for running
-    /// handlers.
+    /// Stops everything at once, because the term has ended, and removes the readiness conditions of these tasks. Waits up to `grace` for
+    /// running handlers.
     pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
         if !self.pipeline.halt(grace).await {

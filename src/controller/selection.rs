@@ -27,7 +27,7 @@ pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 pub(crate) struct ObjectSelection {
     namespaces: BTreeSet<String>,
     labels: Option<Selector>,
-    /// The namespaces with the configured labels; `None` if no labels are configured.
+    /// The namespaces that match `kubernetes.namespace_labels`; `None` if that option is not set.
     scope: Option<Arc<NamespaceScope>>,
 }
 

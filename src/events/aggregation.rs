@@ -95,7 +95,7 @@ pub(super) struct Aggregator {
     queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
     /// The number of additions to the queues so far, which gives the order of arrival.
     arrivals: u64,
-    /// The namespaces in which the last write failed, with the time of the next write.
+    /// The namespaces in which the last write failed, each with its back-off and the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
 }
 

@@ -78,18 +78,19 @@ pub(crate) struct Metrics {
     last_collection: MetricFamily<UnitGauge>,
 }
 
-/// Counts the Kubernetes Events by outcome.
+/// Counts the Event objects that this program writes to the API server, by the outcome of the write. Counts discarded
+/// occurrences, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventMetrics {
-    /// The number of Events that were created.
+    /// The number of Event objects that were created.
     pub(crate) created: Counter,
-    /// The number of updates of the count and the note of an Event.
+    /// The number of updates of the count and the note of an existing Event object.
     pub(crate) updated: Counter,
     /// The number of occurrences that were discarded because a queue was full.
     pub(crate) dropped: Counter,
-    /// The number of Events that the API server rejected permanently.
+    /// The number of writes that the API server rejected permanently.
     pub(crate) refused: Counter,
-    /// The number of requests that failed and are repeated.
+    /// The number of writes that failed and are repeated.
     pub(crate) failed: Counter,
 }
 
@@ -151,7 +152,7 @@ impl Metrics {
         (adds.get(), attempts.get())
     }
 
-    /// Returns the metrics of Kubernetes Events.
+    /// Returns the counters of the Event objects that this program writes.
     pub(crate) fn kubernetes_events(&self) -> EventMetrics {
         let counter = |outcome| self.kubernetes_events.with(&[outcome]);
         EventMetrics {
@@ -180,7 +181,8 @@ impl Metrics {
         }
     }
 
-    /// Returns all metrics in the text format of OpenMetrics 1.0. `show` adds those that are read from the state of the controller.
+    /// Returns all metrics in the text format of OpenMetrics 1.0. `show` adds the metrics that are read from the state of the
+    /// controller.
     pub(crate) fn page(&self, show: impl FnOnce(&mut MetricsPage)) -> Result<String, fmt::Error> {
         let mut page = MetricsPage::default();
         page.add(&names::BUILD_INFO, Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));

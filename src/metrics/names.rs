@@ -18,7 +18,8 @@ pub(crate) struct MetricDescription {
 /// The kind of a metric, as OpenMetrics defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricKind {
-    /// A total that only increases, from 0 at the start of the process.
+    /// A total that only increases. It begins at 0 when the process starts or, if it is counted by a watch or queue, when a leadership
+    /// term of the process begins.
     Counter,
     /// A current value.
     Gauge,

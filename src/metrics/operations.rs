@@ -23,7 +23,7 @@ pub(crate) struct OperationMetrics {
     tunnels: Arc<Mutex<Tunnels>>,
 }
 
-/// The tunnels of the handler, each with its name.
+/// The tunnels of the handler `vnode`, each with its name.
 type Tunnels = Vec<(String, Arc<dyn Tunnel>)>;
 
 impl Default for OperationMetrics {

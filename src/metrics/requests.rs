@@ -1,4 +1,4 @@
-//! Metrics of the requests to the API server, to OpenStack and to EC2.
+//! Metrics of the requests to the API server, to OpenStack and to EC2, and of the commands of the CNI plugin.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const SERVICES: [&str; 3] = ["identity", "network", "load-balancer"];
 /// The methods of requests to OpenStack.
 const CLOUD_METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
-/// Counts the requests to one API server by method and status code.
+/// Counts the requests to one API server by method and status code, and measures their durations.
 pub(crate) struct ApiRequestMetrics {
     host: String,
     requests: MetricFamily<Counter>,
@@ -73,7 +73,7 @@ impl ApiRequestMetrics {
     }
 }
 
-/// Counts the requests to OpenStack by service, method and outcome.
+/// Counts the requests to OpenStack by service, method and outcome, and measures their durations.
 pub(crate) struct CloudRequestMetrics {
     requests: MetricFamily<Counter>,
     durations: MetricFamily<Histogram>,
@@ -157,7 +157,7 @@ const CNI_COMMANDS: [&str; 4] = ["add", "del", "check", "gc"];
 const CNI_ERRORS: [&str; 6] =
     ["none", "unknown_container", "bad_request", "try_again_later", "unavailable", "failed"];
 
-/// Counts the commands of the CNI plugin by result. Only the daemon on a node has any series.
+/// Counts the commands of the CNI plugin by result, and measures their durations. Only the daemon on a node has any series.
 pub(crate) struct CniRequestMetrics {
     durations: MetricFamily<Histogram>,
 }

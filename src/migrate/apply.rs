@@ -11,8 +11,8 @@ use tracing::{info, warn};
 use super::plan::{MigrationStep, PlannedTakeover};
 use super::{MigrateError, MigratedObject};
 
-/// The delays between retries of a step. Transient failures are retried for two minutes, because a load balancer that is being changed
-/// accepts no ownership mark.
+/// The delays between retries of a step in the cloud. Transient failures are retried for two minutes, because a load balancer that is
+/// being changed accepts no ownership mark. A write to the API server is repeated only after a conflict.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(10),

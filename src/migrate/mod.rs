@@ -91,8 +91,8 @@ impl MigrateError {
 ///
 /// # Errors
 ///
-/// The cluster or the cloud cannot be read, or Kuryr's controller runs although the plan is to be executed. The error of an object is in
-/// its [`MigratedObject`].
+/// The cluster or the cloud cannot be read, a driver cannot be created, or Kuryr's controller runs although the plan is to be executed.
+/// The error of an object is in its [`MigratedObject`].
 pub async fn migrate(
     registry: Registry,
     configuration: &Configuration,

@@ -1,4 +1,4 @@
-//! Reads what a plan depends on: the objects of Kubernetes and of Kuryr, and the resources of the cloud.
+//! Reads all that the plan of a migration from Kuryr depends on: the objects of Kubernetes and of Kuryr, and the resources of the cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -29,17 +29,17 @@ const PAGE: u32 = 500;
 /// The name of Kuryr's Deployment, and the value of the label `name` or `app` of its pods, in all of its manifests.
 const CONTROLLER: &str = "kuryr-controller";
 
-/// All that a plan depends on: the objects of Kubernetes, those of the cloud, and the configuration.
+/// All that the plan of a migration from Kuryr depends on: the objects of Kubernetes, the resources of the cloud, and the configuration.
 #[derive(Clone, Default)]
 pub(super) struct ClusterState {
     /// The pods of the cluster.
     pub(super) pods: Vec<Pod>,
     /// The services of the cluster.
     pub(super) services: Vec<Service>,
-    /// The specs of the services that Kuryr manages, as the drivers of the configuration choose them, or the error. `None` if the service
-    /// gets no load balancer.
+    /// The specs of the load balancers of the services that Kuryr manages, as the drivers of the configuration choose them, or the error of
+    /// a driver. `None` for a service that gets no load balancer.
     pub(super) specs: BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>,
-    /// The states of load balancers on `Endpoints`, where the first releases of Kuryr wrote them.
+    /// The states of load balancers in annotations of `Endpoints`, where the first releases of Kuryr wrote them.
     pub(super) states_on_endpoints: BTreeMap<ObjectKey, String>,
     /// The namespaces of the cluster.
     pub(super) namespaces: Vec<Namespace>,
@@ -63,12 +63,13 @@ pub(super) struct ClusterState {
     pub(super) handlers: BTreeSet<String>,
     /// The names of the VIF drivers that the configuration uses.
     pub(super) vif_drivers: BTreeSet<String>,
-    /// The Deployments of Kuryr's controller that have replicas, and its pods that have not ended.
+    /// The Deployments of Kuryr's controller that have replicas, and its pods that have not ended, as `Deployment NAMESPACE/NAME` or
+    /// `Pod NAMESPACE/NAME`.
     pub(super) running_kuryr: Vec<String>,
 }
 
 impl ClusterState {
-    /// Reads all parts of the state: from the cluster of `setup`, and from the projects of its drivers.
+    /// Reads the state from the cluster of `setup`, from `configuration`, and from the projects of the configuration through `cloud`.
     pub(super) async fn read(
         setup: &Setup,
         configuration: &Configuration,
@@ -112,12 +113,12 @@ impl ClusterState {
         Ok(state)
     }
 
-    /// Returns `true` if all of these handlers are enabled.
+    /// Returns `true` if all handlers with these names are enabled.
     pub(super) fn has_handlers(&self, names: &[&str]) -> bool {
         names.iter().all(|name| self.handlers.contains(*name))
     }
 
-    /// Returns `true` if Kuryr manages the load balancer of a service, or did before a migration that has not ended.
+    /// Returns `true` if Kuryr manages the load balancer of `service`, or managed it before a migration that has not ended.
     pub(super) fn is_kuryrs(&self, service: &Service) -> bool {
         let key = key_of(service);
         let is_annotated = || {
@@ -171,7 +172,7 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
     addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok()).collect()
 }
 
-/// Returns the VIF drivers of the configuration: with `multi_pool`, those of its mapping.
+/// Returns the names of the VIF drivers that the configuration uses. With `multi_pool`, they include those of its mapping.
 fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<String>, MigrateError> {
     let mut drivers = BTreeSet::from([setup.driver_name::<dyn PodVifDriver>()?]);
     if setup.driver_name::<dyn VifPoolDriver>()? == "multi_pool" {
@@ -181,7 +182,8 @@ fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<
     Ok(drivers)
 }
 
-/// Returns the spec of the load balancer of each of these services, as the drivers choose it, or the error.
+/// Returns the spec of the load balancer of each of these services, as the drivers choose it, or the error of a driver. `None` for
+/// a service that gets no load balancer.
 async fn specs(
     setup: &Setup,
     namespaces: &[Namespace],

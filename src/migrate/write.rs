@@ -27,7 +27,7 @@ pub(crate) struct MetadataWrite {
 }
 
 impl MetadataWrite {
-    /// Plans a change of a built-in object that removes `removes`, at most one finalizer.
+    /// Plans a change of a built-in object that removes the first of the finalizers `removes`, if there is one.
     pub(super) fn of<K: Resource<DynamicType = ()>>(object: &K, removes: &[String]) -> Self {
         Self::new(ApiResource::erase::<K>(&()), object.meta(), removes)
     }
@@ -37,8 +37,8 @@ impl MetadataWrite {
         Self::new(kind.resource(), object.meta(), removes)
     }
 
-    /// Creates a write that removes the finalizers `removes` from the object whose planned state is `planned`. It fails if the object has
-    /// changed since.
+    /// Creates a write that removes the finalizers `removes` from the object whose metadata is `planned`. The write fails if these metadata
+    /// have changed since.
     fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
         let patch = removes.first().map_or_else(MetadataPatch::default, |finalizer| {
             MetadataPatch::default().remove_finalizer(finalizer)

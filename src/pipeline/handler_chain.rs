@@ -34,8 +34,6 @@ type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<ErasedHandler>>>>, AnyEvent
 pub struct HandlerChain {
     /// The name of the handler in the configuration.
     pub name: String,
-    /// The kinds of the objects that it handles.
-    pub kinds: Vec<String>,
     /// The handler itself, the innermost part of the chain. The dispatcher asks it whether it wants an event before the event is queued.
     pub handler: Arc<ErasedHandler>,
     /// The chain. Its queues are closed until all prerequisites are met.
@@ -50,10 +48,9 @@ pub struct HandlerChain {
 }
 
 impl HandlerChain {
-    /// Makes an entry for a handler. If the handler has indexes or a garbage collector, its chain is closed until these are ready.
+    /// Creates the `HandlerChain` of a handler. If it has indexes or a garbage collector, its chain is closed until these are ready.
     pub(super) fn new(
         name: String,
-        kinds: Vec<String>,
         chain: Chain,
         handler: &Arc<ErasedHandler>,
         collector: Option<Arc<dyn GarbageCollector>>,
@@ -67,7 +64,7 @@ impl HandlerChain {
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
         let (handler, prerequisites) = (Arc::clone(handler), watch::Sender::new(prerequisites));
-        Self { name, kinds, handler, chain, collector, sources, prerequisites }
+        Self { name, handler, chain, collector, sources, prerequisites }
     }
 
     /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.

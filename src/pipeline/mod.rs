@@ -30,8 +30,8 @@ pub use handler_chain::{Chain, HandlerChain};
 pub(crate) use recorded::KeptRequests;
 pub(crate) use scope::HandlerScope;
 
-/// The divisor of `first_list_backlog` that gives the number of unfinished objects at which a list counts as handled. Objects that wait
-/// for a retry do not count as unfinished, because it cannot be predicted when they are handled.
+/// The divisor of `first_list_backlog` that gives the number of busy queues at which a list counts as handled. A queue whose objects all
+/// wait for a retry is not busy, because it cannot be predicted when they are handled.
 const DRAINED_DIVISOR: usize = 10;
 
 /// All enabled handlers behind one dispatcher. [`EventHandler::handle`] passes an event to the handlers.
@@ -41,7 +41,8 @@ pub struct Pipeline {
     indexes: HashMap<TypeId, Vec<(KindIndex, Arc<OnPanic>)>>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
-    /// The number of unfinished objects of a handler above which an initial list waits.
+    /// The number of busy queues of a handler above which an initial list waits. There is one queue for each ordering key: mostly, one
+    /// for each object.
     first_list_backlog: usize,
     on_undecodable: OnUndecodable,
 }
@@ -73,8 +74,8 @@ pub fn build(
 }
 
 impl Pipeline {
-    /// Adds a handler with its chain, its indexes and the kinds that it needs. Each kind is watched once: if handlers need it with different
-    /// selectors, all its objects are watched.
+    /// Adds a handler with its chain, its indexes and the kinds that it needs. Each kind is watched once: if handlers need a kind with
+    /// different selectors, all objects of the kind are watched.
     fn add(
         &mut self,
         name: String,
@@ -86,8 +87,7 @@ impl Pipeline {
         let (handler, indexes, collector) = registration.into_parts();
         let handler = Arc::new(handler);
         let chain = chain(&name, &handler);
-        let kinds = handler.kinds().map(|kind| kind.name.to_string()).collect();
-        let entry = HandlerChain::new(name, kinds, chain, &handler, collector, sources, &indexes);
+        let entry = HandlerChain::new(name, chain, &handler, collector, sources, &indexes);
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
             let predicate = Arc::clone(&handler);
@@ -128,15 +128,15 @@ impl Pipeline {
         &self.handlers
     }
 
-    /// Completes when each handler that gets events has at most `limit` unfinished objects.
+    /// Completes when each handler that gets events has at most `limit` busy queues: queues with an event that is queued or being handled.
     pub async fn until_backlog(&self, limit: usize) {
         for handler in self.handlers.iter().filter(|handler| handler.is_open()) {
             handler.chain.until_busy_at_most(limit).await;
         }
     }
 
-    /// Ends all retries, and waits up to `grace` for running and queued events. Returns `true` if all of them were handled. Logs the
-    /// objects that were not handled successfully.
+    /// Ends all retries, and waits up to `grace` for running and queued events. Returns `true` if all of them ended, with or without
+    /// success. Logs the objects that were held or waited for a retry at the beginning, and those that are left at the end.
     pub async fn drain(&self, grace: Duration) -> bool {
         let drain = async |handler: &HandlerChain| {
             let waiting = handler.unfinished(|phase| !matches!(phase, Phase::Queued | Phase::Running));

@@ -11,7 +11,7 @@ mod timestamps;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use staffetta_handler::{AnyEvent, Change, Message, QueueCounts, QueueEntry, Undecodable, causes};
+use staffetta_handler::{AnyEvent, Change, DriverId, Message, QueueCounts, QueueEntry, Undecodable, causes};
 use tokio::time::{Instant, timeout};
 
 use crate::check::Diagnostics;
@@ -58,15 +58,17 @@ struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>, Weak<Diagnostics
 /// The state of the queues of one enabled handler.
 struct QueueState {
     handler: String,
-    /// The kinds that it handles, once it is set up.
+    /// The kinds that the handler handles; empty until the handler is set up.
     kinds: Vec<String>,
+    /// The drivers that the handler uses; empty until the handler is set up.
+    drivers: Vec<DriverId>,
     in_every_replica: bool,
     counts: QueueCounts,
     /// The number of events that were queued since the process started.
     added: u64,
     /// The number of attempts since the process started.
     attempts: u64,
-    /// The number of queued changes that a full queue replaced by newer ones.
+    /// The number of queued changes that a full queue replaced by newer ones since the handler was set up.
     overflows: u64,
     /// The conditions that are not met yet and must be met before the handler receives events.
     waits: Vec<String>,
@@ -225,7 +227,12 @@ impl ControllerState {
             let (added, attempts) = self.metrics.added_and_attempts(name);
             QueueState {
                 handler: name.clone(),
-                kinds: handler.map(|handler| handler.kinds.clone()).unwrap_or_default(),
+                kinds: handler
+                    .iter()
+                    .flat_map(|handler| handler.handler.kinds())
+                    .map(|kind| kind.name.to_string())
+                    .collect(),
+                drivers: handler.map(|handler| handler.handler.drivers().to_vec()).unwrap_or_default(),
                 in_every_replica: scope == Some(HandlerScope::EveryReplica),
                 counts: chain.map(Chain::counts).unwrap_or_default(),
                 added,

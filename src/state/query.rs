@@ -56,7 +56,7 @@ impl PhaseName {
     /// All phases, in the order in which an event passes through them.
     pub(crate) const ALL: [Self; 5] = [Self::Held, Self::Queued, Self::Running, Self::Retrying, Self::Failed];
 
-    /// Returns the name in lower case.
+    /// Returns the name of the phase in lower case.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -67,7 +67,7 @@ impl PhaseName {
         }
     }
 
-    /// Returns the number of events in this phase.
+    /// Returns the number of events in this phase, from `counts`.
     pub(super) fn count(self, counts: &QueueCounts) -> usize {
         match self {
             Self::Held => counts.held,
@@ -92,7 +92,7 @@ impl From<Phase> for PhaseName {
 }
 
 impl Query {
-    /// Returns the maximum number of objects.
+    /// Returns the maximum number of objects in the response.
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_LIMIT)
     }

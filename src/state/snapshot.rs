@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{Change, Interest, Phase, QueueEntry, Undecodable};
+use staffetta_handler::{Change, DriverId, Interest, Phase, QueueEntry, Undecodable};
 
 use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
@@ -46,7 +46,7 @@ pub(crate) struct StateSnapshot {
     pub(crate) omitted: usize,
     /// The selected objects that cannot be decoded, up to the same limit. [`WatchSummary::undecodable`] counts all of them.
     pub(crate) undecodable: Vec<UndecodableSummary>,
-    /// `true` if an object of the requested name is watched. Absent if no name was requested.
+    /// `true` if an object of the requested name is watched. Absent if no name was requested, or nothing is watched.
     #[serde(default)]
     pub(crate) known: Option<bool>,
     /// The reason why the object of the query could not be read, if the query asks to explain it.
@@ -102,7 +102,7 @@ impl StateSnapshot {
         self.known = self.known.max(known);
     }
 
-    /// Records that the state of `replicas` is missing for this reason, so that the snapshot is not ready.
+    /// Records that the state of `replicas` is missing because of `reason`, so that the snapshot is not ready.
     pub(crate) fn lacks(&mut self, replicas: String, reason: String) {
         self.ready = false;
         self.waits.push(Condition { name: replicas, reason: Some(reason) });
@@ -165,7 +165,7 @@ pub(crate) struct WatchSummary {
     pub(crate) objects: usize,
     /// The number of objects that cannot be decoded.
     pub(crate) undecodable: usize,
-    /// The number of delivered `Added` events.
+    /// The number of `Added` events that were delivered since the watch began.
     pub(crate) added: u64,
     /// The number of delivered `Modified` events.
     pub(crate) modified: u64,
@@ -215,9 +215,12 @@ impl WatchSummary {
 pub(crate) struct HandlerSummary {
     /// The name of the handler.
     pub(crate) name: String,
-    /// The kinds of the objects that it handles.
+    /// The kinds of the objects that the handler handles.
     #[serde(default)]
     pub(crate) kinds: Vec<String>,
+    /// The drivers that the handler uses.
+    #[serde(default)]
+    pub(crate) drivers: Vec<DriverId>,
     /// `true` if the handler runs in every replica, and not in the leader only.
     #[serde(default)]
     pub(crate) in_every_replica: bool,
@@ -257,10 +260,22 @@ impl From<Interest> for InterestSummary {
 
 impl From<QueueState> for HandlerSummary {
     fn from(state: QueueState) -> Self {
-        let QueueState { handler, kinds, in_every_replica, counts, added, attempts, waits, .. } = state;
+        let QueueState { handler, kinds, drivers, in_every_replica, counts, added, attempts, waits, .. } =
+            state;
         let (open, counts) =
             (waits.is_empty(), PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into());
-        Self { name: handler, kinds, in_every_replica, open, waits, added, attempts, interest: None, counts }
+        Self {
+            name: handler,
+            kinds,
+            drivers,
+            in_every_replica,
+            open,
+            waits,
+            added,
+            attempts,
+            interest: None,
+            counts,
+        }
     }
 }
 

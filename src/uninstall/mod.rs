@@ -101,7 +101,8 @@ pub enum UninstallError {
 ///
 /// # Errors
 ///
-/// The controller runs, or objects cannot be read. A finalizer that cannot be removed is in the result.
+/// A controller holds a Lease, its Deployment cannot be scaled, or objects cannot be read. A finalizer that cannot be removed is in the
+/// result.
 pub async fn uninstall(
     registry: Registry,
     configuration: &Configuration,

@@ -34,7 +34,7 @@ pub struct WatchCounts {
     pub lists: u64,
     /// The number of failed lists and watches.
     pub errors: u64,
-    /// The last error; `None` when the watch works again.
+    /// The last error since the watch last worked; `None` if there was none.
     pub last_error: Option<String>,
 }
 

@@ -12,8 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// The time by which the validity of a generated certificate begins earlier than its generation, for API
-/// servers whose clock is late.
+/// The time by which the validity of a generated certificate starts before the certificate is generated, so that API servers whose clocks
+/// are late accept it.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
 /// A certificate chain and its private key, in PEM. It has no `Debug`, which would show the key.
@@ -57,7 +57,7 @@ pub(super) enum CertificateError {
 impl PemIdentity {
     /// Generates a self-signed certificate for these DNS names and IP addresses, which expires after `lifetime`.
     ///
-    /// It is not a CA certificate: the webhook configuration makes API servers trust exactly this certificate.
+    /// The certificate is not a CA certificate: the webhook configuration makes API servers trust exactly this certificate.
     pub(super) fn generate(
         names: &BTreeSet<String>,
         now: Timestamp,
@@ -90,7 +90,7 @@ impl PemIdentity {
         Ok(CertificateFacts { names: names.collect(), expires })
     }
 
-    /// Returns the certificate and the key in the form of the TLS library. Fails if they do not belong together.
+    /// Returns the certificate and the key in the form of the TLS library. Fails if the two do not belong together.
     pub(super) fn to_certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;

@@ -1,9 +1,9 @@
 //! Decides when the leader replaces the certificate of the webhook.
 //!
-//! A new certificate is first written beside the served one, then trusted by the API servers, and served only
-//! then. So the certificate that a replica serves is trusted at all times, although replicas and API servers
-//! notice a change with a delay. Every step follows from what the Secret and the configuration of the webhook
-//! contain, so that another leader continues where one has ended.
+//! A new certificate is first written beside the served one, then trusted by the API servers, and served only then. So the certificate that
+//! a replica serves stays trusted, although replicas and API servers notice a change with a delay. Only a certificate that replaces none,
+//! or an expired one, is served at once. Every step follows from what the Secret and the configuration of the webhook contain, so that
+//! another leader continues where one has ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(super) struct StoredIdentity {
     pub(super) facts: CertificateFacts,
 }
 
-/// The certificates in the Secret. A certificate that cannot be used counts as missing.
+/// The certificates in the Secret. One that cannot be used counts as missing; only `previous` is not checked.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCertificates {
     /// The certificate that replicas serve.
@@ -64,25 +64,26 @@ impl StoredCertificates {
         json!({ "metadata": { "resourceVersion": resource_version }, "data": data })
     }
 
-    /// Returns the certificates that API servers must trust, in PEM: all that a replica may serve now or next. It follows from the Secret
-    /// alone.
+    /// Returns the certificates that API servers must trust, in PEM: all that a replica may serve now or next. The result
+    /// depends on the Secret alone, so every leader computes the same.
     pub(super) fn bundle(&self) -> String {
         let identities = [&self.serving, &self.next].into_iter().flatten();
         let chains = identities.map(|stored| stored.identity.chain.as_str());
         chains.chain(self.previous.as_deref()).collect()
     }
 
-    /// Returns the state in which `new` is served at once, without a predecessor or a successor.
+    /// Returns the content of the Secret with which `new` is served at once, without a predecessor or a successor.
     pub(super) fn only(new: StoredIdentity) -> Self {
         Self { serving: Some(new), next: None, previous: None }
     }
 
-    /// Returns the state in which `new` is the next certificate, which is not served yet.
+    /// Returns the content of the Secret in which `new` is the next certificate, which is not served yet.
     pub(super) fn prepared(&self, new: StoredIdentity) -> Self {
         Self { next: Some(new), ..self.clone() }
     }
 
-    /// Returns the state in which the next certificate is served, and the present one is the previous one.
+    /// Returns the content of the Secret with which the next certificate is served. The present one becomes the previous one, unless it
+    /// has expired.
     pub(super) fn promoted(&self, now: Timestamp) -> Self {
         let present = self.serving.as_ref().filter(|stored| now < stored.facts.expires);
         let previous = present.map(|stored| stored.identity.chain.clone());

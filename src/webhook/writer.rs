@@ -23,9 +23,10 @@ use super::target;
 
 /// The delays after a write that failed.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
-/// The maximum number of steps without a pause. Another program that changes the objects back must not cause writes without an end.
+/// The maximum number of steps without a pause, in case the API server does not keep what is written, for example because of another
+/// webhook.
 const MAX_STEPS: usize = 5;
-/// The pause after [`MAX_STEPS`] steps.
+/// The pause after [`MAX_STEPS`] steps. A change of the Secret or of the configuration ends it early.
 const PAUSE_AFTER_STEPS: Duration = Duration::from_secs(10);
 /// The longest time without a check, so that a change of the clock is noticed.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
@@ -39,8 +40,7 @@ pub(super) struct CertificateWriter {
     lifetime: Duration,
 }
 
-/// The last known state of the Secret and of the configuration; `None` if one was not read yet, or does not
-/// exist.
+/// The last known state of the Secret and of the webhook configuration, each `None` if it was not read yet or does not exist.
 #[derive(Default)]
 struct ObservedObjects {
     secret: Option<Secret>,
@@ -115,7 +115,7 @@ impl CertificateWriter {
         }
     }
 
-    /// Executes the steps that are due. Returns the time until the next one.
+    /// Executes the steps that are due. Returns the time until the next step or check.
     async fn act(&self, observed: &mut ObservedObjects) -> Result<Duration, CertificateWriteError> {
         for _ in 0..MAX_STEPS {
             let (Some(secret), Some(configuration)) = (&observed.secret, &observed.configuration) else {

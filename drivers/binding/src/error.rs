@@ -9,7 +9,7 @@ pub(crate) fn failed(step: &'static str) -> impl Fn(io::Error) -> DriverError {
     move |error| DriverError::new(reason(&error), step).because(error)
 }
 
-/// Returns the reason for an error of the kernel. It is final if a retry cannot help: the kernel lacks the function, or refuses the value.
+/// Returns the reason for an error of the kernel. The reason is not transient if the kernel lacks the function, or refuses the value.
 fn reason(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy => Reason::Conflict,

@@ -111,7 +111,7 @@ fn exchange(socket: &Socket, request: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the value of an attribute with 16 bits.
+/// Returns the 16-bit value of the first attribute with the type `kind` in `attributes`; `None` if there is none.
 fn find(mut attributes: &[u8], kind: u16) -> Option<u16> {
     while let [l0, l1, k0, k1, value @ ..] = attributes {
         let length = usize::from(u16::from_ne_bytes([*l0, *l1]));

@@ -1,5 +1,5 @@
 //! VIFs of the class `VIFBridge` whose bridge is connected to Open vSwitch (`ovs_hybrid_plug`): the agent of Neutron filters their traffic
-//! with iptables, which sees the frames of a Linux bridge alone.
+//! with iptables, which sees only the frames of a Linux bridge.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, interface_name};

@@ -72,7 +72,7 @@ impl RouteSocket {
         found.is_ok() && is_local
     }
 
-    /// Returns all objects that `request` selects.
+    /// Returns all answers of the kernel to `request`, such as one for each address.
     pub(crate) fn dump(&self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
         let mut found = Vec::new();
         self.exchange(request, NLM_F_DUMP, |answer| found.push(answer))?;
@@ -123,7 +123,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-/// Returns `true` if the error says that the object exists already.
+/// Returns `true` if the error says that the interface, address or route to be added exists already.
 pub(crate) fn exists(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::EXIST.raw_os_error())
 }

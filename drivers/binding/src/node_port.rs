@@ -32,7 +32,8 @@ impl NodePort {
         Ok(Some(Self { ovsdb: Ovsdb { socket }, port_id, mac, options }))
     }
 
-    /// Creates or corrects the port, its MAC address, MTU and addresses. Blocks.
+    /// Creates the port if it does not exist, sets its MAC address and MTU, and adds its addresses. Other addresses of the port, and the
+    /// bridge of an existing port, are not changed. Blocks.
     pub fn ensure(&self) -> Result<(), DriverError> {
         let Self { port_id, mac, options: NodePortOptions { addresses, bridge, mtu, .. }, .. } = self;
         let name = interface_name("tap", port_id);

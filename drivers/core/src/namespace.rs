@@ -62,12 +62,12 @@ pub struct NamespaceNetwork {
 pub const NAMESPACE_NETWORK: &str = "staffetta.dev/namespace-network";
 
 impl NamespaceNetwork {
-    /// Parses the value of the annotation. Fails if it is not the JSON of this type.
+    /// Parses the value of the annotation [`NAMESPACE_NETWORK`]. Fails if the value is not the JSON of this type.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Returns the value of the annotation: this network as JSON.
+    /// Returns this network as JSON, the value of the annotation [`NAMESPACE_NETWORK`].
     pub fn write(&self) -> String {
         serde_json::to_string(self).expect("two texts are plain data")
     }
@@ -77,8 +77,8 @@ impl NamespaceNetwork {
 ///
 /// Guarantees of every implementation:
 ///
-/// * Every resource carries an ownership mark from its creation: the id of this cluster, and the owner. It is found by this mark
-///   even if the response to the request that created it was lost. The owner is a namespace, so [`Owner::namespace`] is empty.
+/// * Every resource carries an ownership mark from its creation: the id of this cluster, and the owner. The resource is found by
+///   this mark even if the response to the request that created it was lost. The owner is a namespace, so [`Owner::namespace`] is empty.
 /// * [`ensure_network`](Self::ensure_network) and [`release_network`](Self::release_network) can be interrupted at any point and
 ///   repeated, with the same result. Nothing is created twice: the repeated call finds the existing parts by their mark.
 ///
@@ -88,7 +88,7 @@ impl NamespaceNetwork {
 ///     DriverError, Owned, NamespaceNetwork, NamespaceSubnetDriver, Owner, ProjectId, Reason,
 /// };
 ///
-/// /// A world with one network for all.
+/// /// One network for all namespaces.
 /// struct Flat;
 ///
 /// #[async_trait]
@@ -106,18 +106,19 @@ impl NamespaceNetwork {
 /// ```
 #[async_trait]
 pub trait NamespaceSubnetDriver: Send + Sync {
-    /// Returns the network of `owner` in `project`. It completes the network that is marked for `owner`, or creates a new one if
-    /// there is none.
+    /// Ensures that the namespace `owner` has a network in `project`, and returns the network. Completes the network whose ownership
+    /// mark names `owner`, or creates a new one if there is none.
     async fn ensure_network(
         &self,
         owner: &Owner,
         project: &ProjectId,
     ) -> Result<NamespaceNetwork, DriverError>;
 
-    /// Deletes all networks that are marked for `owner`, with their subnets, and the resources of this cluster that remain in
-    /// them. Fails with a [conflict](crate::Reason::Conflict) while a network is in use.
+    /// Deletes all networks whose ownership mark names the namespace `owner`, with their subnets, and the resources of this cluster
+    /// that remain in the networks. Fails with a [conflict](crate::Reason::Conflict) while a network is in use.
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
 
-    /// Lists the owners of the networks that carry this cluster's ownership mark, incomplete networks included.
+    /// Lists the networks that carry this cluster's ownership mark, incomplete ones included. Of each network, only the owner is
+    /// returned.
     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError>;
 }

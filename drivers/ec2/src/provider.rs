@@ -1,4 +1,5 @@
-//! The driver `ec2`: assigns prefixes and addresses to the primary interfaces of instances.
+//! The driver `ec2`: assigns blocks to the primary interfaces of instances. A block is a prefix of 28 bits, or a single address as a prefix
+//! of 32 bits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,7 @@ const UNASSIGN: Ec2Action = Ec2Action {
 
 /// The maximum number of values of a filter in one request (EC2 API Reference, `DescribeInstances`).
 const MAX_FILTER_VALUES: usize = 200;
-/// The maximum number of pages of one response. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
+/// The maximum number of pages of one list. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
 const MAX_PAGES: usize = 100;
 
 /// The HTTP client of EC2 cannot be built.
@@ -53,8 +54,11 @@ pub struct Ec2ClientError(#[from] reqwest::Error);
 /// The limits of instance types and the sizes of subnets do not change, so each is read once.
 pub struct Ec2Prefixes {
     client: Ec2Client,
+    /// The cached instance types, by name.
     types: Mutex<HashMap<String, InstanceTypeItem>>,
+    /// The IPv4 ranges of the cached subnets, by id.
     subnets: Mutex<HashMap<String, Ipv4Net>>,
+    /// Lets simultaneous reads of instances share requests.
     reads: CombinedReads,
 }
 
@@ -109,7 +113,7 @@ impl Ec2Prefixes {
         Ok(instances)
     }
 
-    /// Reads the instance types and the subnets of `instances` that are not in the caches `types` and `subnets` yet, and adds them.
+    /// Adds the types and the subnets of `instances` to the caches `types` and `subnets`. Reads only those that are not cached yet.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
         let unknown: Vec<_> =
@@ -139,7 +143,7 @@ impl Ec2Prefixes {
         Ok(())
     }
 
-    /// Reads the primary interfaces of instances.
+    /// Reads the primary interfaces of the instances with these ids.
     async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
         let mut interfaces = ReadInterfaces::new();
         for ids in ids.chunks(MAX_FILTER_VALUES) {
@@ -153,7 +157,8 @@ impl Ec2Prefixes {
         Ok(interfaces)
     }
 
-    /// Returns the primary interface of an instance whose type and subnet were read; `None` if it has none, as while it starts.
+    /// Returns the primary interface of an instance whose type and subnet were read; `None` if the instance has none yet, as
+    /// while it starts.
     fn primary(&self, instance: &InstanceItem) -> Result<Option<PrimaryInterface>, DriverError> {
         let mut interfaces = instance.network_interface_set.items.iter();
         let Some(interface) = interfaces.find(|interface| interface.is_primary()) else { return Ok(None) };
@@ -176,7 +181,7 @@ impl Ec2Prefixes {
         }))
     }
 
-    /// Returns those of `blocks` that the interface has, to find out what an unanswered request did.
+    /// Reads the blocks that are assigned to an interface, and returns those of `blocks` that are among them.
     async fn present(
         &self,
         interface: &InterfaceId,
@@ -235,7 +240,7 @@ impl PrefixProvider for Ec2Prefixes {
     }
 
     /// Removes blocks from an interface. EC2 rejects the whole request if one of the blocks is not assigned any more; a second request then
-    /// removes the blocks that still are. Succeeds if the interface does not exist.
+    /// removes the blocks that are still assigned. Succeeds if the interface does not exist.
     async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
         let Err(failure) = self.remove(interface, blocks).await else { return Ok(()) };
         match failure.code.as_str() {
@@ -282,8 +287,8 @@ impl FilteredPages {
         Some(self.filter.iter().cloned().chain(token).collect())
     }
 
-    /// Sets the token of the next page, as in a response; it is empty after the last page. Returns an error, which names `step`, if there
-    /// are more than [`MAX_PAGES`] pages.
+    /// Sets the token of the next page, which a response contains; it is empty in the response with the last page. Returns an error, which
+    /// names `step`, if there are more than [`MAX_PAGES`] pages.
     fn continue_at(&mut self, token: String, step: &'static str) -> Result<(), DriverError> {
         if self.requested >= MAX_PAGES && !token.is_empty() {
             let error = DriverError::new(Reason::Unavailable, step);

@@ -46,7 +46,7 @@ pub(crate) struct ObservedApp {
     /// The MAC addresses of the interfaces of the application.
     pub(crate) macs: Vec<MacAddress>,
     /// The time since which the device has not reported the application, if its absence is not proven. `state` is then
-    /// the last known state.
+    /// the last known state, or `Unknown` if that is too old.
     pub(crate) vanished: Option<Instant>,
 }
 
@@ -97,8 +97,8 @@ impl Observed {
 }
 
 impl ObservedApp {
-    /// Returns `true` if the device has the application, as far as is known: it is configured, reported, or
-    /// vanished without a proof of its absence.
+    /// Returns `true` if the device reports the application, or has reported it and its absence is not proven. An
+    /// application that is only configured does not count.
     pub(crate) fn is_there(&self) -> bool {
         self.state != AppState::Absent
     }

@@ -7,8 +7,8 @@ use staffetta_driver::Fence;
 
 use crate::lock::lock;
 
-/// The time within which a change of a module is sent or given up. It is shorter than the time between the end of a replica's right to act
-/// for a node and the moment when another one may take the node: a quarter of the Lease, 10 s by default.
+/// The time within which a change of a module is sent or given up. It must be shorter than the time between the end of a replica's right to
+/// act for a node and the moment when another replica may take the node: a quarter of the Lease duration, 10 s by default.
 pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the time since the start of the computer, on the clock by which Leases are measured. It goes on while the process is stopped

@@ -45,8 +45,9 @@ impl ArkletCommand {
     }
 }
 
-/// The requests in progress. Requests carry no id on the wire, so an answer is matched to its request by base, command, module name and
-/// version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in progress.
+/// The requests in progress, except queries over MQTT. Requests carry no id on the wire, so an answer is matched to its request by base,
+/// command, module name and version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in
+/// progress.
 #[derive(Debug, Default)]
 pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
 

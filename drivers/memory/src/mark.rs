@@ -1,4 +1,4 @@
-//! The ownership marks of simulated load balancers and public addresses.
+//! The ownership marks of the resources in the simulated cloud.
 
 use staffetta_driver::{ClusterId, ExistingMark, Owner, Reason};
 

@@ -104,7 +104,7 @@ impl MemoryPrefixes {
         self.cloud().add_machine(id, subnet, addresses_per_interface, delegates_prefixes);
     }
 
-    /// Removes a machine with its interface.
+    /// Removes a machine with its interface and blocks. The primary address of the interface stays in use.
     pub fn remove_machine(&self, id: &InstanceId) {
         let mut cloud = self.cloud();
         let Some(PrimaryInterface { subnet, blocks, .. }) = cloud.interfaces.remove(id) else { return };
@@ -129,7 +129,7 @@ impl MemoryPrefixes {
         cloud.subnets.values_mut().for_each(|subnet| subnet.release(block));
     }
 
-    /// Makes the next calls fail, each with one of `faults`.
+    /// Plans `faults` for the next calls, in their order.
     pub fn fail_next(&self, faults: impl IntoIterator<Item = PrefixFault>) {
         self.cloud().faults.extend(faults);
     }

@@ -73,8 +73,8 @@ impl OpenStackAdoption {
         }
     }
 
-    /// Reads a resource. Returns `None` if it does not exist, or is not in the projects of the configuration. `kind` is the key of a single
-    /// resource in Neutron's API, such as `network`.
+    /// Reads a resource. Returns `None` if it does not exist or is not in the projects of the configuration, or if `id` does not have the
+    /// form of an id. `kind` is the key of a single resource in Neutron's API, such as `network`.
     async fn read(&self, step: StepName, kind: &str, id: &str) -> Result<Option<DescribedResource>> {
         if !is_well_formed(id) {
             return Ok(None);

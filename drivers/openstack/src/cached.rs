@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Caches values by key, each for the same fixed time. Simultaneous calls for the same key share one request.
+/// Caches values by key, each for the same fixed time. Of simultaneous calls for the same key, one makes a request and the others wait for
+/// its value. If the request fails, the next waiting call makes one.
 #[derive(Debug)]
 pub(crate) struct Cached<K, T> {
     ttl: Duration,

@@ -1,7 +1,7 @@
 //! The driver `neutron_floating_ip` of public addresses: floating IPs that are associated with the ports of load balancers.
 //!
 //! A floating IP that the driver allocated has the ownership mark of the cluster in its description, by which it is found. A floating IP
-//! that a user created has no mark. The driver changes only its association with a port.
+//! that a user created has no mark; the driver changes only its association with a port.
 
 use std::net::IpAddr;
 
@@ -18,9 +18,14 @@ use crate::error::{DriverResult, Result, StepName, existing};
 use crate::mark;
 use crate::text::{is_well_formed, or_default, without_nulls};
 
+/// The operation that errors name when the floating IPs of this cluster cannot be listed.
 const LIST: &str = "list the public addresses of this cluster";
+/// The operation that errors name when a floating IP cannot be allocated.
 const ALLOCATE: &str = "allocate a public address";
+/// The operation that errors name when the floating IP that a user named cannot be used.
 const NAMED: &str = "find the public address that the user named";
+/// The operation that errors name when a floating IP cannot be given an ownership mark.
+const ADOPT: &str = "adopt a public address";
 
 /// A floating IP, with the fields of Neutron's API.
 #[derive(Clone, Debug, Deserialize)]
@@ -98,8 +103,8 @@ impl NeutronFloatingIps {
         mark::owner_in(&found.description, &self.cluster).filter(|_| is_in_project)
     }
 
-    /// Converts a floating IP. One with the ownership mark of this cluster was allocated by this driver, any
-    /// other by a user.
+    /// Converts a floating IP. A floating IP with the ownership mark of this cluster was allocated by this driver, any
+    /// other one by a user.
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
         let ours = self.owner_of(&found).is_some();
         let allocation = if ours { Allocation::Pool } else { Allocation::User };
@@ -137,14 +142,13 @@ impl NeutronFloatingIps {
         request: &PublicIpRequest,
         id: &PublicIpId,
     ) -> Result<Option<PublicIp>> {
-        const STEP: &str = "adopt a public address";
-        let Some(found) = self.read(STEP, id).await? else { return Ok(None) };
+        let Some(found) = self.read(ADOPT, id).await? else { return Ok(None) };
         let is_elsewhere = found.port_id.as_ref().is_some_and(|port| *port != request.port);
         if mark::is_marked(&found.description, &[]) || is_elsewhere || !found.is_of(&request.project) {
             return Ok(None);
         }
         let change = json!({ "description": mark::description(&self.cluster, owner) });
-        Ok(Some(self.public_ip(self.change(STEP, &found, change).await?)))
+        Ok(Some(self.public_ip(self.change(ADOPT, &found, change).await?)))
     }
 
     /// Lists the floating IPs in the projects of the configuration, whichever controller or user created them.
@@ -170,16 +174,16 @@ impl NeutronFloatingIps {
         }
     }
 
-    /// Gives a floating IP the ownership mark of `owner`.
+    /// Writes the ownership mark of `owner` into the description of a floating IP. Fails with [`Reason::NotFound`] if the floating IP does
+    /// not exist, and with [`Reason::Refused`] if it has another mark or is in no project of the configuration.
     pub(crate) async fn adopt(&self, id: &PublicIpId, owner: &Owner) -> DriverResult<()> {
-        const STEP: &str = "adopt a public address";
-        let failed = |reason| DriverError::new(reason, STEP).detail(format!("floating IP {id}"));
-        let found = self.read(STEP, id).await?.ok_or_else(|| failed(Reason::NotFound))?;
+        let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("floating IP {id}"));
+        let found = self.read(ADOPT, id).await?.ok_or_else(|| failed(Reason::NotFound))?;
         let is_in_project = found.project_id.as_ref().is_some_and(|project| self.network.owns(project));
         match self.mark_of(&found) {
             ExistingMark::Unmarked if is_in_project => {
                 let change = json!({ "description": mark::description(&self.cluster, owner) });
-                self.change(STEP, &found, change).await?;
+                self.change(ADOPT, &found, change).await?;
                 Ok(())
             }
             ExistingMark::Owned(marked) if marked.uid == owner.uid => Ok(()),

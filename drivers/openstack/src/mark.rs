@@ -144,7 +144,7 @@ pub(crate) struct PortMark {
     pub(crate) cluster: ClusterId,
     /// The purpose: the port of a pod, or a port of a pool.
     pub(crate) purpose: Purpose,
-    /// The parent if the port is nested, otherwise `None`.
+    /// The node and the parent of a nested port, otherwise `None`.
     pub(crate) nesting: Option<Nesting>,
 }
 

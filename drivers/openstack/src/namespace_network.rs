@@ -38,7 +38,7 @@ pub struct NamespaceNetworks {
     pool: Option<Arc<dyn VifPoolDriver>>,
 }
 
-/// The id and the description of a network or a subnet.
+/// The id, the project and the description of a network or a subnet.
 #[derive(Deserialize)]
 struct DescribedBody {
     id: String,

@@ -28,29 +28,30 @@ pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 struct NamespaceRecord {
     uid: Uid,
     project: Option<ProjectId>,
-    /// The annotation that names the network, as text.
+    /// The value of the annotation [`NAMESPACE_NETWORK`]; `None` without that annotation.
     network: Option<String>,
     since: Instant,
 }
 
 impl Namespaces {
-    /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace names, or `None` without that annotation.
+    /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace `name` names, or `None` without it.
     /// While the namespace is not known, the error is [`Reason::Awaited`].
     pub fn project(&self, name: &str) -> DriverResult<Option<ProjectId>> {
-        Ok(self.known("find the project of a namespace", name)?.project)
+        Ok(self.record("find the project of a namespace", name)?.project)
     }
 
-    /// Returns the subnet of the namespace's network, from the annotation of the namespace. While the namespace is not known or has no
-    /// network, the error is [`Reason::Awaited`]; while it has no network, the retry delay is a quarter of the time since the namespace
-    /// was first seen, from 100 ms to 5 s. If the annotation cannot be parsed, the error is [`Reason::Refused`].
+    /// Returns the subnet of the network of the namespace `name`, from the annotation [`NAMESPACE_NETWORK`] of the namespace. While the
+    /// namespace is not known or has no network, the error is [`Reason::Awaited`]; while it has no network, the retry delay is a quarter of
+    /// the time since the namespace was first seen, from 100 ms to 5 s. If the annotation cannot be parsed, the error is
+    /// [`Reason::Refused`].
     pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
         const STEP: &str = "find the subnet of a namespace";
-        let known = self.known(STEP, name)?;
-        let Some(text) = known.network else {
+        let record = self.record(STEP, name)?;
+        let Some(text) = record.network else {
             let detail = format!(
                 "the namespace {name} has no network yet; the handler `namespace`, if it is enabled, makes one"
             );
-            let wait = (known.since.elapsed() / 4).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
+            let wait = (record.since.elapsed() / 4).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
             return Err(DriverError::new(Reason::Awaited, STEP).detail(detail).after(wait));
         };
         NamespaceNetwork::read(&text).map(|network| network.subnet).map_err(|error| {
@@ -59,8 +60,9 @@ impl Namespaces {
         })
     }
 
-    /// Returns the fields of a namespace. While it is not known yet, the error is [`Reason::Awaited`].
-    fn known(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
+    /// Returns the record of the namespace `name`: its UID, project and network, and the time at which it was first seen. While the watch
+    /// has not reported the namespace yet, the error is [`Reason::Awaited`]; `step` is the operation that the error names.
+    fn record(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
         lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
             DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAYS.0)
@@ -68,12 +70,12 @@ impl Namespaces {
     }
 }
 
-/// Returns the project in the annotation `openstack.org/kuryr-project`, or `None` if the annotation is missing or empty.
+/// Returns the project in the annotation `openstack.org/kuryr-project` of a namespace, or `None` if the annotation is missing or empty.
 pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
     annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
 }
 
-/// Returns the value of an annotation, or `None` if it is missing.
+/// Returns the value of the annotation `key` of a namespace, or `None` if the annotation is missing.
 fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a str> {
     namespace.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

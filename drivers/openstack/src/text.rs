@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Returns `true` if `id` has the form of a resource id: 1 to 36 hexadecimal digits and hyphens. An id from
-/// an annotation is checked with this function before it becomes part of a URL. It keeps a user from
-/// inserting another path into that URL.
+/// an annotation is checked with this function before it becomes part of a URL. Otherwise a user could insert
+/// another path into that URL.
 pub(crate) fn is_well_formed(id: &str) -> bool {
     !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }

@@ -76,7 +76,7 @@ pub(crate) enum ClaimError {
 
 impl Records {
     /// Reads the records in `folder`. A file that cannot be read is logged and removed: a power failure cuts off files, and then no
-    /// network namespace is left either.
+    /// network namespace is left either. Every file whose name does not end in `.json` is removed too.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
         let failed = |source| RecordError { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;

@@ -7,7 +7,7 @@ use backoff::backoff::Backoff as _;
 use backoff::exponential::{ExponentialBackoff, ExponentialBackoffBuilder};
 
 /// The delays between the attempts of a repeated operation. The first delay is `initial`; each further delay is twice as long as the
-/// one before, up to `max`. There are no more attempts once `limit` has passed since the first one.
+/// one before, up to `max`. There are no more attempts once `limit` has passed since [`start`](Self::start).
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +30,8 @@ pub struct BackoffPolicy {
     pub initial: Duration,
     /// The longest delay, before jitter of ±10 %.
     pub max: Duration,
-    /// The time after the start of the first attempt at which the attempts end; `None` if they never end.
+    /// The time after [`start`](Self::start) at which the attempts end; `None` if they never end. [`Retry`](crate::Retry) starts the series
+    /// at the first failure.
     pub limit: Option<Duration>,
 }
 
@@ -90,7 +91,7 @@ impl Backoff {
     /// Counts a failed attempt and returns the delay before the next attempt; `None` once the time limit has passed.
     ///
     /// A `hint`, such as the `Retry-After` of a server, replaces the delay exactly, but for five minutes at most. If the hint ends
-    /// after the time limit, the result is `None`. Without a hint, the delay is shortened so that the last attempt happens at the time limit.
+    /// after the time limit, the result is `None`. Without a hint, the delay is shortened so that the last attempt is made at the limit.
     pub fn next_wait(&mut self, hint: Option<Duration>) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
         let remaining = match self.policy.limit {

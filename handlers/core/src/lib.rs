@@ -19,7 +19,7 @@
 //! |---|---|
 //! | `event` | [`Event`], [`AnyEvent`], [`Trigger`], [`Identity`], and the decoding of watched objects |
 //! | `chain` | [`EventHandler`] and its wrappers: [`Dispatcher`], [`Async`], [`LogExceptions`], [`Retry`], [`Limit`], [`Timeout`] |
-//! | `failure` | [`Failure`], [`HandlerError`], and the errors of every handler: [`Panicked`], [`TimedOut`] |
+//! | `failure` | [`Failure`], [`HandlerError`], and the errors that the chain adds to those of a handler: [`Panicked`], [`TimedOut`] |
 //! | `backoff` | [`BackoffPolicy`] and [`Backoff`]: the delays of everything that is repeated |
 //! | `clock` | [`BootTime`]: the clock that measures leases |
 //! | `registry` | [`ResourceEventHandler`], [`Interest`], [`Registration`], [`Index`], [`Source`], [`GarbageCollector`], [`Registry`], [`Setup`], [`Finding`], [`DryRunPlan`] |
@@ -46,9 +46,10 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    ApplyIndex, Check, CheckFn, CheckResult, Diagnosis, DiagnosisFn, DriverEntry, DriverTrait, DryRunPlan,
-    ErasedHandler, EventNote, EventRecorder, Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index,
-    Interest, KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry, ResourceEventHandler,
-    Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
+    ApplyIndex, Check, CheckFn, CheckResult, Diagnosis, DiagnosisFn, DriverEntry, DriverId, DriverTrait,
+    DryRunPlan, ErasedHandler, EventNote, EventRecorder, Finding, GarbageCollector, HANDLER_LABEL,
+    HandlerEntry, Index, Interest, KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry,
+    ResourceEventHandler, Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender,
+    deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};

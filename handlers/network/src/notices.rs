@@ -1,5 +1,5 @@
-//! Warning Events of the handlers for conditions that are not failures. Each is recorded once per object,
-//! until the condition changes.
+//! Warning Events of the handlers for conditions that are not failures. An Event about a lasting condition
+//! is recorded once per object, until the condition changes.
 
 use dashmap::DashMap;
 use staffetta_handler::{EventNote, Identity, Recorder};

@@ -26,7 +26,7 @@ pub fn node_label(text: &str) -> Result<(String, String), NodeLabelError> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Decides, when a pod is created, if it needs an address of its node.
+/// Decides if a pod needs an address of its node.
 #[derive(Clone, Debug)]
 pub struct PodAdmission {
     key: String,

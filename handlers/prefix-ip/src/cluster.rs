@@ -38,7 +38,7 @@ pub struct WatchedCluster {
 /// The content of the indexes of nodes, pods and the `ConfigMap` with the options.
 #[derive(Default)]
 struct WatchedState {
-    /// The labelled nodes with a machine, by name.
+    /// The nodes with the configured label and a machine, by name, except for those of EKS Auto Mode.
     nodes: BTreeMap<String, Arc<Node>>,
     /// The pods that need an address and have one in their status or their annotation, by the name of their node and by UID.
     pods: HashMap<String, HashMap<String, KnownPod>>,
@@ -58,17 +58,18 @@ impl WatchedCluster {
         self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
     }
 
-    /// Returns the machine of a node with the configured label; `None` if the node lacks the label, or has no machine yet.
+    /// Returns the machine of a node with the configured label; `None` if the node lacks the label, is of EKS Auto Mode, or has no machine
+    /// yet.
     pub fn machine(&self, node: &str) -> Option<InstanceId> {
         self.state().nodes.get(node).and_then(|node| instance(node))
     }
 
-    /// Returns the nodes that have the configured label and a machine.
+    /// Returns the nodes that have the configured label and a machine, except for those of EKS Auto Mode.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.state().nodes.values().cloned().collect()
     }
 
-    /// Returns the node with this name; `None` unless it has the configured label and a machine.
+    /// Returns the node with this name; `None` unless [`nodes`](Self::nodes) contains it.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.state().nodes.get(name).cloned()
     }

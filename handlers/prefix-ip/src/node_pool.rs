@@ -180,8 +180,8 @@ impl NodePool {
         })
     }
 
-    /// Records that a pod has `address`, according to its annotation. [`Adopted::Unknown`] means that no block of the interface
-    /// contains the address. If such a block appears later, the pod has the address then.
+    /// Records that a pod has `address`, according to its status or its annotation. [`Adopted::Unknown`] means that no block of the
+    /// interface contains the address. If such a block appears later, the pod has the address then.
     pub fn adopt(&mut self, pod: &Uid, address: Ipv4Addr) -> Adopted<Uid> {
         let adopted = KINDS.map(|kind| self.pool(kind).adopt(pod, &item(kind, address)));
         let [prefix, single] = adopted;

@@ -95,11 +95,12 @@ struct KnownNode {
     visible_at: Duration,
     /// The time of the last read of the interface.
     read: Duration,
-    /// `true` if the effect of the last change is not known.
+    /// `true` if the next read is not to wait for the interval of reads: the effect of a call is not known, or the last read failed or
+    /// may be old.
     is_uncertain: bool,
     /// `false` for a node that lost its label: its pool is emptied.
     managed: bool,
-    /// `false` until the interface was read a second time: the first read may not show the last changes of an earlier process.
+    /// `false` until the interface was read a second time, if the first read may not show the last changes of an earlier process.
     is_confirmed: bool,
     /// The requests of the changes of the interface that have failed since the last successful one. Emptied when the interface needs no
     /// change.
@@ -118,8 +119,8 @@ impl NodeTable {
         self.state().nodes.get(node).is_some_and(|node| node.instance == *instance)
     }
 
-    /// Adds a node, and recovers the addresses of its pods from their annotations. Of two pods with one address, the one that uses it
-    /// keeps it, otherwise the older one.
+    /// Adds a node, and recovers the addresses of its pods from their status or their annotations. Of two pods with one address, the one
+    /// that uses it keeps it, otherwise the older one.
     ///
     /// `pods` is called under the lock of the table: a pod whose end is noticed meanwhile is either missing in its result, or returns its
     /// address afterwards.
@@ -235,7 +236,7 @@ impl NodeTable {
         self.state().nodes.get(node)?.pool.address_of(pod)
     }
 
-    /// Wakes pods that requested an address before their node was known.
+    /// Wakes pods of a node that is known now, so that they request an address again.
     pub(crate) fn wake(&self, pods: Vec<Uid>) {
         self.state().woken.extend(pods);
         self.woken.notify_one();

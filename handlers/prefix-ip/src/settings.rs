@@ -34,22 +34,22 @@ pub struct Settings {
     pub addresses: Targets,
 }
 
-/// A mistake in an option, whose value is then not used.
+/// A mistake in an option of the `ConfigMap` `amazon-vpc-cni`. The value of the option is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsMistake {
-    /// The value of a switch is neither true nor false.
+    /// The value of an option that must be true or false is neither.
     #[error("`{key}` is neither `true` nor `false`; it counts as `false`")]
     NotBoolean {
         /// The key in the `ConfigMap`.
         key: String,
     },
-    /// The value of a target is not a number from 0 to 65535.
+    /// The value of an option for a target is not a number from 0 to 65535.
     #[error("`{key}` is not a number from 0 to 65535; the default is used")]
     NotTarget {
         /// The key in the `ConfigMap`.
         key: String,
     },
-    /// Two targets contradict each other.
+    /// `warm-prefix-target` is set together with `warm-ip-target` or `minimum-ip-target`, which contradict it.
     #[error("`{WARM_PREFIX}` is not used because `{WARM_IP}` or `{MINIMUM_IP}` is set; remove one of them")]
     Contradiction,
 }
@@ -102,8 +102,8 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
-    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. A missing one is false, and so is another value,
-    /// which is recorded as a mistake.
+    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. A missing option is false. Any other
+    /// value is false, too, and is recorded as a mistake.
     fn switch(&mut self, key: &str) -> bool {
         match self.data.get(key).map(String::as_str) {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
@@ -116,7 +116,7 @@ impl Reader<'_> {
     }
 
     /// Reads an option that is a number, under its name or under that name with the prefix `windows-`; `None` if it is missing or invalid.
-    /// An invalid one is recorded as a mistake.
+    /// An invalid value is recorded as a mistake.
     fn target(&mut self, key: &str) -> Option<usize> {
         let alias = format!("windows-{key}");
         let (key, value) = [key, &alias].into_iter().find_map(|key| Some((key, self.data.get(key)?)))?;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::Uid;
 
-/// The pods that wait for an address, in their newest state. The pool of their node wakes them.
+/// The pods that wait for an address, in their newest state. The pool of their node wakes them. Pods whose node gives no addresses at
+/// present are among them.
 #[derive(Default)]
 pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
 

@@ -1,5 +1,5 @@
 //! The task that calls the provider for all nodes: assigns blocks, removes blocks, and reads the interfaces
-//! to find differences.
+//! to find differences. A block is a prefix of 28 bits or a single IPv4 address.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ const BATCH: usize = 100;
 /// The time after which planning is repeated even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// An occurrence that is reported as an Event on a node.
+/// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
 pub enum NodeReport {
     /// A call of the provider failed.
@@ -35,16 +35,16 @@ pub enum NodeReport {
 /// The type of a function that receives the reports, each with the name of its node.
 pub type OnNodeReport = Box<dyn Fn(&str, NodeReport) + Send + Sync>;
 
-/// Calls the provider for the nodes of a table: assigns and removes blocks as their pools plan, and reads
-/// their interfaces.
+/// Calls the provider for the nodes of a table: assigns and removes blocks as the pools of the nodes plan, and
+/// reads the interfaces of the nodes.
 pub struct Worker {
-    /// The provider that assigns blocks.
+    /// The provider that assigns and removes blocks, and reads the interfaces.
     pub provider: Arc<dyn PrefixProvider>,
     /// The table of the nodes.
     pub nodes: Arc<NodeTable>,
     /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
-    /// Receives the reports for people. It must not block.
+    /// The function that receives the reports. It must not block.
     pub report: OnNodeReport,
 }
 
@@ -130,7 +130,7 @@ impl Worker {
         (self.report)(&node, NodeReport::Failed(error));
     }
 
-    /// Reads the interfaces that are due, and records the differences in the table of nodes.
+    /// Reads the interfaces that are due, compares their blocks with the table of nodes, and records and reports the differences.
     async fn read(&self) {
         let due = self.nodes.take_due_reads(self.resync_interval);
         for batch in due.chunks(BATCH) {
@@ -161,8 +161,8 @@ impl Worker {
 }
 
 impl ProviderCalls {
-    /// Starts a call of the provider in a task of its own, which collects its requests. The caller must not start a second call for the same
-    /// action.
+    /// Starts a call of the provider in a task of its own, which collects the requests of the call. The caller must not start a second
+    /// call for the same action.
     fn begin(
         &mut self,
         provider: &Arc<dyn PrefixProvider>,

@@ -17,7 +17,7 @@ pub enum Reply<T> {
     /// The result.
     Now(T),
     /// The request was sent. The [`NodeSource`](crate::NodeSource) reports the result to the
-    /// [`NodeStore`](crate::NodeStore) when it arrives. Whether the machine can be reached depends on such reports alone.
+    /// [`NodeStore`](crate::NodeStore) when it arrives. Only that report shows that the machine can be reached, not this reply.
     Later,
 }
 

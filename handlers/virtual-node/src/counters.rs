@@ -9,7 +9,7 @@ pub(crate) enum Read {
     Success,
     /// The machine did not answer, or its response could not be decoded.
     Failure,
-    /// The machine answered and refused the read.
+    /// The machine refused the read, or its description cannot be used.
     Refused,
 }
 

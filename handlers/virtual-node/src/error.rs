@@ -8,10 +8,11 @@ use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
 
-/// The reason in the status of a container that cannot start: an older pod on the same machine has it with another image.
+/// The reason in the status of a container that cannot start, because an older pod on the same machine has the same
+/// container with another image.
 pub(crate) const IMAGE_CONFLICT: &str = "ImageConflict";
 
-/// The reason in the status of a container that cannot be created as specified. Kubelets use the same.
+/// The reason in the status of a container that cannot be created as specified. Kubelets use the same reason.
 pub(crate) const REFUSED: &str = "CreateContainerConfigError";
 
 /// An error of reconciling a virtual node or one of its pods: the step that failed.

@@ -20,8 +20,8 @@ struct Entry {
     workload: Arc<HostedPod>,
     /// The number of consecutive reads that did not contain the workload.
     absences: u8,
-    /// The time since which the workload has had no pod in the cluster; `None` if there is a pod, or the workload does
-    /// not carry the ownership mark of this cluster.
+    /// The time since which the workload has had no pod in the cluster; `None` if there is a pod, the workload does not
+    /// carry the ownership mark of this cluster, or the last read did not contain the workload.
     unowned_since: Option<Instant>,
 }
 

@@ -26,7 +26,8 @@ pub(crate) struct Machine {
     state: Mutex<State>,
     /// Notified when the reader task should read the machine at once.
     pub(crate) wake: Notify,
-    /// Notified when the parameters of the connection changed, so that the reader task opens a new connection at once.
+    /// Notified when the parameters of the connection changed, or a report ended an outage. The reader task then reads at
+    /// once, even if it waits after a failed read.
     pub(crate) reconnect: Notify,
     notifier: Arc<Notifier>,
     pods: Arc<ClusterIndex>,
@@ -198,7 +199,7 @@ impl Machine {
     }
 
     /// Records a failed read. Returns `true` if the machine becomes unreachable with that read, or was unreachable for
-    /// another reason before. `refused` is `true` if the machine refused the request.
+    /// another reason before. `refused` is `true` if a retry would fail in the same way.
     pub(crate) fn read_failed(&self, reason: &'static str, message: String, refused: bool) -> bool {
         let transition = {
             let mut state = lock(&self.state);

@@ -28,12 +28,12 @@ pub struct VirtualNodeMetrics {
     pub lease_changes: Vec<(&'static str, u64)>,
 }
 
-/// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that the counters continue when
-/// this process is elected leader again. Clones share the registry.
+/// A registry of the metrics of virtual nodes, by handler. The registry outlives the handlers, so that the counters
+/// continue when this process is elected leader again. Clones share the registry.
 #[derive(Clone, Default)]
 pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, MetricSources>>>);
 
-/// The state of the machine of a node.
+/// The state of the machine of a node: the device or base that the node represents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineState {
     /// The machine can be reached.
@@ -63,17 +63,18 @@ struct MetricSources {
 
 impl VirtualNodeMetricsRegistry {
     /// Returns the counters of the handler with this name. A handler that is created again under the same name
-    /// continues them.
+    /// continues the counters.
     pub(crate) fn counts(&self, handler: &'static str) -> Arc<Counts> {
         Arc::clone(&lock(&self.0).entry(handler).or_default().counts)
     }
 
-    /// Publishes the metrics of `nodes` for the handler with this name, instead of those of its previous instance.
+    /// Publishes the metrics of `nodes` for the handler with this name. They replace those of the handler's previous instance.
     pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
         lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
-    /// Returns the name of each node of the handler with this name, and the state of its machine.
+    /// Returns the name of each node of the handler with this name, and the state of the node's machine; empty while the handler does
+    /// not run.
     pub fn machines(&self, handler: &'static str) -> Vec<(String, MachineState)> {
         let nodes = lock(&self.0).get(handler).and_then(|shown| shown.nodes.upgrade());
         let machines = nodes.iter().flat_map(|nodes| nodes.all());
@@ -87,8 +88,8 @@ impl VirtualNodeMetricsRegistry {
 }
 
 impl MetricSources {
-    /// Returns the current metrics of one handler; without nodes and pods once the handler has stopped, because this process is not
-    /// the leader any more.
+    /// Returns the current metrics of one handler. After the handler has stopped, because this process is not the leader any more, the
+    /// numbers of nodes and pods are 0; the counters keep their values.
     fn values(&self) -> VirtualNodeMetrics {
         let nodes = self.nodes.upgrade();
         let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();

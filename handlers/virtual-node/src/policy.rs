@@ -13,7 +13,7 @@ pub struct Policy {
     /// The time limit of a read, extended while the machine answers other requests. Default: 30 s.
     pub read_timeout: Duration,
     /// The time since the last answer of a reachable machine after which its node becomes not ready, if at least two
-    /// reads have failed. A machine that refuses the credentials becomes unreachable at once. Default: 15 s.
+    /// reads have failed. A machine that refuses a read becomes unreachable at once. Default: 15 s.
     pub unreachable_after: Duration,
     /// The time since the last report of a machine whose answers come later than requested
     /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. A heartbeat counts as a report unless a
@@ -22,8 +22,8 @@ pub struct Policy {
     /// The time since the last report of such a machine (one whose answers come later than requested) after which its node is removed;
     /// `None` to keep the node. Default: `None`.
     pub gone_after: Option<Duration>,
-    /// The longest delay between two reads of an unreachable machine; for a machine that refuses the credentials, ten
-    /// times as long. Default: 60 s.
+    /// The longest delay between two reads of an unreachable machine; for a machine that refuses reads (for example, the
+    /// credentials) or has no usable description, ten times as long. Default: 60 s.
     pub max_retry_interval: Duration,
     /// The time for which a workload must have had no pod, or a Node object no machine, before it is removed. Default:
     /// 60 s.

@@ -11,7 +11,7 @@ use crate::policy::Policy;
 pub(crate) enum Reachability {
     /// The machine was not read yet.
     Untried,
-    /// The last read succeeded, or the reads have failed for less than `Policy::unreachable_after`.
+    /// The last read succeeded, a report arrived since, or the reads have failed for less than `Policy::unreachable_after`.
     Up {
         /// The time of the last answer before the current consecutive failures; `None` if the last read succeeded.
         failing: Option<Instant>,
@@ -20,14 +20,14 @@ pub(crate) enum Reachability {
     Down(MachineOutage),
 }
 
-/// An outage of a machine: the last failed read.
+/// An outage of a machine: the error of the last failed read, or the silence of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineOutage {
     /// The reason, one word in CamelCase.
     pub(crate) reason: &'static str,
     /// The error message.
     pub(crate) message: String,
-    /// `true` if the machine answered and refused the request, for example its credentials.
+    /// `true` if the machine refused the read, for example the credentials, or its description cannot be used.
     refused: bool,
     /// `true` if this process reached the machine before the outage.
     pub(crate) was_up: bool,
@@ -51,7 +51,7 @@ impl MachineOutage {
     }
 }
 
-/// The change of the reachability by a read.
+/// The change of the reachability by a read, a report or silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
     /// No change.
@@ -67,7 +67,7 @@ pub(crate) enum Transition {
 }
 
 impl Reachability {
-    /// Records a successful read. Returns the change of the reachability.
+    /// Records a successful read or a report. Returns the change of the reachability.
     pub(crate) fn succeeded(&mut self) -> Transition {
         let transition = match self {
             Self::Untried => Transition::Found,
@@ -78,9 +78,9 @@ impl Reachability {
         transition
     }
 
-    /// Records a failed read. Returns the change of the reachability. A reachable machine becomes unreachable with a
-    /// further failure, `Policy::unreachable_after` after `answered`, the time of its last answer at the first failure;
-    /// with `refused` (the machine answered and refused), at once.
+    /// Records a failed read. Returns the change of the reachability. A reachable machine becomes unreachable with the second or a
+    /// later failure in a row, once `Policy::unreachable_after` has passed since its last answer (the value of `answered` at the
+    /// first failure). With `refused` (a retry would fail in the same way), it becomes unreachable at once.
     pub(crate) fn failed(
         &mut self,
         reason: &'static str,
@@ -129,7 +129,7 @@ impl Reachability {
         }
     }
 
-    /// Returns `true` if the last read succeeded.
+    /// Returns `true` if the machine can be reached and no read has failed since its last answer.
     pub(crate) fn answers(&self) -> bool {
         matches!(self, Self::Up { failing: None })
     }
@@ -141,9 +141,9 @@ impl Reachability {
 }
 
 /// Returns the delay before the next read of an unreachable machine, after `attempt` consecutive failures (from 1). It
-/// starts at the poll interval and doubles with each failure, up to the policy's maximum. For a machine that refuses
-/// the credentials it starts at 30 s (less if the maximum is shorter) and doubles up to ten times the maximum, because
-/// each attempt may count against the account.
+/// starts at the poll interval and doubles with each failure, up to the policy's maximum. With `refused` (for example, the
+/// credentials), it starts at 30 s (less if the maximum is shorter) and doubles up to ten times the maximum, because each
+/// attempt may count against the account.
 pub(crate) fn retry_delay(attempt: u32, refused: bool, policy: &Policy) -> Duration {
     let most = if refused { policy.max_retry_interval * 10 } else { policy.max_retry_interval };
     let first =

@@ -269,8 +269,8 @@ fn judge_reports(shared: &Shared, machine: &Machine) {
 }
 
 impl Shared {
-    /// Removes a node whose machine has sent no report for `Policy::gone_after`; if most machines are silent, for several
-    /// times as long, because then it is probably this process that cannot reach them.
+    /// Removes a node whose machine has sent no report for `Policy::gone_after`; if most machines are silent, for
+    /// [`MASS_PATIENCE`] times as long.
     fn machine_is_gone(&self, machine: &Machine) {
         let machines = self.node_store.all();
         let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
@@ -305,7 +305,7 @@ fn reason(machine: &Machine, error: &DriverError) -> &'static str {
     if refuses(error) && machine.back_end().is_none() { MISDESCRIBED } else { error.reason().name() }
 }
 
-/// Returns `true` if the machine answered and a retry would get the same answer.
+/// Returns `true` if a retry would fail in the same way: the machine refused the read, or its description cannot be used.
 fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }

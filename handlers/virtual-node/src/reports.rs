@@ -9,7 +9,7 @@ use crate::policy::Policy;
 /// The state of a machine whose answers come later than requested, derived from the time since its last report or heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportVerdict {
-    /// The machine sent a report or a heartbeat recently.
+    /// The machine was silent for less than `Policy::silent_after`.
     None,
     /// The machine was silent for `Policy::silent_after`: it cannot be reached.
     Unreachable,
@@ -116,7 +116,8 @@ impl Reports {
         }
     }
 
-    /// Returns the time at which the [`verdict`](Self::verdict) changes next if no report arrives before; `None` if it will not change.
+    /// Returns the time at which the [`verdict`](Self::verdict) changes next if no report arrives before; `None` if the verdict will not
+    /// change, or no report has arrived yet.
     pub(crate) fn judged_at(&self, policy: &Policy) -> Option<Instant> {
         let (last, limits) = (self.last()?, [Some(policy.silent_after), policy.gone_after]);
         let times = limits.into_iter().flatten().map(|limit| last + limit);

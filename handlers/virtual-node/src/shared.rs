@@ -75,8 +75,8 @@ pub(crate) struct Shared {
 /// most repeated steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodRecord {
-    /// The digest (`pod::form`) of the specification that this process has deployed completely; `None`
-    /// before.
+    /// The digest (`pod::form`) of the specification that this process has deployed completely; `None` if it has deployed
+    /// none.
     pub(crate) applied: Option<u64>,
     /// `true` if this process has seen the pod's workload on the machine.
     pub(crate) workload_seen: bool,

@@ -19,7 +19,7 @@ pub trait NodeSource: Send + Sync + 'static {
     /// The implementation must call [`NodeStore::complete`] once it has added all nodes that exist at the start: no
     /// Node object is deleted before.
     ///
-    /// An error ends the handler's trigger source.
+    /// If it returns, the tasks that read the machines end too. After a delay they are started again, and this method is called again.
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError>;
 
     /// Returns `true` if several processes share the nodes, and the source holds their leases. By default, one process at a

@@ -16,6 +16,7 @@ use crate::config::KubernetesOptions;
 /// The provider name that selects the default provider of the cloud.
 const DEFAULT_PROVIDER: &str = "default";
 
+/// The description of the driver `neutron_floating_ip`.
 const FLOATING_IP: &str = "OpenStack: a floating IP of the external_svc_net of [neutron_defaults].";
 
 /// Registers the drivers `lbaasv2` (load balancers) and `neutron_floating_ip` (public addresses), and their

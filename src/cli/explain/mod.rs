@@ -31,8 +31,8 @@ pub(super) struct ExplainArguments {
     output: Output,
 }
 
-/// Requests the state of the object from `client` and writes its explanation to `output`. Without a namespace it is searched in
-/// `default_namespace`.
+/// Requests the state of the object from `client` and writes its explanation to `output`. If the arguments have no namespace, the object is
+/// searched in `default_namespace`.
 pub(super) async fn explain(
     arguments: ExplainArguments,
     client: &AdminClient,

@@ -44,7 +44,7 @@ pub(in crate::cli) struct LeaderArguments {
 enum ForwardError {
     /// The node cannot connect to the port in the pod.
     Port(String),
-    /// The connection ended before the whole response was received.
+    /// The connection or the time limit ended before the whole response was received.
     NoResponse(BoxError),
 }
 

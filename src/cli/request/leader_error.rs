@@ -57,7 +57,7 @@ pub(in crate::cli) enum LeaderError {
          `admin.listen` has another port; its Lease was {renewal}"
     )]
     Port { namespace: String, pod: String, port: u16, message: String, renewal: Renewal },
-    /// The connection ended before the whole response was received.
+    /// The connection or the time limit ended before the whole response was received.
     #[error("the leader's pod {namespace}/{pod} does not respond; its Lease was {renewal}")]
     NoResponse { namespace: String, pod: String, renewal: Renewal, source: BoxError },
     /// A replica other than the leader does not respond.

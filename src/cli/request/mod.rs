@@ -59,7 +59,7 @@ pub(in crate::cli) enum RequestError {
     /// The leader cannot be found or reached.
     #[error(transparent)]
     Leader(#[from] Box<LeaderError>),
-    /// The connection ended before the whole response was received.
+    /// The connection or the time limit ended before the whole response was received.
     #[error("{server} does not respond")]
     NoResponse {
         /// The server.
@@ -112,8 +112,8 @@ pub(super) enum AdminClient {
 }
 
 impl AdminClient {
-    /// Returns the state of the controller. `query` selects the objects. If a handler runs in every replica, the state of the leader is
-    /// merged with that of the other replicas.
+    /// Returns the state of the controller. `query` selects the objects. If a handler runs in every replica, and this is not a client of a
+    /// fixed address, the state of the leader is merged with that of the other replicas.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let path = format!("/debug/state?{}", url_query(query));
         let body = self.send(Method::GET, &path, String::new()).await?;

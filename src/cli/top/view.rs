@@ -1,4 +1,4 @@
-//! The contents of the view: the last two states, the order of the objects and the position.
+//! The contents of `staffetta top`: the last two states of the controller, the order of the objects and the scroll position.
 
 use tokio::time::Instant;
 
@@ -105,7 +105,7 @@ impl View {
         self.title().into_iter().chain(self.body()).collect()
     }
 
-    /// Returns the last line: the keys, and the lines of the body that are visible.
+    /// Returns the last line: the keys, and which of the `total` lines of the body are visible.
     pub(super) fn footer(&self, visible: std::ops::Range<usize>, total: usize) -> StyledLine {
         let order = match self.order {
             Order::Age => "age",

@@ -29,7 +29,7 @@ pub(super) struct ElectionLoop {
     pub(super) status: watch::Sender<ElectionStatus>,
     /// Ends the loop when it is cancelled. The loop releases the lease before it ends.
     pub(super) stop: CancellationToken,
-    /// The watch of the lease; `None` for a leader, and when the watch has ended.
+    /// The open watch of the lease; `None` for a leader, and for a candidate that has to read the lease first.
     pub(super) changes: Option<LeaseChanges>,
     /// `true` if the last write of the lease failed, or its outcome is not known.
     pub(super) unconfirmed: bool,

@@ -23,7 +23,8 @@ pub(super) struct Timing {
     pub(super) lease_duration: Duration,
     /// The time after its last successful renewal at which a leader stops; less than `lease_duration`.
     pub(super) renew_deadline: Duration,
-    /// The longest time between two requests; less than `renew_deadline`.
+    /// The longest time between two renewals of a leader; less than `renew_deadline`. A candidate reads a lease that does not change after
+    /// twice this time.
     pub(super) retry_period: Duration,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Elector {
     /// holder is free.
     previous: Option<String>,
     timing: Timing,
-    /// The number of calls of [`pause`](Self::pause) so far, from which the variation of each pause is computed.
+    /// The number of calls of [`pause`](Self::pause) so far, from which the length of the next pause is computed.
     pauses: u32,
     phase: ElectorPhase,
     observed: Observation,

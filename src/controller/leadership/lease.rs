@@ -108,7 +108,7 @@ impl LeaseClient {
         async move { api.watch(&params, &version).await }.into_stream().try_flatten().boxed()
     }
 
-    /// Writes the lease. The time limit is `timeout` or that of the client, whichever is shorter.
+    /// Writes the lease. The time limit is `timeout` or that of this `LeaseClient`, whichever is shorter.
     pub(super) async fn write(
         &self,
         update: &LeaseUpdate,

@@ -20,7 +20,7 @@ pub struct ElectionStatus {
 pub enum Role {
     /// Leader election is disabled.
     Unopposed,
-    /// This process takes part in the election, and has not seen a leader yet.
+    /// This process takes part in the election, and knows of no leader.
     Candidate,
     /// Another process is the leader.
     Standby {
@@ -40,7 +40,7 @@ pub enum LossReason {
     /// The lease was not renewed before the deadline, because the server was not reachable or this process was stopped.
     #[error("the lease could not be renewed in time (`leader_election.renew_deadline`)")]
     Expired,
-    /// Another process holds the lease.
+    /// Another process took the lease, or the holder was removed from it.
     #[error("{}", if by.is_empty() { "the holder was removed from the lease".to_owned() } else { format!("the lease was taken by {by}") })]
     Taken {
         /// The identity of the new holder; empty if the holder was removed from the lease.
@@ -57,7 +57,7 @@ impl ElectionStatus {
         Self { role, slow_renewals: 0, losses: 0, last_error: None }
     }
 
-    /// Sets the role, and counts a loss of the lease.
+    /// Sets the role. Counts a loss of the lease if that is the reason for the role.
     pub(super) fn set_role(&mut self, role: Role) {
         self.losses += u64::from(matches!(role, Role::Ended(Some(_))));
         self.role = role;

@@ -25,7 +25,8 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects in the state that accepted writes would produce, and newer states found after a conflict, by UID.
+/// Objects by UID, each in the state that the last accepted write to it would produce, or that was read after a conflict. Earlier accepted
+/// writes are not in that state, because a dry run stores nothing.
 pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.

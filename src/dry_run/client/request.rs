@@ -69,7 +69,7 @@ impl RequestKind {
     }
 }
 
-/// Finds the object or collection in the segments of a path after the API version.
+/// Returns the object or collection of a path, from the segments after the API version; `None` if there are no segments.
 fn target(segments: &[&str]) -> Option<WriteTarget> {
     let (namespace, segments) = match segments {
         // `namespaces/NAME` and its subresources write the namespace itself.
@@ -87,8 +87,8 @@ fn target(segments: &[&str]) -> Option<WriteTarget> {
     })
 }
 
-/// Returns the request with `dryRun=All`. For a DELETE with a body, the option is set in the body, because the server ignores the query
-/// then. Returns `None` if that body is not a JSON object.
+/// Returns a request with `dryRun=All` added. For a DELETE with a body, the option is also set in the body, because the server then ignores
+/// the query. Returns `None` if that body is not a JSON object.
 pub(super) fn as_dry_run(parts: &Parts, body: &[u8]) -> Option<(Parts, Vec<u8>)> {
     let query = parts.uri.query().unwrap_or_default().split('&');
     let others = query.filter(|pair| !pair.is_empty() && pair.split('=').next() != Some("dryRun"));
@@ -115,7 +115,7 @@ pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, b"{}".to_vec()))
 }
 
-/// Returns a GET request for the same path.
+/// Returns a GET request for the path of a request, without query and body.
 pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     let mut parts = with_query(parts, "")?;
     parts.method = Method::GET;
@@ -123,8 +123,8 @@ pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, Vec::new()))
 }
 
-/// Returns the head of a request for the same path with the query `query`. It accepts JSON, and has no content length, because the body
-/// may have another length.
+/// Returns the head of a request with its query replaced by `query`. The new head asks for JSON, and has no content length, because the new
+/// body may have another length. Returns `None` if `query` is not valid in a URI.
 fn with_query(parts: &Parts, query: &str) -> Option<Parts> {
     let mut parts = parts.clone();
     let separator = if query.is_empty() { "" } else { "?" };

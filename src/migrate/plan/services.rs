@@ -159,7 +159,7 @@ fn check(found: &ExistingLoadBalancer, spec: &LbaasServiceSpec) -> Result<(), Ob
 }
 
 /// Plans that a floating IP gets our ownership mark. It must have the recorded address and belong to the port of the load balancer, because
-/// users may write the record.
+/// users may change what Kuryr recorded.
 fn adopt_public_ip(
     state: &ClusterState,
     load_balancer: &ExistingLoadBalancer,

@@ -28,9 +28,9 @@ pub struct Grown<G> {
 }
 
 /// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30
-/// s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. It does not
-/// depend on the number of waiting owners. One value covers all attempts of a pool to create groups, another
-/// one those to delete them.
+/// s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. The delay does
+/// not depend on the number of waiting owners. A pool has one value for all its attempts to create groups, and
+/// another one for those to delete them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttemptBackoff {
     /// The number of consecutive failures.

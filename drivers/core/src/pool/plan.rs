@@ -92,9 +92,9 @@ impl<K: PoolKind> WarmPool<K> {
         true
     }
 
-    /// Adds a group to the pool and returns its items, such as the addresses of a prefix. The caller must make each item free, or start its
-    /// cool-down (the time before a released item is handed out again). `ready` is `true` if an owner can use an item at once, and `false` if
-    /// the items are still being activated.
+    /// Adds a group to the pool and returns its items, such as the addresses of a prefix. The caller must make each item free, or
+    /// start its cool-down (the time before a released item is handed out again). `ready` is `true` if an owner can use an item at
+    /// once, and `false` if the items are still being activated.
     pub(super) fn insert(&mut self, name: &K::Group, config: &K::Want, ready: bool) -> Vec<K::Item> {
         let (items, config) = (K::items(name), Some(config.clone()));
         let group = Group { config, ready, epoch: self.epoch, size: items.len(), free: 0 };

@@ -12,7 +12,7 @@ use crate::id::ContainerKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatusData {
-    /// The key, equal to [`Tunnel::get_container_unique_key`](super::Tunnel::get_container_unique_key) of the container.
+    /// The key of the container, as [`Tunnel::get_container_unique_key`](super::Tunnel::get_container_unique_key) returns it.
     pub key: ContainerKey,
     /// The name of the container.
     pub name: String,

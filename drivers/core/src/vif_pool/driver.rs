@@ -106,7 +106,7 @@ pub trait VifPoolObserver: Send + Sync {
     /// Starts the pool, after all existing pods and nodes were recorded. Later calls do nothing.
     fn start(&self);
 
-    /// Records the current properties of a node, or its deletion if they are `None`. It runs within the watch
-    /// and must not block. `facts` contains these properties.
+    /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`. It runs within the
+    /// watch and must not block.
     fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
 }

@@ -18,8 +18,7 @@ pub struct NodeInfo {
 }
 
 impl NodeIndex {
-    /// Records the current properties of a node, or its deletion if they are `None`. `facts` contains these
-    /// properties.
+    /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`.
     pub fn update(&self, name: &str, facts: Option<&NodeInfo>) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match facts {

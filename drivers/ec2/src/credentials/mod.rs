@@ -63,7 +63,7 @@ pub(crate) enum DirectSource {
         /// The URL of STS; `None` for that of the region.
         endpoint: Option<String>,
     },
-    /// An agent on the node that provides credentials to containers: EKS Pod Identity, or ECS.
+    /// An agent on the node that provides credentials to containers, such as that of EKS Pod Identity.
     Container { url: String, token_file: Option<PathBuf> },
     /// The metadata service of the instance on which the program runs.
     Instance { endpoint: String },
@@ -78,7 +78,7 @@ const STEP: &str = "obtain the AWS credentials";
 const SESSION: &str = "staffetta";
 
 impl CredentialSource {
-    /// Chooses the first source that is configured, in the order of the AWS SDKs: a named profile, access keys in the environment, a web
+    /// Chooses the first source that is configured: the profile `profile` or that in `AWS_PROFILE`, access keys in the environment, a web
     /// identity, the credentials agent of a container, the default profile, the metadata service of the instance.
     pub(crate) fn choose(
         profile: Option<&str>,

@@ -110,8 +110,8 @@ impl AppResourceLimits {
     }
 
     /// Returns the resource profile of a container: for each resource the request, or else the limit, or else the
-    /// device's default. Refuses unknown resources and amounts above the maximum. `path` is the path of the container
-    /// in the pod.
+    /// device's default, also in place of 0. Refuses unknown resources and amounts above the maximum. `path` is the
+    /// path of the container in the pod.
     pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, Refusal> {
         let empty = BTreeMap::new();
         let resources = container.resources.as_ref();

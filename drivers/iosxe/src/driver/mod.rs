@@ -52,7 +52,7 @@ pub(crate) struct IosXeDriver {
     options: IosXeOptions,
     /// The last read of the device, locked during a read, so that calls share it.
     reading: tokio::sync::Mutex<(DeviceReading, Absences)>,
-    /// The number of requests so far that may have changed the device, counted at their begin and at their end.
+    /// A counter that each request that may change the device increments when it begins, and again when it ends.
     changes: AtomicU64,
     state: Mutex<DriverState>,
     listing: tokio::sync::Mutex<PodListing>,

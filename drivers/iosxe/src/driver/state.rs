@@ -83,8 +83,8 @@ impl DriverState {
         }
     }
 
-    /// Returns an application other than `id` that is being installed, and the time since when. Either the device
-    /// reports the install, or it has accepted it and does not report it yet.
+    /// Returns an application other than `id` that is being installed, and the time since which the device reports the
+    /// install; `now` if the device has accepted the install and does not report it yet.
     pub(super) fn busy(&self, id: &str, now: Instant) -> Option<(String, Instant)> {
         let installing = self.installing.iter().map(|(other, since)| (other, *since));
         let accepted =

@@ -24,7 +24,7 @@ const BUSY_RETRIES: u32 = 5;
 /// The observed state of an application.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppView<'a> {
-    /// The comparison of the application's configuration on the device with the wanted one.
+    /// The result of comparing the application's configuration on the device with the wanted one.
     pub(crate) configured: Configured,
     /// The state of the application on the device.
     pub(crate) state: AppState,
@@ -32,21 +32,21 @@ pub(crate) struct AppView<'a> {
     pub(crate) device_text: &'a str,
     /// The source of the application's package.
     pub(crate) package: Package,
-    /// Another application that is being installed. The next install waits for it, because a device that installs two
-    /// applications at the same time may lose one of them.
+    /// Another application that is being installed; `None` if there is none. The next install waits for it, because a device that installs
+    /// two applications at the same time may lose one of them.
     pub(crate) busy: Option<Busy<'a>>,
-    /// Another application whose package is being copied to the flash. Only one copy runs at a time.
+    /// The name of another application whose package is being copied to the flash; `None` if there is none. Only one copy runs at a time.
     pub(crate) copying: Option<&'a str>,
     /// `true` if the device may activate and start an installed application by itself.
     pub(crate) starts_by_itself: bool,
 }
 
-/// Another application that the device is installing, for which an installation must wait, and the time since when.
+/// Another application that the device is installing. The next install must wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy<'a> {
     /// The name of the application that is being installed.
     pub(crate) app: &'a str,
-    /// The time since which it is being installed.
+    /// The time since which that application is being installed.
     pub(crate) since: Instant,
 }
 
@@ -64,14 +64,14 @@ pub(crate) enum Configured {
 /// The goal for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The application runs, with the configuration of its pod.
+    /// The application is to run, with the configuration of its pod.
     Running {
-        /// `true` if the application is restarted after its exit.
+        /// `true` if the application is to be started again after its exit.
         ended: bool,
-        /// `true` if the application is retried after the device has given up.
+        /// `true` if the application is to be installed or activated again after it failed on the device ([`AppState::Failed`]).
         failed: bool,
     },
-    /// The application is removed from the device.
+    /// The application is to be removed from the device.
     Removed,
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Decision {
 /// Decides the next action for an application.
 ///
 /// * Repeated calls lead from every known state to the goal, one step at a time, if the device executes the steps.
-/// * A step is not repeated within its time limit while the state is unchanged. After a refusal it is delayed; the delay doubles with
+/// * A step is not repeated within its time limit while the state is unchanged. After a refusal the step is delayed; the delay doubles with
 ///   each refusal. An application that exits or fails repeatedly is restarted with the same delays.
 /// * While the device reports an unknown state, no step is taken, except to remove the application if the state lasts.
 pub(crate) fn decide(

@@ -8,16 +8,16 @@ use std::time::Duration;
 use staffetta_driver::tunnel::NodeId;
 use tokio::time::Instant;
 
-/// The time since the last report or answer of a base during which no other address can use its id. Koupleless considers a silent base dead
-/// after the same time.
+/// The time since the last report or answer of a base during which no other IP address can use its id. Koupleless considers a silent base
+/// dead after the same time.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// The addresses of bases, by their ids. An id is bound to the address that reports it, so that no base can report for another one.
+/// The addresses of bases, by their ids. An id is bound to the IP address that reports it, so that no base can report for another one.
 #[derive(Debug)]
 pub(super) struct Bases {
     limit: usize,
     by_id: HashMap<NodeId, Base>,
-    /// The bases that have reported or answered at their address.
+    /// The ids of the bases that have reported or answered, by their address.
     by_address: HashMap<SocketAddr, NodeId>,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Bases {
 #[derive(Clone, Copy, Debug)]
 struct Base {
     address: SocketAddr,
-    /// The time until which no other address can use the id. Reports and answers extend it.
+    /// The time until which no other IP address can use the id. Reports and answers extend it.
     held_until: Instant,
     /// `true` if the base has reported or answered at this address; `false` if only its Node object has the address.
     confirmed: bool,
-    /// The address that last reported with this id before that in the Node object replaced it.
+    /// The address that last reported with this id, if the address in the Node object has replaced it.
     replaced: Option<SocketAddr>,
     /// `true` if a node exists for the base.
     started: bool,
@@ -38,7 +38,7 @@ struct Base {
 /// The reason why a report is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressClaimError {
-    /// A base at another address holds this id: it reported or answered less than a minute ago, or its Node object names that address.
+    /// A base at another IP address holds this id: it reported or answered less than a minute ago, or its Node object names that address.
     #[error("another base has this identity; give each base its own, or wait for {} s", CLAIM.as_secs())]
     Taken,
     /// The maximum number of bases is reached; the value is that number.
@@ -87,8 +87,8 @@ impl Bases {
         }
     }
 
-    /// Records that a base is not at `address`: there is no connection, or another base answers. If only its Node object has this address, the
-    /// one that reported before is used, or any that reports from now on.
+    /// Records that a base is not at `address`: there is no connection, or another base answers. If only its Node object has this address,
+    /// the base is called at the address that reported before; if none did, any address may report from now on.
     pub(super) fn absent(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
         let base = self.by_id.get_mut(id).filter(|base| base.address == address && !base.confirmed);
         if let Some(base) = base {
@@ -168,7 +168,7 @@ impl Bases {
 }
 
 impl Base {
-    /// Returns `true` while no other address can use the id of the base.
+    /// Returns `true` while no other IP address can use the id of the base.
     fn holds_id(&self, now: Instant) -> bool {
         now < self.held_until
     }

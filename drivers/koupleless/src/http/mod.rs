@@ -53,7 +53,7 @@ struct TunnelState {
     bases: Mutex<Bases>,
     operations: Mutex<Operations>,
     running: Mutex<Option<Running>>,
-    /// The number of reports that were rejected.
+    /// The number of heartbeats that were rejected.
     rejected: AtomicU64,
 }
 
@@ -114,7 +114,7 @@ impl HttpTunnel {
         running.changes.send(change).map_err(|_| not_running(command))
     }
 
-    /// Sends a query to a base and returns the data of its response.
+    /// Sends a query to a base. Returns the data of its response, and the sender that passes them to the receiver of the tunnel.
     async fn query<T: DeserializeOwned>(
         &self,
         command: ArkletCommand,
@@ -280,7 +280,7 @@ impl TunnelState {
         lock(&self.running).clone().ok_or_else(|| not_running(command))
     }
 
-    /// Returns the address of a base. Fails if the base has not reported it to this process.
+    /// Returns the address of a base. Fails if this process knows none, neither from a report nor from the Node object.
     fn address(&self, command: ArkletCommand, node: &NodeId) -> Result<SocketAddr, DriverError> {
         self.bases().address(node).ok_or_else(|| {
             let error = DriverError::new(Reason::Awaited, command.step());
@@ -337,7 +337,7 @@ fn not_running(command: ArkletCommand) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the tunnel does not run")
 }
 
-/// The error of a query whose answer was dropped, because the queue of the base is full.
+/// The error of a query whose answer the receiver of the tunnel did not accept.
 fn unsent(command: ArkletCommand, error: SendError) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the report is dropped").because(error)
 }

@@ -55,8 +55,8 @@ impl BaselineQueries {
     }
 }
 
-/// Queries the baseline of `base`, and publishes the response to `topic`. The broker drops the message if the base does not fetch it before
-/// `expiry`.
+/// Queries the baseline of `base`, and publishes the response to `topic`. Over MQTT 5, the broker drops the message if the base has not
+/// received it within `expiry`.
 async fn answer(
     client: &LinkClient,
     sender: &TunnelSender,

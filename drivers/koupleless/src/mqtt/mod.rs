@@ -52,8 +52,8 @@ const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
 /// The minimum time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
 
-/// The time after which the broker drops a command that its base has not received (MQTT 5 only). With the default Lease duration, it ends
-/// before another replica can take over the node, so that an old command never follows those of that replica.
+/// The time after which the broker drops a command that its base has not received (MQTT 5 only). With the default Lease duration, this time
+/// ends before another replica can take over the node, so that an old command never follows those of that replica.
 const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 
 /// The tunnel over MQTT, with the topics of Arklet.
@@ -68,9 +68,10 @@ const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 /// * Over MQTT 3.1.1, limit the size of messages at the broker (in mosquitto `message_size_limit 1048576`): a packet of more than
 ///   16 MiB ends the connection.
 ///
-/// Each connection begins without a session. After a reconnect, the tunnel subscribes everything again and asks each base for its
-/// modules, spread over [`MqttTunnelOptions::resync_ms`], and asks it again at its messages until it reports them; before that, no module of
-/// it is loaded or unloaded. Nothing that was to be sent during an outage is sent after it: without a connection, requests fail.
+/// Each connection begins without a session. After a reconnect, the tunnel subscribes everything again and asks each base for its modules,
+/// spread over [`MqttTunnelOptions::resync_ms`]. A base that does not answer is asked again when another message of it arrives. Until it
+/// has reported its modules, none of its modules is loaded or unloaded. Nothing that was to be sent during an outage is sent after it:
+/// without a connection, requests fail.
 #[derive(Debug)]
 pub struct MqttTunnel {
     state: Arc<MqttState>,
@@ -84,7 +85,7 @@ struct MqttState {
     topics: Mutex<Option<Topics>>,
     /// The current connection; `None` while there is none.
     link: Mutex<Option<LinkClient>>,
-    /// The error of the last connection; `None` while there is one, and before the first.
+    /// The error of the last connection; `None` while the tunnel is connected, and before the first error.
     connection_error: Mutex<Option<String>>,
     subscriptions: Mutex<Subscriptions>,
     /// Notified when a base was added or removed, or is to be asked again.
@@ -116,10 +117,10 @@ impl MqttTunnel {
         lock(&self.state.connection_error).clone()
     }
 
-    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if
-    /// the container names no module, if the message cannot be queued, or if an operation on the module is in progress; with
-    /// [`Reason::Awaited`] until the base has reported its modules on this connection. Without that, a broker that was restarted would
-    /// confirm and drop the message of a base that has not subscribed again, and a repeated command would come before the state of the base.
+    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if the
+    /// container names no module, if the message cannot be queued, or if an operation on the module is in progress. The error is
+    /// [`Reason::Awaited`] until the base has reported its modules on this connection: a broker that was restarted would confirm and drop
+    /// the message for a base that has not subscribed again, and a command would be repeated before the state of the base is known.
     fn change(
         &self,
         command: ArkletCommand,

@@ -8,7 +8,7 @@ use staffetta_driver::tunnel::NodeId;
 
 use super::message::BaseMessage;
 
-/// The time of the newest report of each kind, for each base with a node.
+/// The time of the newest report of each kind (introduction, health, modules), for each base with a node.
 #[derive(Debug, Default)]
 pub(super) struct ReportOrder(HashMap<NodeId, [Option<Timestamp>; 3]>);
 
@@ -24,7 +24,8 @@ impl ReportOrder {
     }
 
     /// Records a report that was sent at `sent`. Returns `false` if a newer report of the same kind has already arrived. A report that is
-    /// older than the newest one by `window` or more is accepted, because then the clock of the base was set back.
+    /// older than the newest one by `window` or more is accepted, because then the clock of the base was set back. Baseline queries,
+    /// answers to commands, and reports of bases without a node are always accepted.
     pub(super) fn accept(
         &mut self,
         base: &NodeId,

@@ -159,8 +159,7 @@ fn pass_on(
     sent.map_err(|error| DropReason::Overload(error.to_string()))
 }
 
-/// Keeps the subscriptions equal to the bases with a node, and asks each base for its modules once it is
-/// subscribed.
+/// Keeps the subscriptions equal to the bases with a node, and asks each base for its modules once its topics are subscribed.
 async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> Result<Infallible, LinkError> {
     client.subscribe(topics.of_all_bases()).await?;
     let mut asked = Instant::now();

@@ -10,7 +10,7 @@ use staffetta_driver::tunnel::{
 
 use super::{CLUSTER_NAME, STACK};
 
-/// The port at which Arklet listens unless it says otherwise.
+/// The port at which Arklet listens unless its heartbeat names another one.
 const DEFAULT_PORT: u16 = 1238;
 
 /// The address that Arklet reports if it finds no IPv4 address but that of loopback.

@@ -1,4 +1,4 @@
-//! The responses of Arklet to commands.
+//! The responses of Arklet to commands. Arklet is the agent of a base, the Java process that runs the modules.
 
 use serde::Deserialize;
 use staffetta_driver::tunnel::{ContainerOperationResponseData, OperationResponseResult};
@@ -13,7 +13,7 @@ const SUCCESS: &str = "SUCCESS";
 /// The code of a command about a module that the base does not have.
 const NOT_FOUND_BIZ: &str = "NOT_FOUND_BIZ";
 
-/// The response to a command. `T` is what the command returns.
+/// The response to a command. `T` is the type of the data that the command returns.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ArkResponse<T> {
@@ -35,7 +35,8 @@ pub(crate) struct OperationData {
 }
 
 impl<T> ArkResponse<T> {
-    /// Returns the data of the response to a query. The error is a message that tells why the base returned none.
+    /// Returns the data of the response to a query. If the code of the response is not [`SUCCESS`], the error is a message with the
+    /// code and the text of the base. If the data is missing, the error is a message that says so.
     pub(crate) fn data(self) -> Result<T, String> {
         if self.code != SUCCESS {
             let said = self.message.as_deref().map(message).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Merges the section `[neutron]` with the options of clouds.yaml. Options of the section override those of clouds.yaml, and an option of
-//! the section that has no effect is an error.
+//! Merges the section `[neutron]` with the options of clouds.yaml. Options of the section override those of clouds.yaml, and a login option
+//! of the section that the merged login does not use is an error.
 
 use super::error::AccessProblems;
 use super::resolve::Locations;

@@ -17,7 +17,7 @@ const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 /// A failure to create the HTTP client from the TLS options.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// A certificate file cannot be read.
+    /// A certificate or key file cannot be read.
     #[error("cannot read the certificates in {}", path.display())]
     Unreadable {
         /// The file.
@@ -26,7 +26,7 @@ pub enum CloudError {
         #[source]
         source: std::io::Error,
     },
-    /// A certificate file is not in PEM format.
+    /// A certificate file has invalid content, or a client certificate has no key.
     #[error("{} contains no certificates, or no key, in PEM form", path.display())]
     NotPem {
         /// The file.
@@ -65,7 +65,7 @@ pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
     builder.build().map_err(CloudError::Client)
 }
 
-/// Returns the error of a file that is not in PEM format.
+/// Returns a function that converts the error of the content of the certificate file `path`.
 fn not_pem(path: &Path) -> impl FnOnce(reqwest::Error) -> CloudError {
     |source| CloudError::NotPem { path: path.to_owned(), source }
 }

@@ -61,7 +61,7 @@ fn tokens_url(keystone: &Url) -> Url {
     url
 }
 
-/// Returns the text of the secret of a login. A file that cannot be read is an error that names it.
+/// Returns the text of the secret of a login. If the secret is in a file that cannot be read, the error names the file.
 async fn reveal(secret: &Secret, secrets: &mut SecretReader) -> Result<String> {
     secrets.reveal(secret).await.map_err(|error| {
         let text = format!("cannot read the secret in {}", secret.file().unwrap_or(Path::new("")).display());

@@ -82,8 +82,8 @@ impl MarkedPorts {
         Ok(())
     }
 
-    /// Deletes a port of Kuryr's VIF pools that no pod uses. The error is [`Reason::Refused`] if the port is not one of Kuryr, names a pod,
-    /// has an ownership mark, or is ACTIVE and not a subport.
+    /// Deletes a port of Kuryr's VIF pools that no pod uses. The error is [`Reason::Refused`] if the port is neither one of Kuryr nor a
+    /// subport of any program, names a pod, has an ownership mark, or is ACTIVE and not a subport.
     pub(crate) async fn delete_unused(&self, id: &VifId) -> DriverResult<()> {
         let Some(port) = self.read(DELETE, id).await? else { return Ok(()) };
         let is_kuryrs = match port.device_owner.as_str() {

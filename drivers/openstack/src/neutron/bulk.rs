@@ -102,7 +102,7 @@ impl MarkedPorts {
     }
 
     /// Divides pooled ports into usable and incomplete ones. `pooled` converts each port, and returns `None` for a port that is to be
-    /// omitted. An incomplete port is omitted too unless its bulk request had ended before `cutoff`.
+    /// omitted. An incomplete port is omitted, too, unless the bulk request that created it had ended before `cutoff`.
     pub(super) async fn pooled_vifs(
         &self,
         marked: Vec<MarkedPort>,
@@ -165,7 +165,7 @@ impl MarkedPorts {
     }
 }
 
-/// Returns the key of the VIF pool to which a port belongs that was created for the node `host`.
+/// Returns the key of the VIF pool of a port that was created for the node `host`: the node, and the port's project, network and subnets.
 fn key(port: &PortBody, host: String) -> VifPoolKey {
     let mut subnets: Vec<SubnetId> = port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect();
     subnets.sort_unstable();
@@ -173,7 +173,7 @@ fn key(port: &PortBody, host: String) -> VifPoolKey {
     VifPoolKey { host, project: port.project_id.clone(), network: port.network_id.clone(), subnets }
 }
 
-/// Returns the security groups that the creation of a port requested. The list is empty if the port has exactly the default group of its
+/// Returns the security groups that the creation of `port` requested. The list is empty if the port has exactly the default groups of its
 /// project.
 fn requested_groups(
     port: &PortBody,

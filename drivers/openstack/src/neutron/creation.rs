@@ -17,7 +17,7 @@ use crate::lock::lock;
 const MAX_BATCH: usize = 50;
 /// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// The maximum number of calls in flight is divided by this number to get the maximum number of those that create ports, so that other
+/// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight, so that other
 /// calls are not delayed.
 const CREATION_DIVISOR: usize = 4;
 const STEP: &str = "create a port";
@@ -33,16 +33,16 @@ type Created = Result<PortBody>;
 #[derive(Clone, Debug)]
 pub(crate) struct PortCreator {
     neutron: NeutronApi,
-    /// The maximum number of calls in flight that create ports.
+    /// The maximum number of batches of ports in flight, each of which is a call, or several single calls after a rejected bulk call.
     max_calls: usize,
     queue: Arc<Mutex<CreationQueue>>,
 }
 
-/// The ports that wait to be requested, and the number of calls in flight.
+/// The ports that wait to be requested, and the number of batches in flight.
 #[derive(Debug, Default)]
 struct CreationQueue {
     waiting: VecDeque<PendingPort>,
-    /// The number of calls in flight.
+    /// The number of batches in flight.
     calls: usize,
 }
 
@@ -73,7 +73,7 @@ impl PortCreator {
         created.await.unwrap_or_else(|_| Err(unanswered("the call was cancelled")))
     }
 
-    /// Makes calls, one after the other, while ports are waiting.
+    /// Creates batches of ports, one after the other, while ports are waiting.
     async fn run(self) {
         while let Some(batch) = self.next_batch() {
             let this = self.clone();
@@ -82,7 +82,7 @@ impl PortCreator {
         }
     }
 
-    /// Returns the ports of the next call. If no ports are waiting, records the end of a call and returns `None`.
+    /// Returns the ports of the next batch. If no ports are waiting, records that one batch fewer is in flight and returns `None`.
     fn next_batch(&self) -> Option<Vec<PendingPort>> {
         let mut queue = lock(&self.queue);
         queue.waiting.retain(|(_, caller, _)| !caller.is_closed());

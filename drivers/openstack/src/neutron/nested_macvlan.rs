@@ -103,13 +103,13 @@ impl PodVifDriver for NestedMacvlanDriver {
     }
 }
 
-/// Returns the addresses of a port as allowed address pairs.
+/// Returns an allowed address pair for each IP address of a port, all with the MAC address of the port.
 fn pairs(port: &PortBody) -> Vec<AddressPair> {
     let addresses = port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
     pairs_of(addresses, &port.mac_address)
 }
 
-/// Returns an allowed address pair for each address, all with the same MAC address.
+/// Returns an allowed address pair for each of `addresses`, all with `mac_address`.
 fn pairs_of(addresses: impl Iterator<Item = IpAddr>, mac_address: &str) -> Vec<AddressPair> {
     let pair =
         |ip: IpAddr| AddressPair { ip_address: ip.to_string(), mac_address: Some(mac_address.to_owned()) };

@@ -45,7 +45,8 @@ impl NestedVlanDriver {
         Self { ports, trunks, activations }
     }
 
-    /// Removes subports from their trunk and deletes them. Returns the ports that could not be deleted, with their errors.
+    /// Removes subports from the trunk of `nesting` and deletes them. Their VLAN ids, which `vlans` contains, become free. Returns the
+    /// ports that could not be deleted, with their errors.
     async fn delete_subports(
         &self,
         nesting: &Nesting,

@@ -30,6 +30,6 @@ impl Default for PodVifNestedOptions {
 pub struct PortOptions {
     /// The Open vSwitch bridge of ports whose binding in Neutron does not name one.
     pub ovs_bridge: String,
-    /// Names each port after its pod, as Kuryr's option `port_debug` does.
+    /// `true` if ports get names, as with Kuryr's option `port_debug`: that of their pod, or the same name for all pooled ports.
     pub port_debug: bool,
 }

@@ -17,9 +17,9 @@ pub(super) const READ_STATUS: StepName = "read the status of a port";
 /// The relation between a pod and the port that its annotation names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PortOwnership {
-    /// The port was created for the pod and may be deleted. The value is its parent if it is nested.
+    /// The port was created for the pod and may be deleted. The value is the node and the parent of a nested port.
     Owned(Option<Nesting>),
-    /// The port belongs to a pool of this cluster, which knows the pod that uses it.
+    /// The port belongs to a pool of this cluster. Its ownership mark does not tell which pod uses it.
     Pooled,
     /// The port does not exist.
     Missing,

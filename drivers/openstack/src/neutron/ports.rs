@@ -33,7 +33,7 @@ const GROUP_TTL: Duration = Duration::from_secs(300);
 const MAX_PODS: usize = 40;
 const LIST: StepName = "list the ports of this cluster";
 
-/// Returns the filter for the ports of pods of all clusters, by `device_owner`.
+/// Returns the filter that selects the ports of staffetta in all clusters, and all subports, by `device_owner`.
 pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
     [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
 }
@@ -54,24 +54,24 @@ pub struct MarkedPorts {
     creator: PortCreator,
     /// The bulk requests of this process that create pooled ports.
     pub(super) batches: BatchRegistry,
-    /// Joins simultaneous lists of the ports of single pods.
+    /// Lets simultaneous calls that list the ports of single pods share requests. The question of a call is the UID of the pod.
     lists: Coalescer<Uid, DriverResult<Vec<MarkedPort>>>,
-    /// Joins simultaneous lists of all ports, by several drivers.
+    /// Lets simultaneous calls of several drivers that list all ports share requests.
     full_lists: Coalescer<(), DriverResult<Vec<MarkedPort>>>,
-    /// Joins simultaneous lists of Kuryr's ports, by `device_owner`.
+    /// Lets simultaneous calls that list the ports of Kuryr share requests. The question of a call is the `device_owner` of the ports.
     pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
     /// The default security groups of projects.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
     /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in creation
     /// requests have none at first.
     tagged: OnceCell<()>,
-    /// The project and the ownership mark of each port that this process has read. Neither ever changes, so a port can be deleted without
-    /// reading its mark again.
+    /// The cached projects and ownership marks of ports that this process has created or read. They never change, so a port can be deleted
+    /// without reading its mark again. A list of all ports removes the entries that it lacks, except those with a parent port.
     records: DashMap<VifId, (ProjectId, PortMark)>,
 }
 
 impl MarkedPorts {
-    /// Returns the ports of `cluster`, none of which has been read.
+    /// Creates the client for the ports of `cluster`, without any cached port.
     pub fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
         let neutron = NeutronApi::new(cloud.network());
         Self {
@@ -90,8 +90,8 @@ impl MarkedPorts {
         }
     }
 
-    /// Returns the request that creates the port of a pod. `nesting` is the parent of a nested port; `host` is the node on which Neutron
-    /// binds a port that is not nested.
+    /// Returns the request that creates the port of a pod. `nesting` is the node and the parent of a nested port; `host` is the node on
+    /// which Neutron binds a port that is not nested.
     pub(crate) fn for_pod(
         &self,
         request: &VifRequest,
@@ -137,7 +137,7 @@ impl MarkedPorts {
         Ok(ports)
     }
 
-    /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous lists share requests.
+    /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous calls share requests.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> DriverResult<Vec<MarkedPort>> {
         if let Some(owner) = owner {
             return self.lists.call(owner.uid.clone(), |uids| self.marked_for(uids)).await;
@@ -265,13 +265,13 @@ impl MarkedPorts {
         }
     }
 
-    /// Returns the cached ownership mark of a port of this cluster.
+    /// Returns the cached ownership mark of a port of this cluster; `None` if none is cached.
     pub(super) fn recorded(&self, id: &VifId) -> Option<PortMark> {
         self.records.get(id).map(|record| record.1.clone())
     }
 
-    /// Returns the parent of a nested port of this cluster, or `None` for any other port. The port is read only if its ownership mark is
-    /// not cached.
+    /// Returns the node and the parent of a nested port of this cluster, or `None` for any other port. The port is read only if its
+    /// ownership mark is not cached.
     pub(crate) async fn nesting(&self, id: &VifId) -> DriverResult<Option<Nesting>> {
         if !self.records.contains_key(id)
             && let Some(port) = self.neutron.port("read the parent of a port", id).await?
@@ -281,8 +281,8 @@ impl MarkedPorts {
         Ok(self.recorded(id).and_then(|mark| mark.nesting))
     }
 
-    /// Returns the ids of those VIFs whose ports belong to a pool, each with its parent port if it is nested. Ports whose mark is not
-    /// cached are read with one list request.
+    /// Returns the ids of those VIFs whose ports belong to a pool, each with the node and the parent of a nested port. Ports whose mark is
+    /// not cached are listed by their ids.
     pub(super) async fn pooled(&self, vifs: &[Vif]) -> DriverResult<Vec<(VifId, Option<Nesting>)>> {
         let unknown = |vif: &&Vif| !self.records.contains_key(&vif.id) && is_well_formed(vif.id.as_str());
         let unknown: Vec<VifId> = vifs.iter().filter(unknown).map(|vif| vif.id.clone()).collect();
@@ -314,7 +314,7 @@ impl MarkedPorts {
         }
     }
 
-    /// Caches the ownership marks of those ports that belong to this cluster.
+    /// Caches the project and the ownership mark of each of these ports that belongs to this cluster.
     pub(super) fn record<'a>(&self, ports: impl IntoIterator<Item = &'a PortBody>) {
         for port in ports {
             if let Some(mark) = self.mark_of(port) {
@@ -333,7 +333,7 @@ fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
     }
 }
 
-/// Returns `true` if the ownership mark names the pod with this UID.
+/// Returns `true` if the ownership mark of a port names the pod with this UID.
 fn is_for(mark: &PortMark, uid: &Uid) -> bool {
     mark.owner().is_some_and(|owner| owner.uid == *uid)
 }

@@ -25,7 +25,7 @@ pub(crate) enum PortAttachment<'a> {
     },
     /// The port is a subport of the trunk of its node, with this VLAN id.
     Vlan(u16),
-    /// An allowed address pair of the node's port contains the addresses of the port.
+    /// The allowed address pairs of the node's port contain the addresses of the port.
     Macvlan,
 }
 
@@ -80,8 +80,8 @@ pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'
     vif(port, &subnets, kind)
 }
 
-/// Converts a port of a list to a VIF. If no node can bind the port, logs a warning and returns a VIF of the class `VIFUnbindable`, which
-/// no node can use.
+/// Converts a port of a list to a VIF. If [`vif`] fails, logs a warning and returns a VIF of the class `VIFUnbindable`, which no node can
+/// use.
 pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
         warn!(port = %port.id, %error, "a port of this cluster cannot be bound by any node");

@@ -30,7 +30,7 @@ const BIND: StepName = "bind a port on the node";
 pub struct NeutronVifDriver {
     ports: Arc<MarkedPorts>,
     activations: Arc<Activations>,
-    /// Reads of ports whose binding was missing in the response that created them.
+    /// Lets simultaneous reads of ports that were still unbound in the response that created them share requests.
     reads: Arc<Coalescer<VifId, DriverResult<Option<PortBody>>>>,
 }
 
@@ -55,7 +55,7 @@ impl NeutronVifDriver {
         }
     }
 
-    /// Creates `count` pooled ports by one call, all of them or none.
+    /// Creates `count` pooled ports by one call. Ports that Neutron does not bind are deleted, and the result then contains an error.
     async fn create_pooled(&self, request: &BulkVifRequest, count: usize) -> BulkVifResult {
         let batch = self.ports.batches.begin();
         let host = Some(request.key.host.as_str());
@@ -70,8 +70,8 @@ impl NeutronVifDriver {
         result
     }
 
-    /// Returns a new port with its binding, which is read if it is missing in `port`. If Neutron has not bound the port, deletes it and
-    /// returns an error.
+    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. If Neutron has
+    /// not bound the port then either, deletes it and returns an error.
     async fn bound(&self, port: PortBody) -> DriverResult<PortBody> {
         let id = port.id.clone();
         let port = match BindingStatus::of(&port) {

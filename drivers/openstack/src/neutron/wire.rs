@@ -8,8 +8,8 @@ use staffetta_driver::{ClusterId, NetworkId, ProjectId, SecurityGroupId, Subnet,
 use crate::mark::PortMark;
 use crate::text::or_default;
 
-/// The `device_owner` of the ports that these drivers create. The prefix `compute:` is common to all ports of virtual machines. It differs
-/// from `compute:kuryr`, because Kuryr deletes ports of that owner that lack Kuryr's own tags.
+/// The `device_owner` of the ports that these drivers create. The prefix `compute:` is common to all ports of virtual machines. The drivers
+/// do not use `compute:kuryr`, because Kuryr deletes ports with that `device_owner` that lack Kuryr's own tags.
 pub(crate) const DEVICE_OWNER: &str = "compute:staffetta";
 /// The `device_owner` that Neutron gives to subports.
 pub(crate) const SUBPORT_OWNER: &str = "trunk:subport";

@@ -63,7 +63,7 @@ impl OctaviaApi {
         call.json(&json!({ T::KEY: body }))
     }
 
-    /// Deletes a resource: a pool with its members, or a listener without its pool.
+    /// Deletes a resource: a pool with its members, a listener without its pool, or a health monitor.
     pub(super) async fn delete<T: OctaviaResource>(&self, id: &str) -> Result<()> {
         self.service.delete(T::DELETE, format!("{}/{id}", T::COLLECTION)).done().await
     }

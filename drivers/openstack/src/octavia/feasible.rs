@@ -29,7 +29,7 @@ pub(super) struct SpecDefaults {
     pub(super) algorithm: Algorithm,
     /// The default timeouts of idle connections to clients and to members, in milliseconds.
     pub(super) timeouts: (u32, u32),
-    /// Applies the security groups of a spec to its virtual address.
+    /// `true` if the security groups of a spec are applied to its virtual address.
     pub(super) apply_groups: bool,
 }
 

@@ -5,7 +5,7 @@
 //! | `options`, `features`, `feasible` | the options, the features of a release, and the part of a spec that it serves |
 //! | `wire`, `request`, `api` | bodies of responses, bodies of requests, calls |
 //! | `tree`, `reading` | conversion of bodies to load balancers, and reads of all of them by one list of each kind |
-//! | `pacing`, `provisioning` | the times of polls and creations, and changes of load balancers that accept them |
+//! | `pacing`, `provisioning` | the times of polls and creations; polls of the provisioning status, and changes |
 //! | `cache` | the load balancers and members that this process knows |
 //! | `member_subnets`, `vip_port` | the subnets of members, and ports of virtual addresses |
 //! | `creation`, `changes` | creation of load balancers, and changes of their listeners and pools |

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 /// The longest interval between two polls of a resource.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(10);
-/// An entry is removed when no caller has asked for its resource for this time.
+/// The time after which an entry is removed if no caller has asked for its resource.
 const EXPIRY: Duration = Duration::from_secs(20 * 60);
 
 /// The parameters of a [`PollSchedule`], and delays that depend on all of its entries.
 pub(crate) trait Pacing: Debug + Default {
-    /// A final status of a resource, after which it is not polled any more.
+    /// The type of the final statuses of a resource. A resource that has one is not polled any more; a pending resource has none.
     type Status: Copy + Debug + PartialEq;
     /// Additional state of an entry, for a [`Pacing`] that needs more than the times of polls.
     type Context: Debug + Default;
@@ -39,7 +39,7 @@ pub(crate) trait Pacing: Debug + Default {
     /// Returns the earliest time of the next poll of an entry, or `None` if only the entry's own interval counts.
     fn not_before(&self, entry: &PollEntry<Self>, now: Instant) -> Option<Instant>;
 
-    /// Returns `true` if the poll of any other entry includes this entry too, even if it is not due soon.
+    /// Returns `true` if the poll of any other entry includes `entry` too, even if `entry` is not due soon.
     fn joins(&self, entry: &PollEntry<Self>, now: Instant) -> bool {
         let _ = (entry, now);
         false
@@ -109,7 +109,7 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         self.entries.get(key)
     }
 
-    /// Returns the additional state of a resource for changes, or `None` if no caller waits for the resource.
+    /// Returns the additional state of a resource, to be changed by the caller, or `None` if no caller waits for the resource.
     pub(crate) fn context_mut(&mut self, key: &K) -> Option<&mut P::Context> {
         self.entries.get_mut(key).map(|entry| &mut entry.context)
     }
@@ -220,7 +220,7 @@ impl<P: Pacing> PollEntry<P> {
         self.last_poll.is_some_and(|(_, status)| status.is_some())
     }
 
-    /// Returns `true` if the next poll of the resource is due within half of its interval, so that it can
+    /// Returns `true` if the next poll of the resource is due within half of its interval, so that the resource can
     /// join another poll now.
     fn is_due_soon(&self, now: Instant) -> bool {
         let interval = self.last_poll.map_or(P::MIN_INTERVAL, |(at, _)| self.interval(at));

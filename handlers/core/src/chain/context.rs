@@ -178,7 +178,8 @@ impl Context<'_> {
         progress.again = Some(delay);
     }
 
-    /// Updates the recorded failures of the object, which are kept after this message.
+    /// Updates the recorded failures of the object, which are kept after this message. If the last error may have been due to an outage
+    /// and the new one is not, wakes the messages that wait for the end of the outage.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
         let mut progress = self.current.progress();
         let retry = progress.retry.get_or_insert_default();

@@ -63,7 +63,8 @@ impl<E: Message + Clone> Queued<E> {
         matches!(self.phase, Phase::Failed { .. })
     }
 
-    /// Returns the delay that the message requested if it failed and may wait for the end of an outage.
+    /// Returns the delay that the last error of the message requested (zero if none), if the message waits after a transient failure, whose
+    /// cause may be an outage; `None` otherwise.
     fn outage(&self) -> Option<Duration> {
         self.retry.as_ref().filter(|_| self.failed())?.outage
     }
@@ -170,15 +171,21 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Returns what the failed messages wait for: the time of the next attempt; if some of them may wait for the end of an outage,
-    /// the longest delay that these requested; and the notification of the next arrival. Returns `None` if no message has failed.
+    /// Returns the arguments of [`wait_until`](super::context::SharedQueueState::wait_until), with which the caller waits for the next
+    /// attempt; `None` if no message has failed. They are:
+    ///
+    /// * The time of the next attempt.
+    /// * `Some` if a message waits after a transient failure. The cause may be an outage, such as that of the cloud, so the wait may end
+    ///   early: because the outage is over, or to test if it is over. The value is the longest delay that the errors of such messages
+    ///   requested (zero if none), before which no test is made.
+    /// * The notification of the next arrival of a message, which ends the wait, too.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
         let due = self.waiting.front().and_then(|_| self.due())?;
         let outage = self.waiting.iter().filter_map(Queued::outage).max();
         Some((due, outage, Arc::clone(self.arrival.get_or_insert_default())))
     }
 
-    /// Lets the failed messages that may wait for the end of an outage be handled now.
+    /// Lets the messages that wait after a transient failure be handled now, because an outage that caused the failure may be over.
     pub(super) fn retry_now(&mut self) {
         let at = Instant::now();
         let failed = self.waiting.iter_mut().filter(|message| message.outage().is_some());
@@ -186,7 +193,8 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Ends the current message, if there is one. If it has to be handled again, its failures pass to the queued message that replaces
-    /// or supersedes it; without such a message, it waits for its next attempt. Returns `true` if its success ends an outage.
+    /// or supersedes it; without such a message, it waits for its next attempt. Returns `true` if the current message
+    /// succeeded after a transient failure, so that an outage may be over.
     pub(super) fn end(&mut self, policy: &QueuePolicy) -> bool {
         let Some((event, current)) = self.current.take() else { return false };
         let (retry, again) = {
@@ -220,14 +228,14 @@ impl<E: Message + Clone> KeyQueue<E> {
         others.filter_map(|message| message.retry.as_deref_mut()).find(|retry| retry.last_error.is_some())
     }
 
-    /// Returns the current message if a queued message makes its retries pointless.
+    /// Returns the state of the current message if a queued message makes the retries of the current one pointless.
     fn superseded(&self, policy: &QueuePolicy) -> Option<&Current> {
         let (event, current) = self.current.as_ref()?;
         let mut queued = self.waiting.iter().filter(|message| !message.failed());
         queued.any(|newer| supersedes(&newer.event, event, policy)).then_some(&**current)
     }
 
-    /// Returns a copy of the current message, then of all others.
+    /// Returns copies of all messages, the current one first.
     pub(super) fn messages(&self) -> impl Iterator<Item = Queued<E>> {
         let current = self.current.iter().map(|(event, current)| {
             let progress = current.progress();

@@ -11,7 +11,7 @@ use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
 /// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
-/// has its own limit. The messages of one namespace, if they have no group, have at most half of the permits.
+/// has its own limit. The messages of one namespace without a group share half of the permits, but at least one.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
@@ -30,7 +30,8 @@ pub struct Limit<H, E> {
 type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
-    /// Runs at most `permits` invocations of `inner` concurrently; 0 counts as 1.
+    /// Runs at most `permits` invocations of `inner` concurrently, and at most half as many for the objects of one namespace; 0 counts
+    /// as 1.
     pub fn new(inner: H, permits: usize) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
         let (ungrouped, groups) = (Semaphore::new(permits), DashMap::new());

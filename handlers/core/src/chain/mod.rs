@@ -4,7 +4,7 @@
 //! | wrapper | adds |
 //! |---|---|
 //! | [`Dispatcher`] | passes each message to the handlers registered for it |
-//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports the state ([`QueueCounts`], [`QueueEntry`]) and the metrics ([`QueueMetrics`]) of the queues |
+//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports [`QueueCounts`], [`QueueEntry`] and [`QueueMetrics`] |
 //! | [`LogExceptions`] | reports every failure, including panics, to a [`Report`] |
 //! | [`Retry`] | repeats an invocation that failed with a transient error |
 //! | [`Limit`] | bounds the number of concurrent invocations |
@@ -77,7 +77,7 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         Timeout { inner: self, limit }
     }
 
-    /// Runs at most `permits` invocations concurrently; 0 counts as 1.
+    /// Runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0 counts as 1.
     fn limit(self, permits: usize) -> Limit<Self, E> {
         Limit::new(self, permits)
     }

@@ -142,6 +142,6 @@ pub trait QueueMetrics: Send + Sync + 'static {
     /// [`Timeout`](crate::Timeout).
     fn worked(&self, time: Duration);
 
-    /// Counts a transient failure after which the message will be tried again.
+    /// Counts a transient failure after which the message is to be tried again. [Pending](crate::Failure::pending) work is not counted.
     fn retried(&self);
 }

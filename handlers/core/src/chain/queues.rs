@@ -158,7 +158,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     }
 
     /// Ends all retries, and waits up to `grace` for running and queued messages. After that, nothing more is handled. Returns `true`
-    /// if all running and queued messages were handled. Discards held messages.
+    /// if all running and queued messages ended, with or without success. Discards held messages, and those that wait after a failure.
     pub async fn drain(&self, grace: Duration) -> bool {
         let queues = &self.queues;
         queues.shared.shutdown.cancel();

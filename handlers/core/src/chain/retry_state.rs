@@ -51,7 +51,8 @@ pub(super) struct RetryState {
     pub(super) shown: Option<LastError>,
     /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
-    /// The delay that the last error requested (zero if none). `None` unless that error was transient, a possible outage.
+    /// The delay that the last error requested (zero if none). `None` unless that error was transient and not
+    /// [pending](Failure::pending), so that its cause may be an outage.
     pub(super) outage: Option<Duration>,
     /// The object on which the failure was reported as a Kubernetes Event.
     pub(super) reported_on: Option<Arc<Identity>>,

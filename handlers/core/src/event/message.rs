@@ -23,7 +23,7 @@ pub trait Message: Send + Sync + 'static {
         false
     }
 
-    /// Returns the names of the object, for log lines.
+    /// Returns the kind, names and UID of the object, for log lines.
     fn object_ref(&self) -> ObjectRef<'_>;
 
     /// Returns the UID of the object. Two messages with the same UID concern the same object.

@@ -22,7 +22,7 @@ pub use index::Index;
 pub use interest::Interest;
 pub use registration::{ApplyIndex, ErasedHandler, KindIndex, Registration};
 pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
-pub use setup::{Check, CheckFn, Setup, SetupError};
+pub use setup::{Check, CheckFn, DriverId, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 
 use std::any::{Any, TypeId, type_name};
@@ -325,7 +325,9 @@ impl Registry {
             name: handler.to_owned(),
             known: join(self.handlers.keys()),
         })?;
-        (entry.build)(setup)
+        let built = (entry.build)(setup);
+        let drivers = setup.take_requested();
+        built.map(|registration| registration.with_drivers(drivers))
     }
 }
 
@@ -404,6 +406,30 @@ mod tests {
             (setup.driver_name::<dyn Lamp>().unwrap().as_str(), MADE.load(Ordering::Relaxed)),
             ("torch", 1)
         );
+    }
+
+    #[tokio::test]
+    async fn a_handler_knows_the_drivers_that_it_requested_and_not_those_of_its_drivers() {
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "torch", "Lights the way.");
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        registry.driver::<dyn Lamp>("torch", "", |setup| setup.driver_named::<dyn Lamp>("candle"));
+        for name in ["first", "second"] {
+            registry.handler(name, "", |setup| {
+                setup.driver::<dyn Lamp>()?;
+                setup.driver::<dyn Lamp>()?;
+                Ok(Registration::new(()).erase())
+            });
+        }
+        registry.handler("third", "", |_| Ok(Registration::new(()).erase()));
+        let registry = Arc::new(registry);
+        let setup = setup(&registry, json!({}));
+        let torch = DriverId { driver_trait: "lamp".to_owned(), name: "torch".to_owned() };
+        for (handler, drivers) in [("first", vec![torch.clone()]), ("second", vec![torch]), ("third", vec![])]
+        {
+            let (made, ..) = registry.make(handler, &setup).unwrap().into_parts();
+            assert_eq!(made.drivers(), drivers, "{handler}");
+        }
     }
 
     /// A driver that records the call, with the name of the driver that it wraps.

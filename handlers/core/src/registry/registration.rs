@@ -16,6 +16,7 @@ use super::index::Index;
 use super::interest::Interest;
 use super::resource::{ResourceEventHandler, TriggerHandler};
 use super::route::{EventFilter, HandlerRoute, OTHER_TYPE, OfKind, OfTrigger, RouteHandler};
+use super::setup::DriverId;
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
@@ -42,6 +43,7 @@ pub struct Registration<H = ()> {
     collector: Option<Arc<dyn GarbageCollector>>,
     sources: Vec<Box<dyn Source>>,
     filter: Option<EventFilter>,
+    drivers: Vec<DriverId>,
 }
 
 /// Combines two optional filters: the result accepts an event if both accept it. A missing filter accepts everything.
@@ -76,6 +78,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
             collector: None,
             sources: Vec::new(),
             filter: None,
+            drivers: Vec::new(),
         }
     }
 
@@ -92,8 +95,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Watches only the objects of kind `K` whose fields match `selector`, such as `spec.nodeName=node-1`. If another handler uses this
-    /// kind with another selector or none, all its objects are watched, and this handler may get events of all of them. It concerns only
-    /// earlier calls of [`on`](Self::on) and [`index`](Self::index).
+    /// kind with another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only
+    /// earlier calls of [`on`](Self::on) and [`index`](Self::index) are affected.
     #[must_use]
     pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
         self.kinds_of::<K>().for_each(|kind| kind.field_selector = Some(selector.to_owned()));
@@ -101,8 +104,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Watches only the objects of kind `K` whose labels match `selector`, such as `app=web`. If another handler uses this kind with
-    /// another selector or none, all its objects are watched, and this handler may get events of all of them. It concerns only earlier
-    /// calls of [`on`](Self::on) and [`index`](Self::index).
+    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls
+    /// of [`on`](Self::on) and [`index`](Self::index) are affected.
     #[must_use]
     pub fn label_selector<K: 'static>(mut self, selector: &str) -> Self {
         self.kinds_of::<K>().for_each(|kind| kind.label_selector = Some(selector.to_owned()));
@@ -116,7 +119,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         kinds.filter(|kind| kind.type_id == TypeId::of::<K>())
     }
 
-    /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler.
+    /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler that runs in the same
+    /// replicas: in the leader only, or in every replica.
     #[must_use]
     pub fn on_trigger<S: Trigger>(mut self) -> Self
     where
@@ -134,8 +138,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         }
     }
 
-    /// Runs `source` while the handler runs. The triggers of the source go to all handlers that are registered for their
-    /// type.
+    /// Runs `source` while the handler runs. The triggers of the source go to all handlers that are registered for their type
+    /// and run in the same replicas: in the leader only, or in every replica.
     #[must_use]
     pub fn source(mut self, source: impl Source) -> Self {
         self.sources.push(Box::new(source));
@@ -143,9 +147,10 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
-    /// handler. If both are registered for the same type, each gets the events that it wants, and `self` determines the ordering key. A
-    /// filter that was added before the join applies to its own handler only; a filter that is added later applies to both. At most one of
-    /// them may have a garbage collector; that of `other` is ignored if both have one.
+    /// handler. If both are registered for the same type, each gets the events that it wants, and `self` determines the ordering key and
+    /// the group. The setting of [`superseded`](Self::superseded) of `other` is ignored. A filter that was added before the join applies to
+    /// its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector; that of
+    /// `other` is ignored if both have one.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
         let filtered = |filter: Option<EventFilter>| {
@@ -196,8 +201,9 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { routes, types, indexes, superseded, collector, sources, filter, .. } = self;
-        Registration { handler: Arc::new(()), routes, types, indexes, superseded, collector, sources, filter }
+        let Self { routes, types, indexes, superseded, collector, sources, filter, drivers, .. } = self;
+        let handler = Arc::new(());
+        Registration { handler, routes, types, indexes, superseded, collector, sources, filter, drivers }
     }
 }
 
@@ -210,6 +216,11 @@ impl Registration {
         self
     }
 
+    /// Sets the drivers that the handler uses.
+    pub(super) fn with_drivers(self, drivers: Vec<DriverId>) -> Self {
+        Self { drivers, ..self }
+    }
+
     /// Removes and returns the sources of the handler.
     pub fn take_sources(&mut self) -> Vec<Box<dyn Source>> {
         std::mem::take(&mut self.sources)
@@ -217,8 +228,8 @@ impl Registration {
 
     /// Returns the handler, its indexes and its garbage collector.
     pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
-        let handler = ErasedHandler { routes: self.routes, superseded: self.superseded, filter: self.filter };
-        (handler, self.indexes, self.collector)
+        let Self { routes, superseded, filter, drivers, .. } = self;
+        (ErasedHandler { routes, superseded, filter, drivers }, self.indexes, self.collector)
     }
 }
 
@@ -227,9 +238,15 @@ pub struct ErasedHandler {
     routes: Vec<HandlerRoute>,
     superseded: Superseded,
     filter: Option<EventFilter>,
+    drivers: Vec<DriverId>,
 }
 
 impl ErasedHandler {
+    /// Returns the drivers that the handler requested when it was built.
+    pub fn drivers(&self) -> &[DriverId] {
+        &self.drivers
+    }
+
     /// Returns the kinds whose events the handler gets.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.routes.iter().filter_map(|route| route.kind.as_ref())

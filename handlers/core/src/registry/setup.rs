@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::diagnosis::{Diagnosis, Finding};
@@ -29,8 +30,20 @@ pub struct Setup {
     recorder: Recorder,
     /// The drivers and [shared values](Self::shared) that were built so far, by type and name. The name of a shared value is empty.
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    /// The drivers that the handler that is being built has requested.
+    requested: Mutex<Vec<DriverId>>,
     /// The checks that handlers and drivers added: those before the program is ready, and those on request.
     checks: Mutex<(Vec<Check>, Vec<Diagnosis>)>,
+}
+
+/// A driver among all drivers of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverId {
+    /// The [alias](DriverTrait::alias) of its trait.
+    #[serde(rename = "trait")]
+    pub driver_trait: String,
+    /// The name of the driver.
+    pub name: String,
 }
 
 /// A check that must succeed before the program is ready.
@@ -120,6 +133,7 @@ impl Registry {
             plan: None,
             recorder: Recorder::default(),
             drivers: Mutex::default(),
+            requested: Mutex::default(),
             checks: Mutex::default(),
         }
     }
@@ -197,10 +211,24 @@ impl Setup {
 
     /// Returns the driver of the trait `D` called `name`. The driver is built at the first call. Fails like [`driver`](Self::driver).
     pub fn driver_named<D: ?Sized + Send + Sync + 'static>(&self, name: &str) -> Result<Arc<D>, SetupError> {
-        self.once((TypeId::of::<D>(), name.to_owned()), || {
-            let made = self.driver_trait::<D>()?.make(name, self)?;
+        let driver_trait = self.driver_trait::<D>()?;
+        // What the driver requests while it is built is not requested by the handler.
+        let mut requested = self.take_requested();
+        let made = self.once((TypeId::of::<D>(), name.to_owned()), || {
+            let made = driver_trait.make(name, self)?;
             Ok(*made.downcast::<Arc<D>>().expect("the factory was registered for this trait"))
-        })
+        });
+        let driver = DriverId { driver_trait: driver_trait.alias.clone(), name: name.to_owned() };
+        if !requested.contains(&driver) {
+            requested.push(driver);
+        }
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = requested;
+        made
+    }
+
+    /// Removes and returns the drivers that the handler that is being built has requested.
+    pub(super) fn take_requested(&self) -> Vec<DriverId> {
+        std::mem::take(&mut self.requested.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the driver trait `D`. Fails if it is not registered.
@@ -250,7 +278,7 @@ impl Setup {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).0.push(check);
     }
 
-    /// Adds a check that runs on request, for `kubectl staffetta check`. It changes nothing, and has ten seconds.
+    /// Adds a check that runs on request, for `kubectl staffetta check`. The check must change nothing, and may take ten seconds.
     ///
     /// ```
     /// use staffetta_handler::{Finding, Setup};

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use crate::event::{AnyEvent, Trigger};
 use crate::failure::HandlerError;
 
-/// Watches an external system and sends a [`Trigger`] when something happens in that system. A source only reads, and never writes.
+/// Watches an external system and sends a [`Trigger`] when something happens in that system. The source leaves it to the handlers of the
+/// trigger to reconcile the object.
 ///
 /// A source runs while its handler does: while this process is the leader, or all the time if the handler runs in every replica
-/// ([`Registry::handler_in_every_replica`](crate::Registry::handler_in_every_replica)). A source that ends or fails is started again, with back-off. Triggers that are sent
-/// before the indexes of the handler are complete are held in the queues of the handler.
+/// ([`Registry::handler_in_every_replica`](crate::Registry::handler_in_every_replica)). A source that ends or fails is started again,
+/// with back-off. Triggers that are sent before the indexes of the handler are complete are held in the queues of the handler.
 ///
 /// ```
 /// use std::convert::Infallible;

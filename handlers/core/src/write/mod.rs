@@ -46,8 +46,8 @@ struct Echo {
 /// The smallest number of remembered writes from which on expired ones are removed: the minimum of `Writer::cleanup_at`.
 const ECHOES: usize = 1024;
 
-/// The time for which the watch event of a write is expected. A watch lags by two seconds at most. An event that is later was lost with
-/// the server's history; another write is still protected by the resourceVersion.
+/// The time for which the watch event of a write is expected. A watch usually lags by less than two seconds. After that time, the event
+/// counts as lost with the server's history; another write is still protected by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
 /// The `Accept` header of a write. It requests only the metadata in the response; a server without that
@@ -198,9 +198,9 @@ where
         Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
     }
 
-    /// Sends a patch, and reads only the metadata of the response. On success, remembers the new resourceVersion, so that older events of the
-    /// object are skipped until its echo arrives. A 404, and a 422 that shows that the object is being deleted, are [`Written::Gone`]; any
-    /// other error names the object and `what` was to be written.
+    /// Sends a patch, and reads only the metadata of the response. On success, remembers the new resourceVersion, so that older events
+    /// of the object are [stale](Stale) until the watch event of the write arrives. A 404, and a 422 that shows that the object is being
+    /// deleted, are [`Written::Gone`]; any other error names the object and `what` was to be written.
     async fn send(
         &self,
         object: &K,

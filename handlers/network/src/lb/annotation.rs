@@ -109,8 +109,8 @@ struct PublicIpForm {
     alloc_method: Allocation,
 }
 
-/// The JSON form of the status of Kuryr's custom resource `KuryrLoadBalancer`: a load balancer with its listeners, pools and members. Kuryr's
-/// annotation, [`StateForm`], has the same objects in envelopes of oslo.versionedobjects.
+/// The JSON form of the status of Kuryr's custom resource `KuryrLoadBalancer`: a load balancer with its listeners, pools and
+/// members. Kuryr's annotation, [`StateForm`], has the same objects in envelopes of oslo.versionedobjects.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StatusForm {

@@ -56,9 +56,9 @@ impl LbDrivers {
 
 /// The reconciliation of one service's load balancer.
 ///
-/// Before each driver call, the in-memory record is set to [`LbRecord::Unknown`]; after the
-/// response, it is set to the new state. If the reconciliation is interrupted, the next one
-/// continues from the recorded state or reads the ownership marks.
+/// Before each step, the in-memory record is set to [`LbRecord::Unknown`]. When the outcome of the step is known, the record is
+/// set to the new state. If the reconciliation is interrupted, the next one continues from the recorded state, or reads the
+/// ownership marks if the record is `Unknown`.
 pub(super) struct Reconciliation<'a> {
     /// The drivers that are called.
     pub(super) drivers: &'a LbDrivers,
@@ -78,7 +78,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) was_active: bool,
     /// `true` if the last plan had no steps.
     pub(super) is_complete: bool,
-    /// `true` if the load balancer was broken, so that it is replaced.
+    /// `true` if the load balancer was found in the state ERROR, so that it is replaced.
     pub(super) is_replaced: bool,
 }
 

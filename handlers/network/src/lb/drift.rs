@@ -1,8 +1,8 @@
 //! Detects load balancers that another user or program changed, broke or removed.
 //!
-//! At an interval, one list of each kind of resource is compared with the annotations of all
-//! services. Services with an in-memory record are being reconciled and are skipped. Each service
-//! that differs gets a trigger, which is handled in its own queue.
+//! At an interval, one list of each kind of resource is compared with the annotations that this process wrote on services.
+//! Services with an in-memory record are being reconciled and are skipped. Each service that differs gets a trigger, which is
+//! handled in its own queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Trigger for LbDrift {
     }
 }
 
-/// Compares the load balancers with the annotations of all services at an interval.
+/// Compares the load balancers with the annotations that this process wrote on services, at an interval.
 pub(super) struct DriftDetector {
     /// The drivers that list the load balancers and public addresses.
     pub(super) drivers: LbDrivers,

@@ -12,7 +12,7 @@ use staffetta_handler::OrderingKey;
 /// The key of the label in which an `EndpointSlice` names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The namespace and name of a service, by which its slices and its `Endpoints` refer to it.
+/// The namespace and name of a service, by which its `EndpointSlice`s and its `Endpoints` refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServiceKey {
     /// The namespace of the service.
@@ -54,18 +54,18 @@ pub(super) struct EndpointSet {
 pub(super) struct EndpointPort {
     /// The name of the service's port; empty if that port has no name.
     pub(super) name: String,
-    /// The transport protocol.
+    /// The transport protocol of the port.
     pub(super) protocol: Protocol,
     /// The number of the port at the pod.
     pub(super) port: u16,
 }
 
-/// The IP address of an endpoint, with the name of its pod.
+/// The IP address of an endpoint, with the name of its target, which is usually a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointAddress {
-    /// The IP address.
+    /// The IP address of the endpoint.
     pub(super) ip: IpAddr,
-    /// The pod in the form `namespace/pod`, or `namespace/address` if the endpoint has no target
+    /// The target in the form `namespace/name`, or `namespace/address` if the endpoint has no target
     /// reference.
     pub(super) target: String,
 }
@@ -137,7 +137,8 @@ impl EndpointsKind for Endpoints {
     }
 }
 
-/// Combines ports and addresses. Returns `None` if there are no ports or no addresses.
+/// Combines ports and addresses. Returns `None` if there are no ports, or neither ready nor
+/// terminating addresses.
 fn endpoint_set(
     ports: Vec<EndpointPort>,
     addresses: Vec<EndpointAddress>,

@@ -66,8 +66,7 @@ pub enum LbError {
         /// The number of consecutive failures.
         times: u32,
     },
-    /// The public address could not be created, changed or released; the load balancer itself is
-    /// complete.
+    /// The public address could not be acquired, changed or released. The load balancer may lack changes that come later in the plan.
     #[error(transparent)]
     PublicIp(StepError),
     /// Plans were executed the maximum number of times, and the observed state is still not the desired one.
@@ -151,7 +150,7 @@ impl Failure for LbError {
 
     /// Returns the time after which an error that is not a failure is reported; `None` for a failure.
     /// A load balancer may need minutes for a change, so a pending one is reported only when the time
-    /// limit of the retries has passed. For a queued load balancer, that time limit has not started; it is reported every 5
+    /// limit of the retries has passed. For a queued load balancer, that time limit has not started, so it is reported every 5
     /// minutes.
     fn pending(&self) -> Option<Pending> {
         let (report_after, queued) = match self {

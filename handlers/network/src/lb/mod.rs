@@ -78,7 +78,7 @@ pub struct LbHandler {
     records: Arc<LbRecords>,
     /// The state annotations that older controllers left on `Endpoints`, by service.
     legacy: DashMap<ServiceKey, String>,
-    /// Returns `true` if a service may be managed.
+    /// The filter set by [`only`](Self::only): returns `true` for the services that this handler may start to manage.
     selects: SelectService,
 }
 

@@ -22,8 +22,8 @@ use crate::owners::owner_of;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
 impl LbHandler {
-    /// Reconciles the load balancer of a service with its desired state. Does nothing if the
-    /// service does not exist or is being deleted, or if Kuryr manages it.
+    /// Reconciles the load balancer of a service with its desired state. Does nothing if the service does not exist or is being
+    /// deleted, if Kuryr manages it, or if the filter of [`LbHandler::only`] rejects a service that is not managed yet.
     pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
         // A deleted service is handled by its own event.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
@@ -117,8 +117,9 @@ impl LbHandler {
         has_finalizer(service) && !self.records.has_written(&owner.uid, text)
     }
 
-    /// Starts a reconciliation from the in-memory record or, without a record, from the annotation.
-    /// If there is no record and the annotation `is_untrusted`, the ownership marks are read.
+    /// Starts a reconciliation from the state in the in-memory record or, without a record, from `annotated`, the state in the
+    /// annotation. The ownership marks are read instead if the record does not contain the state, or if there is no record and
+    /// the annotation `is_untrusted`.
     async fn start<'a>(
         &'a self,
         owner: &'a Owner,

@@ -98,7 +98,7 @@ impl LbRecords {
         *failures
     }
 
-    /// Resets the number of failures of a load balancer that works or is no longer wanted.
+    /// Resets the number of failures of a load balancer that became active, or whose service was deleted.
     pub(super) fn clear_failures(&self, uid: &Uid) {
         self.failures.remove(uid);
     }
@@ -114,8 +114,8 @@ impl LbRecords {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
 
-    /// Removes the hash of the annotation of a service that is deleted, or whose annotation is
-    /// incomplete.
+    /// Removes the hash of the annotation of a service that is deleted, or whose annotation was written without members because
+    /// it would be too long.
     pub(super) fn clear_written(&self, uid: &Uid) {
         self.written.remove(uid);
     }

@@ -1,5 +1,5 @@
 //! Recovery after a restart, and garbage collection: reads the ownership marks of all resources,
-//! and the annotations of older controllers.
+//! and the states of load balancers that the first releases of Kuryr wrote on `Endpoints`.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
@@ -17,8 +17,8 @@ use crate::step_error::StepContext;
 const PAGE: u32 = 500;
 
 impl LbHandler {
-    /// Reads the states that older controllers left in annotations of `Endpoints`. Lists only the
-    /// metadata of the objects.
+    /// Reads the states of load balancers that the first releases of Kuryr wrote into annotations of
+    /// `Endpoints`. Requests only the metadata of these objects.
     async fn read_legacy(&self) -> Result<(), LbError> {
         let endpoints: Api<Endpoints> = Api::all(self.client.clone());
         let mut page = ListParams::default().limit(PAGE);

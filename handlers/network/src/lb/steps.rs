@@ -70,8 +70,8 @@ impl Reconciliation<'_> {
         Ok(())
     }
 
-    /// Takes a public address for the port of the load balancer from the pool, or adopts an
-    /// existing one.
+    /// Acquires a public address for the port of the load balancer: takes one from the pool, finds the one that the user named, or
+    /// adopts Kuryr's.
     async fn acquire(
         &mut self,
         address: PublicAddress,

@@ -32,7 +32,7 @@ pub enum PolicyError {
 
 impl PolicyError {
     /// Returns `true` if the driver reported a missing or conflicting resource, so that the stored
-    /// state of the groups is outdated.
+    /// state of the groups may be outdated.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Step(error) if matches!(error.driver_reason(), Some(Reason::NotFound | Reason::Conflict)))
     }

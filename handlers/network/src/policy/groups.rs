@@ -16,7 +16,7 @@ use super::error::PolicyError;
 use super::index::{DesiredGroup, PolicyIndex};
 use crate::step_error::StepContext;
 
-/// A group that is no longer needed and could not be deleted.
+/// A security group that is no longer needed and could not be deleted.
 pub(super) struct RemainingGroup {
     /// The id of the group; `None` if it is unknown whether the group exists.
     pub(super) id: Option<SecurityGroupId>,
@@ -47,7 +47,7 @@ pub(super) struct GroupStore {
     listing: Mutex<GroupListing>,
 }
 
-/// The observed state of a group.
+/// The observed state of a security group.
 #[derive(Default)]
 struct GroupState {
     /// The id of the group; `None` if the group does not exist.
@@ -62,7 +62,7 @@ struct GroupState {
     tick: u64,
 }
 
-/// A list of all groups of the cluster, by name. Groups with the same name are sorted by id.
+/// A list of all security groups of the cluster, by name. Groups with the same name are sorted by id.
 #[derive(Clone, Default)]
 struct GroupListing {
     /// The logical time at which the list was requested, from `PolicyIndex::next_tick`.
@@ -77,12 +77,12 @@ impl GroupStore {
         Self { driver, index, groups, ids, listing }
     }
 
-    /// Returns the maximum number of security group rules; `None` if it is not known or has no limit.
+    /// Returns the cloud's quota of security group rules; `None` if it is not known or unlimited.
     pub(super) async fn rule_quota(&self) -> Result<Option<usize>, PolicyError> {
         Ok(self.driver.rule_quota().await.step("read the quota of security group rules")?)
     }
 
-    /// Ensures that the group exists with exactly the desired rules, and makes it available to
+    /// Ensures that the desired group exists with exactly the desired rules, and makes it available to
     /// pods. If a rule refers to a group that does not exist, the other rules are still updated,
     /// and [`PolicyError::PeersMissing`] is returned.
     pub(super) async fn reconcile(&self, desired: &DesiredGroup) -> Result<(), PolicyError> {
@@ -101,7 +101,7 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Ensures that the group exists, and makes it available to pods. Rules that allow everything,
+    /// Ensures that the group `name` exists, and makes it available to pods. Rules that allow everything,
     /// and rules of a form that this program does not create, are removed; other rules are kept.
     pub(super) async fn ensure_exists(&self, name: &GroupName) -> Result<(), PolicyError> {
         let entry = self.entry(name);
@@ -265,7 +265,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Returns a list of all groups that was requested at the logical time `tick` or later.
+    /// Returns the last list of all groups if it was requested at the logical time `tick` or later;
+    /// otherwise lists the groups again.
     async fn list_since(&self, tick: u64) -> Result<GroupListing, PolicyError> {
         let mut listing = self.listing.lock().await;
         if listing.tick < tick {
@@ -283,7 +284,7 @@ impl GroupStore {
         Ok(listing.clone())
     }
 
-    /// Updates the state of a group from a list, and deletes duplicates: other groups with its
+    /// Updates the state of a group from a list, and deletes duplicates: other groups with the same
     /// name. Returns `true` if the group's id or its rules have changed.
     async fn apply_listing(&self, group: &mut GroupState, name: &GroupName, listing: &GroupListing) -> bool {
         let listed = listing.groups.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -312,8 +313,8 @@ impl GroupStore {
         changed
     }
 
-    /// Replaces the name of the remote group in a rule by its id. Returns `None` if that group does
-    /// not exist.
+    /// Returns `rule` with the name of its remote group, if it has one, replaced by the id of that
+    /// group. Returns `None` if that group does not exist.
     fn with_id(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
         rule.map_group(|name| self.ids.get(name).map(|id| id.clone()))
     }

@@ -90,8 +90,8 @@ impl VifGroups {
         Ok(changed)
     }
 
-    /// Removes groups from VIFs that no pod publishes: free VIFs of a pool, and leaked VIFs. A
-    /// failure does not keep the other VIFs from being handled; the first error is returned.
+    /// Removes groups from VIFs that no pod is known to publish: free VIFs of a pool, leaked VIFs, and VIFs that were not yet found to
+    /// belong to their pod. A failure does not keep the other VIFs from being handled; the first error is returned.
     pub(super) async fn remove_from_unused(&self, groups: &[SecurityGroupId]) -> Result<(), PolicyError> {
         if self.refresh().await? {
             self.index.mark_all_changed();
@@ -116,8 +116,8 @@ impl VifGroups {
         removed
     }
 
-    /// Returns the groups of a VIF: those that were last observed, or those that it was created
-    /// with for `pod` if its creation is later. Returns `None` if the groups are unknown.
+    /// Returns the groups of a VIF: those that were last observed or, if groups were chosen for a new VIF of `pod` later, those.
+    /// Returns `None` if the groups are unknown.
     fn observed(&self, pod: &Uid, vif: &VifId) -> Option<Vec<SecurityGroupId>> {
         let assigned = self.assigned.get(vif).map(|assigned| assigned.clone());
         let tick = assigned.as_ref().map_or(0, |assigned| assigned.tick);

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::networks::requests_networks;
 use super::{VifError, VifHandler};
 
-/// The type of the function that is called with the UID of a pod whose verified VIFs change: those that it publishes and that belong to it.
+/// The type of the function that is called with the UID of a pod when the VIFs that it publishes were found to belong to it, and were not
+/// known to before.
 type ClaimObserver = Box<dyn Fn(&Uid) + Send + Sync>;
 
 /// The minimum time between two requests for the list of all VIFs. A list is requested if a pod publishes an unknown VIF.
@@ -29,7 +30,7 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 pub struct VifClaims {
     /// The VIFs that each pod publishes, as of its last event.
     published: DashMap<Uid, Published>,
-    /// The function that is called with the UID of each pod whose verified VIFs change.
+    /// The function that [`observe`](Self::observe) sets.
     observer: OnceLock<ClaimObserver>,
     /// The VIFs with an ownership mark of a pod: the hashes of each VIF together with the UID of its pod.
     owned: DashSet<u64>,
@@ -107,8 +108,8 @@ impl VifClaims {
         pods
     }
 
-    /// Calls `observer` with the UID of each pod whose verified VIFs change. Only the first observer
-    /// is called.
+    /// Calls `observer` with the UID of each pod for which [`set_verified`](Self::set_verified) records something new. Only the
+    /// observer of the first call is used.
     pub(crate) fn observe(&self, observer: impl Fn(&Uid) + Send + Sync + 'static) {
         drop(self.observer.set(Box::new(observer)));
     }
@@ -152,8 +153,8 @@ impl VifClaims {
         user.as_ref() == Some(uid)
     }
 
-    /// Returns the time until all VIFs may be listed because the pod publishes an unknown one; `None` if a list has begun since that was
-    /// noticed. If the time is zero, the caller lists them now.
+    /// Returns the time until all VIFs may be listed because the pod publishes an unknown one; `None` if a list has begun since the unknown
+    /// VIF was noticed. If the time is zero, the caller must list them now.
     fn list_after(&self, uid: &Uid) -> Option<Duration> {
         let now = Instant::now();
         let noticed = *self.unknown.entry(uid.clone()).or_insert(now);

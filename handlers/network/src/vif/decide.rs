@@ -34,7 +34,8 @@ pub(super) enum VifRecord {
 }
 
 impl VifRecord {
-    /// Returns all VIFs in the record.
+    /// Returns all VIFs in this record; none for [`Requested`](Self::Requested), whose VIFs are not
+    /// known.
     pub(super) fn vifs(self) -> Vec<Vif> {
         match self {
             Self::Owned(vifs) | Self::Released(vifs) => vifs,
@@ -65,7 +66,7 @@ pub(super) enum VifAction {
     /// Release the VIFs that are not published, and check that the published VIFs exist and are
     /// active.
     Check {
-        /// The VIFs in the record but not in the annotation.
+        /// The VIFs in the [`VifRecord`] of the pod that are not in the annotation.
         surplus: Vec<Vif>,
         /// The published VIFs.
         state: Box<PodState>,
@@ -109,7 +110,7 @@ pub(super) fn decide(
     }
 }
 
-/// Decides the action for a deleted pod, given its last state.
+/// Decides the next action for a deleted pod. `pod` is its last state.
 pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction {
     match PodLifecycle::of(pod) {
         PodLifecycle::HostNetwork => VifAction::Nothing,
@@ -169,7 +170,7 @@ fn contains_all(vifs: &[Vif], published: &PodState) -> bool {
     published.vifs().all(|published| vifs.iter().any(|vif| vif.id == published.id))
 }
 
-/// Returns the VIFs of the record that are not published.
+/// Returns the VIFs in `record` that are not published.
 fn unpublished(published: &PodState, record: Option<VifRecord>) -> impl Iterator<Item = Vif> {
     let recorded = record.map(VifRecord::vifs).unwrap_or_default().into_iter();
     recorded.filter(|vif| published.vifs().all(|published| published.id != vif.id))

@@ -33,13 +33,14 @@ pub enum VifError {
     /// Another driver call or a write to the Kubernetes API failed, or the annotation is malformed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The VIF in the annotation is in use by another pod too.
+    /// The VIF in the annotation belongs to the VIF pool, which did not give it to this pod: another pod
+    /// uses the VIF, or the annotation was changed.
     #[error(
         "the VIF in the annotation is one of the pool, and was not given to this pod: another pod uses it, or the \
          annotation was changed; delete this pod"
     )]
     Shared,
-    /// The VIF in the annotation belongs to another owner.
+    /// The VIF in the annotation does not belong to this pod.
     #[error(
         "the VIF {0} in the annotation does not belong to this pod; it is left alone: remove the annotation, or \
          delete this pod"
@@ -50,7 +51,7 @@ pub enum VifError {
     Unknown {
         /// The id of the VIF.
         vif: VifId,
-        /// The delay before the list.
+        /// The delay before all VIFs are listed again.
         poll_after: Duration,
     },
     /// The VIF is created and published, but not active yet.
@@ -58,7 +59,7 @@ pub enum VifError {
     NotActive {
         /// The id of the VIF.
         vif: VifId,
-        /// The delay before the next check.
+        /// The delay before the next check of the VIF.
         poll_after: Duration,
     },
 }

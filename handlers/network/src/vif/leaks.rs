@@ -32,10 +32,10 @@ impl Trigger for VifsLeaked {
 /// Finds leaked VIFs by comparing the ownership marks of all VIFs with the published VIFs.
 ///
 /// A single scan may be wrong, because ownership marks and events are not read at the same time. If
-/// two consecutive scans find the same leak, it is released in the pod's own queue, where no other
-/// event of the pod is handled concurrently.
+/// two consecutive scans find the same leaked VIF, the VIF is released in the pod's own queue, where
+/// no other event of the pod is handled concurrently.
 pub(super) struct LeakDetector {
-    /// The published VIFs of each pod.
+    /// The VIFs that each pod publishes: those that its annotation lists.
     claims: Arc<VifClaims>,
     /// The result of the last scan.
     scan: Mutex<LeakScan>,
@@ -58,8 +58,13 @@ impl LeakDetector {
         Self { claims, scan: Mutex::default(), found: Notify::new() }
     }
 
-    /// Scans a list of all VIFs with an ownership mark for leaks. A pod is skipped if `has_record`
-    /// returns `true` for it, or if its published VIFs are unknown.
+    /// Scans `marks`, the list of all VIFs with an ownership mark, for leaked VIFs: those that their
+    /// pod does not publish. A leaked VIF is suspected after one call, and confirmed after two
+    /// consecutive calls.
+    ///
+    /// Skips a pod whose published VIFs are unknown. Also skips a pod if `has_record` returns `true`
+    /// for its UID: the handler then has a [`VifRecord`] of the pod, because the annotation does not show
+    /// the state of its VIFs yet.
     fn evaluate(&self, marks: &[Owned<Vif>], has_record: impl Fn(&Uid) -> bool) {
         let mut scan = self.scan();
         let mut next = LeakScan::default();
@@ -81,8 +86,8 @@ impl LeakDetector {
         }
     }
 
-    /// Returns the pod with this UID and its confirmed leaks that are still not published. Returns
-    /// `None` if the pod has no confirmed leaks.
+    /// Returns the pod with this UID and those of its confirmed leaked VIFs that are still not
+    /// published. Returns `None` if the pod has no confirmed leaks.
     fn leaks_of(&self, uid: &Uid) -> Option<(Owner, Vec<Vif>)> {
         let (owner, mut vifs) = self.scan().confirmed.get(uid).cloned()?;
         vifs.retain(|vif| self.is_leaked(uid, vif));
@@ -95,7 +100,8 @@ impl LeakDetector {
         scan.confirmed.values().map(|(owner, _)| VifsLeaked(identity::<Pod>(owner.clone()))).collect()
     }
 
-    /// Returns `true` if the pod's published VIFs are known and `vif` is not one of them.
+    /// Returns `true` if the published VIFs of the pod with this UID are known, `vif` is not one of
+    /// them, and the pod is not known to use an address of `vif`.
     fn is_leaked(&self, uid: &Uid, vif: &Vif) -> bool {
         self.claims.is_known_unpublished(uid, vif)
     }

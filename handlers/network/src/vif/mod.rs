@@ -3,8 +3,8 @@
 //!
 //! The handler writes three patches. The first one publishes the VIFs: it adds the annotation and
 //! the finalizer. The second one changes the annotation when the VIFs are active. The API server
-//! refuses these two if the pod has changed meanwhile. The last patch removes the finalizer. The
-//! module `decide` chooses the next action; `reconcile` executes it.
+//! refuses these two if the pod has changed meanwhile. The last patch removes the annotation and the
+//! finalizer. The module `decide` chooses the next action; `reconcile` executes it.
 
 mod claims;
 mod decide;

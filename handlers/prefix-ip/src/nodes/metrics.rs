@@ -7,7 +7,7 @@ use super::NodeTable;
 /// The metrics of all nodes together, all of them gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTableMetrics {
-    /// The number of nodes whose pods get addresses.
+    /// The number of nodes with the configured label whose network interface was read.
     pub nodes: usize,
     /// The numbers of prefixes and of single addresses on the interfaces of nodes.
     pub blocks: [usize; 2],
@@ -15,7 +15,7 @@ pub struct NodeTableMetrics {
     pub used: usize,
     /// The number of addresses that pods can get at once.
     pub free: usize,
-    /// The number of addresses of ended pods that are in their cool-down.
+    /// The number of addresses in their cool-down: those of ended pods, and those that were found on an interface.
     pub cooling: usize,
     /// The number of subnets that had no free block at the last request.
     pub exhausted_subnets: usize,

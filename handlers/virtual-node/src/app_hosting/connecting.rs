@@ -46,8 +46,8 @@ impl DriverConnections {
         opened
     }
 
-    /// Starts to open a device in a thread for blocking work, or returns the attempt that is in progress for the same description. A panic of
-    /// `open` becomes an error of the device.
+    /// Starts to open a connection in a thread for blocking work, or returns the attempt that is in progress for the same `spec`. A panic
+    /// of `open` becomes an error.
     fn begin(
         &self,
         node: &str,

@@ -28,8 +28,8 @@ use crate::reach::MachineOutage;
 use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
-/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the
-/// device, and its node is deleted.
+/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the device, or the device is
+/// unreachable, and its node is deleted.
 pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.

@@ -16,22 +16,23 @@ use super::options::AppHostingOptions;
 use crate::lock::lock;
 
 /// The device specifications, by the name of the node. If several specifications have the same node name, only one is
-/// in effect: that from the configuration or a file, or else that of the object.
+/// in effect: that from the configuration or a file, or else that of the `CiscoDevice` object.
 pub(super) struct Devices {
     /// The specifications by the name of the node, and by precedence.
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
-    /// The options that limit what an object may specify.
+    /// The options that limit what a `CiscoDevice` object may specify.
     options: AppHostingOptions,
     /// Notified when a specification is added, changed or removed.
     pub(super) changed: Notify,
 }
 
-/// The precedence of a device specification among those with the same node name. The lowest one is in effect.
+/// The precedence of a device specification among those with the same node name. The valid one with the lowest
+/// rank is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// A file or the configuration, which takes precedence.
+    /// The specification comes from a file or the configuration, and takes precedence.
     File,
-    /// A `CiscoDevice` object.
+    /// The specification comes from a `CiscoDevice` object.
     Resource,
 }
 
@@ -44,35 +45,35 @@ pub(super) struct Claim {
     pub(super) spec: Option<Arc<DeviceSpec>>,
     /// A file with the password, which overrides the password in the specification.
     pub(super) password_file: Option<PathBuf>,
-    /// The reason why the current specification is invalid; `None` if it is valid. While it is invalid, the last valid
-    /// one stays in effect, so that a typing error removes no node from the cluster.
+    /// The reason why the current specification is invalid; `None` if it is valid. While the current specification is
+    /// invalid, the last valid one stays in effect, so that a typing error removes no node from the cluster.
     wrong: Option<String>,
-    /// `true` if the object is being deleted and the workloads on the device are removed, or stay because it is unreachable. The
-    /// object claims no node name any more, and its node is deleted.
+    /// `true` if the object is being deleted, and the workloads on the device are removed or stay because the device is unreachable.
+    /// The object claims no node name any more, and its node is deleted.
     left: bool,
 }
 
 impl Claim {
-    /// Returns `true` if the specification is that of the object with this UID.
+    /// Returns `true` if the specification is that of the `CiscoDevice` object with this UID.
     fn is_of(&self, uid: &str) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
     }
 
-    /// Returns `true` if the specification is that of an object that is being deleted.
+    /// Returns `true` if the specification is that of a `CiscoDevice` object that is being deleted.
     pub(super) fn is_leaving(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
     }
 }
 
-/// The result of checking the specification of a `CiscoDevice`, and comparing it with the others for the same node
-/// name.
+/// The result of checking the specification of a `CiscoDevice`, and comparing it with the other specifications for the
+/// same node name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// The specification is valid, and no other one with precedence has the same node name.
     Holds,
     /// The specification is invalid, for the reason in the text.
     Invalid(String),
-    /// A file or the configuration already has the node name.
+    /// A file or the configuration specifies a device with the same node name.
     Taken,
 }
 
@@ -94,7 +95,7 @@ impl Devices {
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
-    /// Returns the specification in effect for a node; `None` if there is none.
+    /// Returns the specification in effect for the node `name`; `None` if there is none.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
         lock(&self.claims).get(name).and_then(holder).cloned()
     }
@@ -108,7 +109,7 @@ impl Devices {
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns `true` if the specification of the object with this UID is in effect for the node.
+    /// Returns `true` if the specification of the `CiscoDevice` object with this UID is in effect for the node `name`.
     pub(super) fn is_held_by(&self, name: &str, uid: &str) -> bool {
         self.of(name).is_some_and(|claim| claim.is_of(uid))
     }
@@ -126,7 +127,8 @@ impl Devices {
         claim?.object.clone()
     }
 
-    /// Checks the specification of an object, and compares it with the others for the same node name.
+    /// Returns the result of checking the specification of a `CiscoDevice` object, and comparing it with the other specifications for
+    /// the same node name.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
         let claims = lock(&self.claims);
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
@@ -140,15 +142,15 @@ impl Devices {
         }
     }
 
-    /// Returns `true` if the object with this UID is being deleted and does not claim the node any more
-    /// ([`leave`](Self::leave)). Its finalizer is removed once the node is deleted.
+    /// Returns `true` if the `CiscoDevice` object with this UID is being deleted and does not claim the node name `name` any more
+    /// ([`leave`](Self::leave)). The finalizer of the object is removed once the node is deleted.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
         lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
-    /// Ends the claim of the object with this UID, which is being deleted, after the workloads on its device were removed, or are left
-    /// because it is unreachable. The node is deleted next.
+    /// Ends the claim to the node name `name` of the `CiscoDevice` object with this UID, which is being deleted. The caller has removed the
+    /// workloads from the device, or leaves them there because the device is unreachable. The node is deleted next.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
@@ -157,7 +159,7 @@ impl Devices {
         self.changed.notify_one();
     }
 
-    /// Removes the specification of a deleted object.
+    /// Removes the specification of the deleted `CiscoDevice` object with this UID for the node `name`.
     fn release(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         if let Some(of_name) = claims.get_mut(name) {
@@ -170,8 +172,8 @@ impl Devices {
         self.changed.notify_one();
     }
 
-    /// Records the description in a `CiscoDevice`. If it is invalid, the previous description of the same object stays in effect, so that a
-    /// mistake does not stop the applications of the device.
+    /// Records the specification of a `CiscoDevice` object. If it is invalid, the last valid specification of the same object stays in
+    /// effect, so that a mistake does not stop the applications of the device.
     fn claim(&self, object: &Arc<CiscoDevice>) {
         let meta = &object.metadata;
         let name = meta.name.clone().unwrap_or_default();
@@ -196,7 +198,7 @@ impl Devices {
         self.changed.notify_one();
     }
 
-    /// Returns the decoded specification of an object, or the reason why it is invalid.
+    /// Returns the decoded specification of the `CiscoDevice` object `name`, or the reason why it is invalid.
     fn described(&self, name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
         if !is_name(name) {
             return Err("no node may have the name of this object: at most 63 characters".to_owned());
@@ -207,7 +209,7 @@ impl Devices {
     }
 }
 
-/// Returns the specification in effect among those that claim a node name.
+/// Returns the specification in effect among `claims`, which have the same node name; `None` if there is none.
 fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
     claims.values().find(|claim| claim.spec.is_some() && !claim.left)
 }

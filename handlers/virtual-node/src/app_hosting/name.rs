@@ -1,4 +1,4 @@
-//! The names of the nodes of devices.
+//! The names of the nodes that represent devices.
 
 use crate::node::is_subdomain;
 
@@ -6,8 +6,9 @@ use crate::node::is_subdomain;
 /// label `kubernetes.io/hostname`.
 const LONGEST: usize = 63;
 
-/// Returns the default name of the node of the device at `address`: `cisco-vk-` and the address in lower case, as
-/// Cisco's provider forms it. Characters other than letters and digits are replaced by `-`.
+/// Returns the default name of the node of the device at `address`: `cisco-vk-` and the address in lower case, as Cisco's provider forms
+/// it, at most 63 characters. Characters other than letters and digits are replaced by `-`. Without any letter or digit, the name is
+/// `cisco-virtual-kubelet`.
 pub fn node_name(address: &str) -> String {
     let letter = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
@@ -23,7 +24,7 @@ pub fn node_name(address: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// Returns `true` if the text is a valid node name: an RFC 1123 subdomain of at most 63 characters.
+/// Returns `true` if `name` is a valid name of the node of a device: an RFC 1123 subdomain of at most 63 characters.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= LONGEST && is_subdomain(name)
 }

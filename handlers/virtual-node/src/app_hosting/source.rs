@@ -1,4 +1,4 @@
-//! The node source of `app_hosting`: each configured device is a node.
+//! The node source of `app_hosting`: each device with a valid specification is a node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,15 +24,16 @@ use crate::source::NodeSource;
 /// The time limit for resolving the host name of a device.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The node source of `app_hosting`: lists each configured device as a node and opens connections to devices.
+/// The node source of `app_hosting`: reports each device with a valid specification as a node, and opens connections to
+/// devices.
 pub(super) struct DeviceSource {
-    /// The specifications of the devices.
+    /// The specifications of all devices from the configuration, files and `CiscoDevice` objects, by the name of the node.
     pub(super) devices: Arc<Devices>,
     /// The app-hosting drivers, by name.
     pub(super) drivers: AppHostingDriverTable,
     /// The client with which Secrets are read.
     pub(super) client: Client,
-    /// The connections that are being opened.
+    /// The connections to devices that are being opened, by the name of the node.
     pub(super) connecting: DriverConnections,
 }
 
@@ -86,8 +87,8 @@ impl NodeSource for DeviceSource {
     }
 }
 
-/// Resolves the host name or IP address of a device; `None` if that fails or exceeds its time limit. The connection to
-/// the device is opened in any case.
+/// Resolves the host name or IP address of a device. Returns `None` if that fails or takes longer than
+/// [`RESOLVE_TIMEOUT`]; the connection to the device is opened in any case.
 async fn host_ip(address: &str) -> Option<IpAddr> {
     let found = tokio::time::timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host((address, 0))).await.ok()?;
     Some(found.ok()?.next()?.ip())

@@ -36,8 +36,8 @@ pub(super) enum Step {
 }
 
 impl Shared {
-    /// Takes one step towards the desired state of the pod. Without a pod of this UID, its workload on `node` is
-    /// removed if necessary.
+    /// Takes one step towards the desired state of the pod `owner`. If no pod with this UID exists, the workload that it
+    /// left on `node` is removed if necessary.
     pub(super) async fn reconcile_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_unowned(owner, node).await };
         // A machine may have had no room for the whole name.
@@ -244,8 +244,8 @@ impl Shared {
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }
 
-    /// Publishes one Event per outage for a pod that waits for its unreachable machine. A deployed pod waits only if it
-    /// is being deleted.
+    /// Publishes an Event for a pod that waits for its unreachable machine, unless the last Event about its deployment was
+    /// that one. A pod that this process has deployed waits only if it is being deleted.
     fn report_outage(&self, pod: &Pod, owner: &Owner, machine: &MachineView) {
         let Some(outage) = machine.outage() else { return };
         let leaves = pod.metadata.deletion_timestamp.is_some();

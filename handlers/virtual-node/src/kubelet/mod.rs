@@ -33,7 +33,7 @@ use crate::pod::ClusterIndex;
 /// The number of ports after the first one that are tried, until one is free.
 const PORT_RANGE: u16 = 4096;
 
-/// The delay before the next attempt to listen, after no port was free.
+/// The delay before the next attempt to listen, after one that failed.
 const LISTEN_RETRY: Duration = Duration::from_secs(60);
 
 /// The addresses, ports and certificates of the kubelet APIs.
@@ -107,8 +107,8 @@ impl Kubelets {
         Ok(Self { options, certificates })
     }
 
-    /// Listens on a free port and serves the kubelet API of one node there, until the returned future is dropped. If no
-    /// port is free, another attempt is made after a minute.
+    /// Listens on a free port and serves the kubelet API of one node there, until the returned future is dropped. If
+    /// listening fails, for example because no port is free, another attempt is made after a minute.
     pub(crate) async fn serve(
         &self,
         machine: &Arc<Machine>,
@@ -169,7 +169,7 @@ impl Kubelets {
 /// The reason why the resource usage of pods is not available.
 #[derive(Debug, thiserror::Error)]
 enum UsageUnavailable {
-    /// The machine cannot be reached.
+    /// The machine cannot be reached, or did not answer in time.
     #[error("the machine behind this node cannot be reached")]
     Down,
     /// The driver cannot read the usage.

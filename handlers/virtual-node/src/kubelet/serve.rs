@@ -30,7 +30,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(300);
 /// The delay after a failed `accept`.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// The user of the client's certificate, if it presented one that the configured CA signed.
+/// The user of the client's certificate; `None` if the client presented no certificate that the configured CA signed.
 #[derive(Clone)]
 pub(super) struct CertifiedClient(pub(super) Option<ClientCredential>);
 

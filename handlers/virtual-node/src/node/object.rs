@@ -19,8 +19,8 @@ use super::quantity;
 use super::spec::{MachineInfo, NodeSpec};
 use super::view::MachineView;
 
-/// Returns the labels that the node should have. The labels of a device specification do not override those that
-/// identify the owner of the node.
+/// Returns the labels that the node should have. [`NodeSpec::labels`] do not override the labels that identify the owner
+/// of the node.
 fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, String> {
     let spec = &machine.spec;
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();

@@ -43,7 +43,7 @@ pub(crate) enum Ownership {
     Real,
 }
 
-/// Returns the labels that identify the owner of a virtual node. A device specification cannot change these labels.
+/// Returns the labels that identify a virtual node and its owner. The labels of a `NodeSpec` cannot change them.
 pub(crate) fn own_labels<'a>(name: &'a str, node_owner: NodeOwner<'a>) -> [(&'static str, Cow<'a, str>); 4] {
     let (key, value) = TYPE;
     [

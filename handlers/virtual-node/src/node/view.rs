@@ -7,12 +7,12 @@ use super::spec::{NodeHealth, NodeSpec};
 use crate::counters::STATES;
 use crate::reach::{MachineOutage, Reachability};
 
-/// The state of a virtual node and its machine at one moment.
+/// The state of a virtual node and its machine at one moment. The machine is the device or base that the node represents.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineView {
     /// The specification of the node, from its `NodeSource`.
     pub(crate) spec: Arc<NodeSpec>,
-    /// The reachability of the machine.
+    /// The reachability of the machine: not tried yet, up, or down with the current outage.
     pub(crate) reach: Reachability,
     /// The state of the Node object.
     pub(crate) object: NodeObject,
@@ -41,12 +41,13 @@ pub(crate) enum NodeObject {
 }
 
 impl MachineView {
-    /// Returns the machine's own address: that of the specification, else the reported one; `None` if neither is known.
+    /// Returns the IP address of the machine: that of the specification, or else the one that the machine reported. Returns
+    /// `None` if neither is known.
     pub(crate) fn host_ip(&self) -> Option<IpAddr> {
         self.spec.host_ip.or_else(|| self.health.as_ref()?.host_ip)
     }
 
-    /// Returns the current outage of the machine; `None` while it is reachable or was not read yet.
+    /// Returns the current outage of the machine; `None` while the machine is reachable or was not read yet.
     pub(crate) fn outage(&self) -> Option<&MachineOutage> {
         match &self.reach {
             Reachability::Down(outage) => Some(outage),
@@ -54,8 +55,8 @@ impl MachineView {
         }
     }
 
-    /// Returns the reason (in CamelCase) and the message if the machine is reachable but does not accept pods; `None`
-    /// otherwise.
+    /// Returns the reason (in CamelCase) and the message if the machine does not accept pods although it is reachable, as
+    /// of its last health report; `None` otherwise.
     pub(crate) fn problem(&self) -> Option<&(&'static str, String)> {
         self.health.as_ref()?.problem.as_ref()
     }
@@ -71,8 +72,8 @@ impl MachineView {
         }
     }
 
-    /// Returns `true` if steps for pods may be sent to the machine: it is reachable, and its Node object is owned by
-    /// this handler and not being removed.
+    /// Returns `true` if steps for pods may be sent to the machine: the machine is reachable, and its Node object is owned
+    /// by this handler and not being removed.
     pub(crate) fn accepts_pods(&self) -> bool {
         self.reach.is_up() && self.may_have_pods()
     }

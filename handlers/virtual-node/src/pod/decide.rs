@@ -9,7 +9,7 @@ use super::observation::container_of;
 /// The next step for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodTask {
-    /// No step: the pod has finished and its workload is removed, or must not be removed.
+    /// No step: the pod has finished, and its workload is removed, or cannot or must not be removed now.
     Leave,
     /// Wait until the machine can be reached.
     Wait,

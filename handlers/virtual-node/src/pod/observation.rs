@@ -22,7 +22,7 @@ pub(crate) struct PodObservation<'a> {
 pub(crate) enum Change {
     /// The workload has the specification of the pod, as far as is known.
     Nothing,
-    /// The pod has changed and the machine refuses the change: the old workload stays.
+    /// The pod has changed and the machine has not accepted the change, or refuses it: the old workload stays.
     Refused,
     /// The pod has changed: the old workload is being removed, and a new one is created.
     UnderWay,

@@ -54,7 +54,7 @@ pub(super) struct Base {
     pub(super) profile: Mutex<BaseProfile>,
     /// The wait for the first answer of the base, which gets no node before; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
-    /// The pod that requested each operation in progress, by the key of the container. It is returned when the operation ends.
+    /// The pod that requested each operation in progress, by the key of the container.
     asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 

@@ -227,8 +227,10 @@ impl KnownBases {
             let idle = |base: &&Arc<Base>| movable(&base.node) && lock(&base.containers).close();
             let may_move = known.wanted && known.election.may_act(now) && !known.election.is_writing();
             if may_move && known.base.as_ref().is_some_and(|base| idle(&base)) {
-                let write = known.election.hand_over(now);
-                moved.extend(known.base.take().zip(write));
+                // Without a write, the hold has ended, and `held_changes` returns the base.
+                if let Some(write) = known.election.hand_over(now) {
+                    moved.extend(known.base.take().map(|base| (base, write)));
+                }
                 self.next_move = self.next_move.max(now) + pace;
             }
         }

@@ -24,7 +24,7 @@
 //! | `back_end` | starts and stops containers for pods |
 //! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
 //! | `describe`, `marks` | the Node object of a base, its labels and taints |
-//! | [`BaselineSource`] | the contract of whoever knows the containers with which a base is to start |
+//! | [`BaselineSource`] | the trait of the source of baselines: the containers with which a base is to start |
 //! | [`OperationLog`] | the receiver of each step of each operation on a container |
 //! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
 //! | [`tracker`] | the operations under way, their times, and Events about stuck ones |

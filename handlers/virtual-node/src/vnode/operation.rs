@@ -15,7 +15,7 @@ pub struct Operation {
     pub base: NodeId,
     /// The name of the node.
     pub node: Arc<str>,
-    /// The pod for which it is done.
+    /// The pod that requests the operation.
     pub pod: Owner,
     /// The key of the container.
     pub key: ContainerKey,
@@ -45,7 +45,7 @@ impl ContainerAction {
 /// A step in the life of an [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationStage {
-    /// The pod asks for it: the tunnel is about to be called.
+    /// The pod requests the operation: the tunnel is about to be called.
     Asked,
     /// The tunnel has taken the request.
     Sent,
@@ -55,11 +55,11 @@ pub enum OperationStage {
     Answered(ContainerOperationResponseData),
     /// Nothing was answered, and a report of the base shows the effect.
     Observed,
-    /// This replica does not look after the base any more, or the pod is gone: the end is not known.
+    /// This replica does not look after the base any more: the end of the operation is not known.
     Abandoned,
 }
 
-/// The receiver of each step of each operation. It is called with no lock held, and must not block.
+/// The receiver of each step of each operation that a pod requests. It is called with no lock held, and must not block.
 #[derive(Clone)]
 pub struct OperationLog(Arc<RecordStage>);
 

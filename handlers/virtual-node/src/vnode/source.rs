@@ -246,9 +246,9 @@ impl VnodeSource {
         join_all(held_changes.into_iter().map(follow)).await;
     }
 
-    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. What is
-    /// known of a base that has a Node object is read from there: a replica that looked after it had answers of the base, while anybody
-    /// may have reported to this one in its name.
+    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The
+    /// profile of a base that has a Node object is read from there: it was written from answers of the base, while anybody may have
+    /// reported to this replica in the name of the base.
     async fn start_managing(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);

@@ -84,7 +84,8 @@ impl VnodeSource {
         }
     }
 
-    /// Processes one event of a base. Returns `true` if a node of the base exists or is to exist.
+    /// Processes one event of a base. Returns `true` if the queue of the base in the tunnel is to be kept, because this process knows the
+    /// base.
     pub(super) async fn process_event(
         &self,
         tunnel: usize,

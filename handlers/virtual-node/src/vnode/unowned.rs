@@ -12,8 +12,8 @@ use crate::lock::lock;
 use crate::source::NodeSource;
 
 impl VnodeSource {
-    /// Stops the containers that the base has although no pod on its node has them, after a grace period, if that is enabled.
-    /// Only containers that are known to be ours are stopped: a base may have others by itself.
+    /// Stops the containers that the base has although no pod on its node has them, after a grace period, if that is enabled. Only
+    /// containers that a pod or a peer Deployment is known to have had are stopped: a base may have others by itself.
     pub(super) async fn stop_unowned(&self, base: &Base) {
         let Some(grace) = self.unowned_grace else { return };
         for UnownedContainer { key, pod, container } in

@@ -16,10 +16,10 @@ use crate::id::NetworkId;
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 /// The time between two checks for deleted nodes.
 const CHECK: Duration = Duration::from_secs(60);
-/// The number of consecutive checks in which a node must be missing before its VIFs are deleted.
-const CHECKS: u8 = 2;
+/// The number of consecutive checks in which a node must be missing before its pooled VIFs are deleted.
+const ABSENT_CHECKS: u8 = 2;
 
-/// Runs the background task until the pool is dropped. `wake` is notified of that, and of work that is due earlier.
+/// Runs the background task until the pool is dropped. `wake` is notified when the pool is dropped, and when work becomes due earlier.
 async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
@@ -83,14 +83,15 @@ impl Inner {
         state.due
     }
 
-    /// Checks which nodes exist, and starts to delete the VIFs of each node that was missing in [`CHECKS`] consecutive checks.
+    /// Checks which nodes exist, and starts to delete the pooled VIFs of each node that was missing in [`ABSENT_CHECKS`] consecutive
+    /// checks.
     fn check_nodes(self: &Arc<Self>) {
         let Some(hosts) = self.nodes.hosts() else { return };
         let mut state = self.state();
         let mut gone = Vec::new();
         for (key, pool) in &mut state.pools {
             pool.absent = if hosts.contains(&key.host) { 0 } else { pool.absent.saturating_add(1) };
-            if pool.absent == CHECKS {
+            if pool.absent == ABSENT_CHECKS {
                 tracing::info!(host = key.host, "the node is gone; its pooled VIFs are deleted");
                 pool.warm.drain();
                 gone.push(Arc::clone(key));
@@ -101,8 +102,8 @@ impl Inner {
         }
     }
 
-    /// Deletes the VIFs in `network` that no pod uses, without a cool-down. Fails with [`Reason::Conflict`] if other VIFs remain
-    /// there, and with [`Reason::Unavailable`] between the first listing and the start of the pool.
+    /// Deletes the VIFs in `network` that no pod uses, without a cool-down. Fails with [`Reason::Conflict`] if other VIFs of the pool
+    /// remain in the network, and with [`Reason::Unavailable`] between the first listing and the start of the pool.
     pub(super) async fn drain_network(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         const STEP: &str = "empty the pool of a network";
         let mut deletions = Vec::new();

@@ -12,8 +12,8 @@ use crate::vif_pool::VifPoolKey;
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The quotas and subnets that are exhausted at this time. Of all pools that need the same exhausted resource, only one at a time
-/// tries to create VIFs: as many as its waiting requests need, or just one. So the cloud gets no more requests for many nodes than
-/// for one. After a pool succeeded, all other pools may try again.
+/// tries to create VIFs: as many as its waiting requests need, or one at first and twice as many after each success. So the cloud gets no
+/// more requests for many nodes than for one. After a pool succeeded, all other pools may try again.
 #[derive(Default)]
 pub(super) struct Exhaustion(HashMap<Scope, Exhausted>);
 

@@ -149,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// Marks the VIF as used in the pool by the pods that hold it. Counts a conflict if more than one does.
+    /// Marks the VIF as used in the pool by the pods that hold it. Counts a conflict if several pods hold it.
     fn adopt(&self, state: &mut VifPoolState, key: &Arc<VifPoolKey>, id: &VifId) {
         let Some(pool) = state.pools.get_mut(key) else { return };
         for holder in state.holders.get(id).into_iter().flatten() {

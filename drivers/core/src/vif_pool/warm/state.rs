@@ -70,7 +70,7 @@ pub(super) struct VifPoolState {
     pub(super) exhaustion: Exhaustion,
     /// The time of the next due work of all pools, counted from the creation of the pool; `None` if there is none.
     pub(super) due: Option<Duration>,
-    /// `true` if the existing VIFs may differ from the known ones and must be listed.
+    /// `true` if the existing VIFs may differ from those in `places` and must be listed.
     pub(super) needs_listing: bool,
     /// The last number that [`Self::next_number`] returned.
     last: u64,

@@ -93,8 +93,8 @@ enum Region {
     Full { name: String },
 }
 
-/// Returns an error if a layer sets an interface or a region for a single service that differs from that of all services: this client uses
-/// one interface and one region.
+/// Returns an error if one of `layers`, the entries of a cloud in several files, sets an interface or a region for a single service that
+/// differs from that of all services: this client uses one interface and one region.
 pub(super) fn reject_per_service(
     options: &NeutronOptions,
     layers: &[CloudFileEntry],

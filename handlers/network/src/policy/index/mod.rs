@@ -56,7 +56,7 @@ pub struct PolicyIndex {
     /// that allow all ingress and all egress.
     open: Vec<SecurityGroupId>,
     always: AlwaysAllowed,
-    /// The configured maximum number of rules of the policies of a namespace.
+    /// The configured maximum number of rules of the policies of a namespace; `None` if it depends on the cloud's quota.
     max_rules: Option<usize>,
 }
 
@@ -83,8 +83,7 @@ struct IndexState {
     ready: HashMap<GroupName, SecurityGroupId>,
     /// The groups of peers whose creation failed, so that pods are handled without them.
     unavailable: HashSet<GroupName>,
-    /// The groups that the new VIFs of each pod are created with, and the logical time at which
-    /// they were determined.
+    /// The groups that were last chosen for new VIFs of each pod, with the logical time of the choice.
     assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
     /// The logical time, a counter. Its values order the observations of this process, without a clock.
     tick: u64,
@@ -114,21 +113,20 @@ impl PolicyIndex {
         Self { open, always, ..Self::default() }
     }
 
-    /// Limits the number of rules of the policies of a namespace. Without a limit, it is half of the
-    /// quota of rules, if that is known.
+    /// Sets the maximum number of rules that the policies of a namespace may have together. If it is `None`, the maximum is half
+    /// of the cloud's quota of rules; without a known quota, there is none.
     #[must_use]
     pub fn with_max_rules(self, max_rules: Option<usize>) -> Self {
         self.lock().model.set_max_rules(max_rules);
         Self { max_rules, ..self }
     }
 
-    /// Returns `true` if the number of rules depends on the quota of rules.
+    /// Returns `true` if the maximum number of rules of a namespace depends on the cloud's quota of rules.
     pub(crate) fn needs_rule_quota(&self) -> bool {
         self.max_rules.is_none()
     }
 
-    /// Records the maximum number of security group rules in the cloud; `None` if it is not known or has no
-    /// limit.
+    /// Records the cloud's quota of security group rules; `None` if it is not known or unlimited.
     pub(crate) fn set_rule_quota(&self, quota: Option<usize>) {
         let half = quota.map(|quota| quota / 2);
         self.change(|state| state.model.set_max_rules(self.max_rules.or(half)));
@@ -265,8 +263,8 @@ impl PolicyIndex {
         Ok(ids)
     }
 
-    /// Returns the security groups that were assigned to new VIFs of a pod after the logical time
-    /// `tick` ([`next_tick`](Self::next_tick)), or `None` if none were assigned since then.
+    /// Returns the security groups that [`assign_groups`](Self::assign_groups) returned for a pod after the logical time `tick`
+    /// ([`next_tick`](Self::next_tick)), or `None` if it was not called for the pod since then.
     pub(crate) fn assigned_since(&self, pod: &Uid, tick: u64) -> Option<Vec<SecurityGroupId>> {
         let state = self.lock();
         state.assigned.get(pod).filter(|(assigned, _)| *assigned > tick).map(|(_, groups)| groups.clone())

@@ -1,5 +1,5 @@
-//! Names of security groups. A name depends only on the policies, so that another process finds the
-//! same groups by their names.
+//! Names of security groups. A name depends only on the policies and on the port numbers of pods, so that another process finds
+//! the same groups by their names.
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;

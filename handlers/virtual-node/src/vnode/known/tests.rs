@@ -306,6 +306,27 @@ fn replicas_that_join_get_their_shares_a_few_nodes_in_each_period() {
 }
 
 #[test]
+fn a_node_that_is_to_move_but_whose_lease_was_deleted_is_not_looked_after_any_more() {
+    let mut cluster = Cluster::new();
+    cluster.join("a");
+    cluster.pass(TIMING.renewal * 2);
+    cluster.join("b");
+    cluster.tick(true);
+    cluster.tick(true);
+    let now = cluster.now;
+    let bases = cluster.replicas.get_mut("a").unwrap();
+    for known in bases.by_node.values_mut().filter(|known| known.election.may_act(now)) {
+        known.election.begin(now);
+        known.election.finish(&WriteResult::Missing, now);
+    }
+    let before = bases.all_held().count();
+    assert!(bases.surplus(|_| true, now + TIMING.retry).is_empty(), "there is no Lease to give up");
+    let ended = bases.held_changes(now).len();
+    assert!(ended > 0);
+    assert_eq!(bases.all_held().count() + ended, before, "a base was forgotten");
+}
+
+#[test]
 fn the_share_of_a_replica_that_dies_while_it_gets_it_is_taken_over() {
     let mut cluster = Cluster::new();
     cluster.join("a");

@@ -8,7 +8,7 @@ use staffetta_handler::BootTime;
 /// The times of a Lease.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::vnode) struct LeaseTiming {
-    /// The time after which others take a Lease that is not renewed.
+    /// The time after which other processes take a Lease that is not renewed.
     pub(in crate::vnode) duration: Duration,
     /// The interval between two renewals.
     pub(in crate::vnode) renewal: Duration,
@@ -33,7 +33,7 @@ pub(in crate::vnode) enum LeaseWrite {
     Replace {
         /// The state that the Lease must have.
         seen: SeenLease,
-        /// `true` if the write renews the Lease; `false` if it takes it.
+        /// `true` if the write renews the Lease that this process holds; `false` if it takes the Lease.
         renews: bool,
     },
     /// Give up the Lease in this state, so that another process takes it.
@@ -58,9 +58,9 @@ pub(in crate::vnode) enum WriteResult {
 
 /// The participation of one process in the election of the holder of one node's Lease.
 ///
-/// The times of the Lease are never compared, since the clocks of processes differ. A process measures on its own clock how
-/// long it has not seen the Lease change, and takes it after its whole duration. The holder counts its time from before the
-/// request, so it is over before anybody else's.
+/// The times in the Lease are never compared, since the clocks of processes differ. A process measures on its own clock how
+/// long it has not seen the Lease change, and takes the Lease once this time is the whole duration. The holder counts the
+/// duration from before its request, so that its hold ends before any other process takes the Lease.
 #[derive(Clone, Debug)]
 pub(in crate::vnode) struct LeaseElection {
     replica: String,
@@ -69,11 +69,11 @@ pub(in crate::vnode) struct LeaseElection {
     seen: Option<(SeenLease, BootTime)>,
     /// The time until which this process may act; `None` while it does not hold the Lease.
     until: Option<BootTime>,
-    /// The time since which this process wants the Lease without holding it.
+    /// The time since which this process wants the Lease without holding it; `None` if there is no such time.
     wanted: Option<BootTime>,
     /// The earliest time of the next write: a renewal of the holder, or a retry.
     due: BootTime,
-    /// The time at which the write in progress began.
+    /// The time at which the write in progress began; `None` if there is none.
     began: Option<BootTime>,
     /// `true` if the last write met another state than expected.
     conflicted: bool,
@@ -103,7 +103,7 @@ impl LeaseElection {
         self.until
     }
 
-    /// Returns the holder of the Lease; `None` if nobody holds it, or its time is over.
+    /// Returns the holder of the Lease; `None` if nobody holds the Lease, or it has expired.
     pub(in crate::vnode) fn holder(&self, now: BootTime) -> Option<&str> {
         let (seen, since) = self.seen.as_ref()?;
         let held = !seen.deleted && !seen.holder.is_empty() && now < *since + self.timing.duration;
@@ -115,8 +115,9 @@ impl LeaseElection {
         self.began.is_some()
     }
 
-    /// Records a state of the Lease that the watch has shown. An older one than the newest is ignored. So is the deletion of a Lease at the
-    /// version at which this process has taken it: it has left the selection of the watch.
+    /// Records a state of the Lease that the watch has shown. A state that is older than the newest known one is ignored. A deletion at the
+    /// version at which this process has taken the Lease is ignored, too: the Lease still exists, and has only left the selection of the
+    /// watch.
     pub(in crate::vnode) fn observe(&mut self, seen: &SeenLease, now: BootTime) {
         let newer = match &self.seen {
             None => true,
@@ -139,7 +140,7 @@ impl LeaseElection {
         self.seen = Some((seen.clone(), now));
     }
 
-    /// Ends the hold if its time is over, and returns the write that is due; `None` if there is none, or one is in progress. A
+    /// Ends the hold if its time is over, and returns the write that is due; `None` if no write is due, or one is in progress. A
     /// process that does not hold the Lease takes it if `wanted` is set, with a further `delay`, by which replicas share nodes
     /// evenly.
     pub(in crate::vnode) fn next(
@@ -218,8 +219,12 @@ impl LeaseElection {
         }
     }
 
-    /// Ends the hold, and begins to give the Lease up: from now on, this process does not act. Returns the write; `None` if this
-    /// process does not hold the Lease, or a write is in progress.
+    /// Ends the hold, so that this process does not act for the node from now on, and begins the write that gives the Lease up. Returns
+    /// this write, or `None` in these cases:
+    ///
+    /// * This process does not hold the Lease.
+    /// * The Lease is known to be deleted. The hold ends without a write.
+    /// * Another write is in progress. The hold goes on.
     pub(in crate::vnode) fn hand_over(&mut self, now: BootTime) -> Option<LeaseWrite> {
         if self.is_writing() {
             return None;
@@ -229,8 +234,8 @@ impl LeaseElection {
         Some(LeaseWrite::GiveUp { seen })
     }
 
-    /// Ends the hold: from now on, this process does not act. Returns the Lease to give up; `None` if this process did not hold
-    /// it.
+    /// Ends the hold, so that this process does not act for the node from now on. Returns the Lease to give up; `None` if this process
+    /// did not hold the Lease, or if the Lease is known to be deleted.
     pub(in crate::vnode) fn give_up(&mut self) -> Option<SeenLease> {
         self.until.take()?;
         self.seen.as_ref().filter(|(seen, _)| !seen.deleted).map(|(seen, _)| seen.clone())

@@ -8,8 +8,9 @@ use staffetta_handler::{Event, Index, Tombstone};
 
 use super::{SeenLease, is_of_replica};
 
-/// The newest state of each Lease that another replica holds, or nobody, by name. One that this replica has taken counts as deleted, as its
-/// watch shows it, and is then [forgotten](Self::forget_taken). The state of a deleted Lease is kept for a node that is known.
+/// The newest state of each Lease that another replica holds, or nobody, by name. The watch leaves out the Leases that this replica holds,
+/// so one that it takes appears as deleted, and is then [forgotten](Self::forget_taken). The state of a deleted Lease is kept for a node
+/// that is known.
 #[derive(Default)]
 pub(in crate::vnode) struct LeaseIndex {
     nodes: DashMap<String, SeenLease>,

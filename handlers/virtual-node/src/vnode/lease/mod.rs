@@ -55,7 +55,7 @@ pub(super) struct SeenLease {
 }
 
 impl SeenLease {
-    /// Reads the holder and the `resourceVersion` of an existing Lease.
+    /// Returns the state of an existing Lease.
     pub(super) fn of(lease: &Lease) -> Self {
         let text = lease.metadata.resource_version.as_deref().unwrap_or_default();
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());

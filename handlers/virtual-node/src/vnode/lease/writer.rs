@@ -1,4 +1,4 @@
-//! Writes the Leases of nodes.
+//! Writes the Leases of nodes and of replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ const WARNED: Duration = Duration::from_secs(30);
 /// The time limit of one request for a Lease.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Writes the Leases of nodes. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
+/// Writes the Leases of nodes and of replicas. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
 /// conditions to `Unknown`.
 pub(in crate::vnode) struct LeaseWriter {
     api: Api<Lease>,
@@ -52,7 +52,7 @@ impl LeaseWriter {
         Self { api: Api::namespaced(client, NAMESPACE), replica, seconds, labels, warned }
     }
 
-    /// Writes the Lease of a node, whose Node object owns it if that exists.
+    /// Writes the Lease `name`. Its owner is the Node object `node`, if there is one.
     pub(in crate::vnode) async fn write(
         &self,
         name: &str,
@@ -143,9 +143,9 @@ impl LeaseWriter {
         let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }
 
-    /// Returns the Lease of a node for `holder`, renewed now. Its owner is the node, so that both are deleted together. If it was `seen`, the
-    /// write fails if it has changed since; if not, it must not exist. A `resourceVersion` alone would not do: the API server ignores it
-    /// where the Lease does not exist, and creates it.
+    /// Returns the Lease `name` for `holder`, renewed now. Its owner is `node`, so that both are deleted together. With `seen`, a write of
+    /// the Lease fails if it has changed since that state; without, it fails if the Lease exists. A `resourceVersion` alone would not do:
+    /// the API server ignores it where the Lease does not exist, and creates it.
     fn lease(&self, name: &str, node: Option<&Node>, seen: Option<&SeenLease>, holder: &str) -> Lease {
         let mut labels = self.labels.clone();
         if !holder.is_empty() && !is_of_replica(name) {

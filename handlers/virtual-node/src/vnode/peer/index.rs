@@ -23,7 +23,7 @@ const REMEMBERED: usize = 4096;
 pub struct PeerIndex {
     environment: String,
     state: Mutex<Peers>,
-    /// `true` once all objects that exist were added.
+    /// `true` once all Deployments that existed at the start were added.
     complete: AtomicBool,
     /// Notified when a base came, went, or changed a property by which nodes are chosen.
     pub(super) bases_changed: Notify,
@@ -36,7 +36,8 @@ struct Peers {
     deployments: HashMap<String, Arc<Deployment>>,
     /// The bases, by the name of their node.
     bases: BTreeMap<String, BaseNode>,
-    /// The containers of all peer Deployments since the start, changed and deleted ones included, the newest first.
+    /// The containers of all peer Deployments since the start, changed and deleted ones included, at most [`REMEMBERED`]. The one that was
+    /// added last comes first.
     remembered: VecDeque<Container>,
 }
 
@@ -64,7 +65,7 @@ impl PeerIndex {
         &self.environment
     }
 
-    /// Records that all objects that exist were added.
+    /// Records that all Deployments that existed at the start were added.
     pub(super) fn completed(&self) {
         self.complete.store(true, Ordering::Release);
     }

@@ -26,7 +26,7 @@ pub enum OperationOutcome {
     Refused,
     /// Nothing was answered, and a later report of the base shows the effect.
     Observed,
-    /// This replica no longer looks after the base, or the pod is gone.
+    /// This replica no longer looks after the base, or the pod has requested the operation again before it ended.
     Abandoned,
 }
 
