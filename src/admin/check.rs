@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use staffetta_handler::Finding;
 use tokio::sync::Semaphore;
 
-use crate::check::CheckReport;
+use crate::check::{CheckReport, Diagnostics};
 use crate::health::Condition;
 use crate::state::ControllerState;
 
@@ -44,9 +44,7 @@ async fn alone(
 async fn check(controller: &ControllerState) -> CheckReport {
     let mut report = CheckReport { one_of: controller.replica_identity(), ..CheckReport::default() };
     report.add("readiness", controller.conditions().into_iter().map(condition));
-    for diagnostics in controller.diagnostics() {
-        diagnostics.run(&mut report).await;
-    }
+    Diagnostics::run_all(&controller.diagnostics(), &mut report).await;
     report
 }
 

@@ -22,7 +22,7 @@ impl Display for Picture<'_> {
             "<main class=\"chain\"><h2>Watches</h2><h2></h2><h2>Handlers and their drivers</h2><div class=\"column\">",
         )?;
         for (index, watch) in watches.iter().enumerate() {
-            let rate = PerMinute(watch.events(), *uptime_seconds);
+            let rate = PerMinute(watch.events(), watch.seconds);
             write!(f, "{}", WatchBox { watch, rate, hue: index * HUE_STEP % 360 })?;
         }
         write!(f, "</div><div class=\"lines\">{}<b>dispatcher</b></div>", Lines(self.0))?;
@@ -35,7 +35,7 @@ impl Display for Picture<'_> {
     }
 }
 
-/// A count, and the uptime of the process in seconds; displayed as the count per minute of that time.
+/// A count, and the time in which it was counted, in seconds; displayed as the count per minute of that time.
 struct PerMinute(u64, f64);
 
 impl Display for PerMinute {
@@ -161,7 +161,7 @@ pub(super) mod tests {
             "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
             "uptimeSeconds": 7260.0, "ready": true, "waits": [],
             "watches": [{ "kind": "Pod", "listed": true, "objects": 3, "undecodable": 0, "added": 3, "modified": 2,
-                "deleted": 0, "lists": 1, "errors": 0, "said": null, "silentSeconds": 1.0, "error": null }],
+                "deleted": 0, "lists": 1, "errors": 0, "said": null, "silentSeconds": 1.0, "seconds": 120.0, "error": null }],
             "handlers": [{ "name": "vif", "kinds": ["Pod"], "open": true, "waits": [], "held": 0, "queued": 0, "running": 0,
                 "retrying": 0, "failed": 0 }],
             "objects": objects, "omitted": 0, "undecodable": [],
@@ -201,6 +201,7 @@ pub(super) mod tests {
         ];
         let picture = Picture(&state).to_string();
         for part in [
+            "5 events, 2.5/min",
             "<div class=\"box failing\"><b>vif</b>",
             "<span class=\"good\">3 <small>waiting",
             "<span class=\"good\">4 <small>running",

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use staffetta_handler::{
-    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions, Phase,
-    QueueEntry, QueuePolicy, Retry, Source, Timeout,
+    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions,
+    QueueEntry, QueuePolicy, Retry, Source, Timeout, full_name,
 };
 use tokio::sync::watch;
 use tracing::warn;
@@ -90,19 +90,12 @@ impl HandlerChain {
         unmet
     }
 
-    /// Returns the objects in the queues that are in a phase for which `condition` returns `true`.
-    pub(super) fn unfinished(&self, condition: impl Fn(Phase) -> bool) -> Vec<String> {
-        let entries = self.chain.entries(usize::MAX).into_iter().filter(|entry| condition(entry.phase));
-        entries
-            .map(|QueueEntry { kind, namespace, name, .. }| match namespace {
-                Some(namespace) => format!("{kind} {namespace}/{name}"),
-                None => format!("{kind} {name}"),
-            })
-            .collect()
-    }
-
     /// Logs the objects that were not handled at the end, which the next leader will handle: their number, and the names of some.
-    pub(super) fn log_unhandled(&self, mut objects: Vec<String>) {
+    pub(super) fn log_unhandled(&self) {
+        let name = |QueueEntry { kind, namespace, name, .. }: QueueEntry| {
+            format!("{kind} {}", full_name(namespace.as_deref(), &name))
+        };
+        let mut objects: Vec<_> = self.chain.entries(usize::MAX).into_iter().map(name).collect();
         objects.sort_unstable();
         objects.dedup();
         if !objects.is_empty() {

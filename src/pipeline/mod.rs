@@ -21,7 +21,7 @@ use crate::watcher::EventSink;
 use futures_util::future::join_all;
 use staffetta_handler::{
     AnyEvent, Context, Dispatcher, ErasedHandler, EventHandler, HandlerError, Kind, KindIndex, Message,
-    Phase, Registration, Undecodable,
+    Registration, Undecodable,
 };
 
 pub(crate) use handler_chain::MARKS_UNREAD;
@@ -90,12 +90,15 @@ impl Pipeline {
         let entry = HandlerChain::new(name, chain, &handler, collector, sources, &indexes);
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
-            let predicate = Arc::clone(&handler);
-            self.dispatcher.add(
-                event_type,
-                move |event| predicate.wants(event).is_taken(),
-                entry.chain.clone(),
-            );
+            let (handler, queues) = (Arc::clone(&handler), entry.chain.clone());
+            let predicate = move |event: &AnyEvent| {
+                let interest = handler.wants(event);
+                if interest.is_declined() {
+                    queues.decline(event);
+                }
+                interest.is_taken()
+            };
+            self.dispatcher.add(event_type, predicate, entry.chain.clone());
         }
         for kind in handler.kinds().chain(indexes.iter().map(|index| &index.kind)) {
             match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {
@@ -136,12 +139,11 @@ impl Pipeline {
     }
 
     /// Ends all retries, and waits up to `grace` for running and queued events. Returns `true` if all of them ended, with or without
-    /// success. Logs the objects that were held or waited for a retry at the beginning, and those that are left at the end.
+    /// success. Logs the objects that were not handled.
     pub async fn drain(&self, grace: Duration) -> bool {
         let drain = async |handler: &HandlerChain| {
-            let waiting = handler.unfinished(|phase| !matches!(phase, Phase::Queued | Phase::Running));
             let drained = handler.chain.drain(grace).await;
-            handler.log_unhandled([waiting, handler.unfinished(|_| true)].concat());
+            handler.log_unhandled();
             drained
         };
         !join_all(self.handlers.iter().map(|handler| drain(handler))).await.contains(&false)

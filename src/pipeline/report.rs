@@ -119,11 +119,7 @@ impl Report<AnyEvent> for FailureReport {
                 handler = &*self.handler, attempt = context.attempts(), reason, again_s = again.as_secs(), error = &*text,
                 "it still fails for the same object");
         }
-        let suffix = if error.transient() {
-            format!("; it is handled again in {}, or when it changes", Rounded(again))
-        } else {
-            "; it is handled again when it changes".to_owned()
-        };
+        let suffix = format!("; it is handled again in {}, or when it changes", Rounded(again));
         self.warn(event, error, (&text, &suffix));
         context.requeue_after(again);
     }

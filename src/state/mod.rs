@@ -29,8 +29,9 @@ pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use requests::{BackgroundSummary, RequestSummary};
 pub(crate) use snapshot::{
     HandlerSummary, InterestSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary,
-    WatchSummary, full_name,
+    WatchSummary,
 };
+pub(crate) use staffetta_handler::full_name;
 
 /// The time limit for reading an object that is to be explained.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

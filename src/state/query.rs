@@ -103,7 +103,7 @@ impl Query {
     }
 
     /// Returns `true` if the query selects every object of a selected handler.
-    pub(super) fn selects_all_objects(&self) -> bool {
+    pub(crate) fn selects_all_objects(&self) -> bool {
         self.namespace.is_none() && self.name.is_none() && self.kind.is_none() && self.phase.is_none()
     }
 

@@ -47,7 +47,6 @@ pub(crate) struct StateSnapshot {
     /// The selected objects that cannot be decoded, up to the same limit. [`WatchSummary::undecodable`] counts all of them.
     pub(crate) undecodable: Vec<UndecodableSummary>,
     /// `true` if an object of the requested name is watched. Absent if no name was requested, or nothing is watched.
-    #[serde(default)]
     pub(crate) known: Option<bool>,
     /// The reason why the object of the query could not be read, if the query asks to explain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,8 +69,19 @@ impl StateSnapshot {
     /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
     pub(crate) fn merge(&mut self, other: Self) {
         self.background.extend(other.background);
-        let Self { identity, started, ready, waits, handlers, objects, omitted, undecodable, known, .. } =
-            other;
+        let Self {
+            identity,
+            started,
+            ready,
+            waits,
+            handlers,
+            objects,
+            omitted,
+            undecodable,
+            known,
+            unread,
+            ..
+        } = other;
         self.others.push((identity.clone(), started));
         self.ready &= ready;
         let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
@@ -100,6 +110,7 @@ impl StateSnapshot {
             }
         }
         self.known = self.known.max(known);
+        self.unread = self.unread.take().or(unread.map(|error| format!("{identity}: {error}")));
     }
 
     /// Records that the state of `replicas` is missing because of `reason`, so that the snapshot is not ready.
@@ -179,6 +190,9 @@ pub(crate) struct WatchSummary {
     pub(crate) said: Option<String>,
     /// The seconds since the time in `said`.
     pub(crate) silent_seconds: Option<f64>,
+    /// The seconds since the watch began, in which its events were delivered.
+    #[serde(default)]
+    pub(crate) seconds: f64,
     /// The last error, until the watch works again.
     pub(crate) error: Option<String>,
 }
@@ -204,6 +218,7 @@ impl WatchSummary {
             errors,
             said: Some(now.rfc3339(watch.last_activity)),
             silent_seconds: Some(now.seconds_since(watch.last_activity)),
+            seconds: now.seconds_since(watch.began),
             error: last_error,
         }
     }
@@ -361,11 +376,6 @@ impl ObjectSummary {
     }
 }
 
-/// Returns the name of an object with its namespace: `default/web`.
-pub(crate) fn full_name(namespace: Option<&str>, name: &str) -> String {
-    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
-}
-
 /// The last error of an object since it was last handled successfully.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -406,6 +416,33 @@ impl From<Undecodable> for UndecodableSummary {
             name: identity.name,
             uid: identity.uid,
             error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn snapshot(identity: &str, unread: Option<&str>) -> StateSnapshot {
+        serde_json::from_value(json!({
+            "version": "0.1.0", "identity": identity, "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 1.0,
+            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
+            "ready": true, "waits": [], "watches": [], "handlers": [], "objects": [], "omitted": 0,
+            "undecodable": [], "unread": unread,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_object_that_another_replica_cannot_read_is_reported_with_the_name_of_the_replica() {
+        for (ours, expected) in [(None, "web-2: 403"), (Some("timeout"), "timeout")] {
+            let mut joined = snapshot("web-1", ours);
+            joined.merge(snapshot("web-2", Some("403")));
+            joined.merge(snapshot("web-3", Some("404")));
+            assert_eq!(joined.unread.as_deref(), Some(expected));
         }
     }
 }

@@ -6,7 +6,7 @@ mod store;
 mod watch_task;
 
 use std::any::TypeId;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -37,6 +37,17 @@ pub trait EventSink: EventHandler<AnyEvent> {
 
     /// Reports an object that cannot be decoded: once for each state of the object, for at most 1000 objects of a kind.
     fn undecodable(&self, object: &Undecodable);
+}
+
+/// The reason why [`Watcher::read`] failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Several namespaces, which are listed here, have an object of this name.
+    #[error("it exists in several namespaces: {0}")]
+    Ambiguous(String),
+    /// The API server cannot be reached, or rejects the request.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
 }
 
 /// Watches any number of kinds, each once, and delivers their events to `S`. Dropping the watcher ends all watches.
@@ -180,27 +191,36 @@ impl<S: EventSink> Watcher<S> {
     }
 
     /// Reads the object `namespace`/`name`, if it exists in the store of a watch of `kind` (the case is ignored). Returns it decoded: once
-    /// for each watch of that kind, since kinds of several API groups may have the same name.
+    /// for each watch of that kind, since kinds of several API groups may have the same name. Without `namespace`, finds the object in
+    /// any namespace, and fails if several ones have it.
     pub async fn read(
         &self,
         kind: &str,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<Vec<Arc<dyn Object>>, kube::Error> {
-        let kinds: Vec<_> = {
+    ) -> Result<Vec<Arc<dyn Object>>, ReadError> {
+        let found: Vec<_> = {
             let watches = self.watches();
-            let found = watches.values().filter(|watch| {
-                watch.state.kind.name.eq_ignore_ascii_case(kind)
-                    && lock(&watch.state.store).contains(namespace, name)
-            });
-            found.map(|watch| watch.state.kind.clone()).collect()
+            let watches = watches.values().filter(|watch| watch.state.kind.name.eq_ignore_ascii_case(kind));
+            watches
+                .flat_map(|watch| {
+                    let store = lock(&watch.state.store);
+                    let found =
+                        store.namespaces_of(name).filter(|found| namespace.is_none_or(|only| only == *found));
+                    found.map(|found| (watch.state.kind.clone(), found.to_owned())).collect::<Vec<_>>()
+                })
+                .collect()
         };
+        let namespaces: BTreeSet<&str> = found.iter().map(|(_, namespace)| namespace.as_str()).collect();
+        if namespaces.len() > 1 {
+            return Err(ReadError::Ambiguous(namespaces.into_iter().collect::<Vec<_>>().join(", ")));
+        }
         // The rights of a watch are those to list, not to get.
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let mut objects = Vec::new();
-        for kind in kinds {
-            let path = match (namespace, kind.path.rsplit_once('/')) {
-                (Some(namespace), Some((api, plural))) if !namespace.is_empty() => {
+        for (kind, namespace) in found {
+            let path = match kind.path.rsplit_once('/') {
+                Some((api, plural)) if !namespace.is_empty() => {
                     format!("{api}/namespaces/{namespace}/{plural}")
                 }
                 _ => kind.path.clone(),

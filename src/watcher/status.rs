@@ -19,6 +19,8 @@ pub(super) struct WatchState {
     pub(super) store: Mutex<ObjectStore>,
     /// The times of the last activity of the server and of the task.
     pub(super) liveness: Arc<Liveness>,
+    /// The time at which the watch began.
+    began: Instant,
     /// The counts for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
     /// Notified when all objects are to be listed again.
@@ -51,7 +53,9 @@ pub struct WatchStatus {
     pub undecodable: usize,
     /// `true` if the task of the watch ended by itself, which is a bug of the program.
     pub ended: bool,
-    /// The counts of events, lists and errors.
+    /// The time at which the watch began.
+    pub began: Instant,
+    /// The counts of events, lists and errors since then.
     pub counts: WatchCounts,
     /// The time at which the server last accepted the watch, or sent an event or a bookmark in it.
     pub last_activity: Instant,
@@ -74,6 +78,7 @@ impl WatchStatus {
         for (events, more) in self.counts.events.iter_mut().zip(other.counts.events) {
             *events += more;
         }
+        self.began = self.began.min(other.began);
         self.counts.lists += other.counts.lists;
         self.counts.errors += other.counts.errors;
         self.counts.last_error = self.counts.last_error.take().or(other.counts.last_error);
@@ -99,6 +104,7 @@ impl WatchState {
             kind: kind.clone(),
             store: Mutex::new(ObjectStore::new(kind)),
             liveness: Arc::new(Liveness::new()),
+            began: Instant::now(),
             counts: Mutex::default(),
             relist: Notify::new(),
         }
@@ -116,6 +122,7 @@ impl WatchState {
             objects,
             undecodable,
             ended,
+            began: self.began,
             counts: lock(&self.counts).clone(),
             last_activity: self.liveness.last_activity(),
             busy_for: self.liveness.busy_for(),

@@ -264,3 +264,39 @@ async fn a_known_object_is_read_by_a_list_of_its_namespace_and_an_unknown_one_by
     assert!(watcher.read("ConfigMap", Some("default"), "b").await.unwrap().is_empty());
     assert_eq!(reads().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_namespace_is_read_where_it_is_unless_several_namespaces_have_it() {
+    let server = tower::service_fn(|request: Request<Body>| async move {
+        if RequestKind::of(request.uri().query().unwrap_or_default()) == RequestKind::Watch {
+            return std::future::pending().await;
+        }
+        let all = [("shop", "a"), ("blog", "a"), ("shop", "b")];
+        let of_namespace =
+            |namespace: &str| request.uri().path().contains(&format!("/namespaces/{namespace}/"));
+        let is_all = all.iter().all(|(namespace, _)| !of_namespace(namespace));
+        let query = request.uri().query().unwrap_or_default();
+        let items = all.iter().filter(|(namespace, name)| {
+            is_all || of_namespace(namespace) && query.contains(&format!("metadata.name%3D{name}"))
+        });
+        let items = items.map(|(namespace, name)| {
+            json!({ "metadata": { "namespace": namespace, "name": name, "uid": format!("{namespace}-{name}"), "resourceVersion": "1" } })
+        });
+        let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
+            "items": items.collect::<Vec<_>>() });
+        Ok::<_, io::Error>(Response::new(Body::from(list.to_string().into_bytes())))
+    });
+    let watcher = Watcher::new(Client::new(server, "default"), Arc::new(Ignore { drains: true }));
+    watcher.add(&Kind::of::<ConfigMap>());
+    watcher.until_listed().await;
+    let read = async |namespace: Option<&str>, name: &str| {
+        let read = watcher.read("configmap", namespace, name).await.map_err(|error| error.to_string());
+        read.map(|objects| {
+            objects.iter().map(|object| object.meta().uid.clone().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(read(None, "b").await, Ok(vec!["shop-b".to_owned()]));
+    assert_eq!(read(Some("blog"), "a").await, Ok(vec!["blog-a".to_owned()]));
+    assert_eq!(read(None, "a").await, Err("it exists in several namespaces: blog, shop".to_owned()));
+    assert_eq!(read(None, "c").await, Ok(Vec::new()));
+}

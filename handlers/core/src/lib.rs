@@ -42,7 +42,7 @@ pub use chain::{
 pub use clock::BootTime;
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,
-    Undecodable, WatchItem, WatchResult, truncated,
+    Undecodable, WatchItem, WatchResult, full_name, truncated,
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{

@@ -31,12 +31,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Resource, ResourceExt};
 use tracing::error;
 
 use crate::backoff::BackoffPolicy;
 use crate::chain::{Context, EventHandler, QueueMetrics, Report};
-use crate::event::{AnyEvent, Change, Event, Identity, Message, ObjectRef, Tombstone, Trigger};
+use crate::event::{AnyEvent, Change, Event, Identity, Message, Object, ObjectRef, Tombstone, Trigger};
 use crate::failure::{Failure, HandlerError, Pending, causes};
 use crate::registry::{ErasedHandler, KindIndex, Registration};
 
@@ -56,25 +55,24 @@ impl Feed {
     }
 
     /// Delivers an `Added` event of `object`.
-    pub async fn added<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn added<K: Object>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Added(Arc::new(object))).await
     }
 
     /// Delivers a `Modified` event of `object`.
-    pub async fn modified<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn modified<K: Object>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Modified(Arc::new(object))).await
     }
 
     /// Delivers a `Deleted` event with `object` as the last state.
-    pub async fn deleted<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn deleted<K: Object>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Deleted(Tombstone::Last(Arc::new(object)))).await
     }
 
     /// Delivers a `Deleted` event of `object` that carries only its identity ([`Tombstone::Missed`]).
-    pub async fn missed<K: Kinded>(&self, object: &K) -> Result<(), HandlerError> {
-        let identity =
-            Identity::of::<K>(object.namespace(), object.name_any(), object.uid().unwrap_or_default());
-        self.event(Event::<K>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
+    pub async fn missed<K: Object>(&self, object: &K) -> Result<(), HandlerError> {
+        let identity = Arc::new(Identity::of_object(object));
+        self.event(Event::<K>::Deleted(Tombstone::Missed(identity))).await
     }
 
     /// Delivers a trigger.
@@ -83,7 +81,7 @@ impl Feed {
     }
 
     /// Delivers an event to the indexes, and to the handler if it [wants](crate::ResourceEventHandler::wants) the event.
-    pub async fn event<K: Kinded>(&self, event: Event<K>) -> Result<(), HandlerError> {
+    pub async fn event<K: Object>(&self, event: Event<K>) -> Result<(), HandlerError> {
         let event = event.erase();
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event)?;
@@ -95,11 +93,6 @@ impl Feed {
         }
     }
 }
-
-/// A type of Kubernetes object that a [`Feed`] accepts: every typed resource.
-pub trait Kinded: Resource<DynamicType = ()> + Send + Sync + 'static {}
-
-impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Kinded for K {}
 
 /// Returns a pod with the UID `uid-NAMESPACE-NAME` and the resourceVersion 1, and otherwise empty.
 pub fn pod(namespace: &str, name: &str) -> Pod {

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use staffetta_driver::RequestRecord;
 use staffetta_handler::testing::{Fault, pod};
 use staffetta_handler::{
-    Event, EventHandler, Failure, Index, Pending, Registration, ResourceEventHandler, Tombstone,
+    Change, Event, EventHandler, Failure, Index, Interest, Pending, Registration, ResourceEventHandler,
+    Tombstone,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -250,7 +251,7 @@ async fn a_timed_out_attempt_is_reported_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permanent_failure_is_logged_once_announces_no_retry_and_is_handled_again_later() {
+async fn a_permanent_failure_is_logged_once_and_is_handled_again_later() {
     let mut world = World::new(failing_for(90, Fault::permanent("refused")));
     world.added().await;
     let told = world.until(1000).await;
@@ -258,7 +259,8 @@ async fn a_permanent_failure_is_logged_once_announces_no_retry_and_is_handled_ag
     assert_eq!(reasons, ["HandlingFailed", "HandlingFailed", "Recovered"]);
     let (first, again, last) = (&told[0], &told[1], &told[2]);
     assert!(first.0 == 0 && (54..=66).contains(&again.0) && (162..=198).contains(&last.0), "{told:?}");
-    assert_eq!(first.1.note, "refused; it is handled again when it changes");
+    let delay = first.1.note.strip_prefix("refused; it is handled again in ").unwrap();
+    assert!(delay.ends_with(" s, or when it changes"), "{}", first.1.note);
     assert!(last.1.note.starts_with("handled again after 2 failed attempts in "), "{}", last.1.note);
     let lines = world.logged.with("handling failed");
     assert_eq!(lines.len(), 1);
@@ -371,8 +373,31 @@ async fn a_panic_of_an_index_ends_only_its_event_and_is_logged_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deferred_event_leaves_the_retries_of_its_object_and_a_declined_one_ends_them() {
+    for (answer, expected) in [
+        (Interest::Deferred("not yet"), &["HandlingFailed", "HandlingFailed", "Recovered"][..]),
+        (Interest::Declined("not any more"), &["HandlingFailed"]),
+    ] {
+        let handler = Told(Mutex::new(failing_for(90, Fault::permanent("refused"))));
+        let registration = Registration::new(handler)
+            .on::<Pod>()
+            .erase()
+            .filter(move |event| if event.change() == Change::Modified { answer } else { Interest::Taken });
+        let mut world = World::around(registration, false);
+        world.added().await;
+        world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
+        let told = world.until(1000).await;
+        assert_eq!(told.iter().map(|(_, told)| told.reason).collect::<Vec<_>>(), expected, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_objects_that_are_left_at_the_end_are_logged_with_their_number_and_some_names() {
-    let world = World::new(|| Err(Fault::permanent("refused")));
+    let mut transient = false;
+    let world = World::new(move || {
+        transient = !transient;
+        Err(if transient { Fault::transient("busy") } else { Fault::permanent("refused") })
+    });
     for number in 10..32 {
         world.event(Event::Added(Arc::new(pod("shop", &format!("web-{number}"))))).await;
     }

@@ -180,6 +180,12 @@ impl ObjectStore {
         }
     }
 
+    /// Returns the namespaces with an object of this name. The namespace of cluster-scoped objects is empty.
+    pub(super) fn namespaces_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        let found = self.namespaces.iter().filter(move |(_, names)| names.get(name).is_some());
+        found.map(|(namespace, _)| &**namespace)
+    }
+
     /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.namespaces.values().map(NameTable::len).sum()
@@ -204,7 +210,7 @@ impl ObjectStore {
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             uid: object.uid.to_string(),
-            resource_version: Some(object.version.to_string()),
+            resource_version: Some(object.version.to_string()).filter(|version| !version.is_empty()),
         }))
     }
 }
@@ -361,7 +367,8 @@ mod tests {
         store.invalidate_versions();
         store.begin_list();
         assert_eq!(apply(&mut store, "web", "u1", "7"), ["Modified Pod default/web (u1)"]);
-        assert_eq!(store.end_list().len(), 1);
+        let vanished = store.end_list();
+        assert_eq!((vanished.len(), vanished[0].identity().resource_version), (1, None));
         assert!(!store.is_ahead_of("8", 0));
     }
 }

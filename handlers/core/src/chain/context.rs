@@ -47,9 +47,11 @@ pub(super) struct Progress {
     pub(super) since: Instant,
     /// The failures of the object so far.
     pub(super) retry: RetryMemory,
-    /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded; `None` if it is
-    /// not to be handled again.
+    /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded, and the longest
+    /// possible if they ended because the program stops; `None` if it is not to be handled again.
     pub(super) again: Option<Duration>,
+    /// `true` if the handler declined a newer event of the object, so that this one is not to be handled again in any case.
+    pub(super) declined: bool,
 }
 
 thread_local! {
@@ -103,7 +105,8 @@ impl SharedQueueState {
 impl Current {
     /// Creates the state of a message that has waited since `since`. `retry` holds the failures of its object so far.
     pub(super) fn new(since: Instant, retry: RetryMemory, others_fail: bool) -> Self {
-        let progress = Mutex::new(Progress { phase: Phase::Queued, since, retry, again: None });
+        let progress =
+            Mutex::new(Progress { phase: Phase::Queued, since, retry, again: None, declined: false });
         Self { progress, queued_since: since, invoked: false.into(), superseded: Notify::new(), others_fail }
     }
 
@@ -178,8 +181,8 @@ impl Context<'_> {
         progress.again = Some(delay);
     }
 
-    /// Updates the recorded failures of the object, which are kept after this message. If the last error may have been due to an outage
-    /// and the new one is not, wakes the messages that wait for the end of the outage.
+    /// Updates the recorded failures of the object, which are kept after this message. If an outage may have caused the
+    /// failures so far and `change` rules that out, wakes the messages that wait for the end of the outage.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
         let mut progress = self.current.progress();
         let retry = progress.retry.get_or_insert_default();
@@ -235,8 +238,9 @@ impl Context<'_> {
         self.show(Phase::Retrying { at }, now);
         let outage = self.current.progress().retry.as_ref().and_then(|retry| retry.outage);
         let again = queues.wait_until(at, outage, &self.current.superseded).await;
-        if !again && !queues.shutdown.is_cancelled() {
-            self.current.progress().again = Some(Duration::ZERO);
+        if !again {
+            let stopping = queues.shutdown.is_cancelled();
+            self.current.progress().again = Some(if stopping { Duration::MAX } else { Duration::ZERO });
         }
         self.show(Phase::Queued, Instant::now());
         again

@@ -48,7 +48,7 @@ pub(super) struct KeyQueue<E> {
     current: Option<CurrentMessage<E>>,
     /// All other messages in order of arrival: those that were not handled yet, and those that failed and wait for their next attempt.
     waiting: VecDeque<Queued<E>>,
-    /// Notified at each arrival of a message; `None` until a task waits for arrivals.
+    /// Notified when a message arrives or is declined; `None` until a task waits for arrivals.
     arrival: Option<Arc<Notify>>,
     /// Set once a task handles the messages. It stays unset while the queues are closed.
     pub(super) started: bool,
@@ -144,6 +144,22 @@ impl<E: Message + Clone> KeyQueue<E> {
         overflowed
     }
 
+    /// Removes the waiting messages of the object of `event`, which the handler declines, and ends the retries of its current message.
+    /// Messages of other types stay, and so do those of an object whose deletion was requested.
+    pub(super) fn decline(&mut self, event: &E) {
+        let is_outdated =
+            |older: &E| (older.uid(), older.route()) == (event.uid(), event.route()) && !older.finalizing();
+        let before = self.waiting.len();
+        self.waiting.retain(|older| !is_outdated(&older.event));
+        if self.waiting.len() < before {
+            self.arrival.iter().for_each(|arrival| arrival.notify_one());
+        }
+        if let Some((_, current)) = self.current.as_ref().filter(|(older, _)| is_outdated(older)) {
+            current.progress().declined = true;
+            current.superseded.notify_one();
+        }
+    }
+
     /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
     /// then the oldest message that was not handled yet.
     pub(super) fn pop(&mut self, policy: &QueuePolicy) -> Option<CurrentMessage<E>> {
@@ -193,13 +209,13 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Ends the current message, if there is one. If it has to be handled again, its failures pass to the queued message that replaces
-    /// or supersedes it; without such a message, it waits for its next attempt. Returns `true` if the current message
-    /// succeeded after a transient failure, so that an outage may be over.
+    /// or supersedes it; without such a message, it waits for its next attempt, unless its object was declined. Returns `true`
+    /// if the current message succeeded after a transient failure, so that an outage may be over.
     pub(super) fn end(&mut self, policy: &QueuePolicy) -> bool {
         let Some((event, current)) = self.current.take() else { return false };
-        let (retry, again) = {
+        let (retry, again, declined) = {
             let mut progress = current.progress();
-            (progress.retry.take(), progress.again)
+            (progress.retry.take(), progress.again, progress.declined)
         };
         // A message that was superseded is handled again only if the superseding one has been cancelled in the meantime.
         let Some(delay) = again else {
@@ -214,7 +230,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         }
         if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
             newer.inherit(retry);
-        } else {
+        } else if !declined {
             let since = Instant::now();
             let phase = Phase::Failed { at: deadline(since, delay) };
             self.waiting.push_back(Queued { event, phase, since, retry });

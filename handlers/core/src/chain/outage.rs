@@ -45,8 +45,8 @@ impl Outage {
         }
     }
 
-    /// Wakes all waiting messages, because an attempt after a transient failure succeeded, failed permanently, or reported unfinished
-    /// work only. Does nothing if they were woken less than [`PROBE_INTERVAL`] ago.
+    /// Wakes all waiting messages, because an attempt after a transient failure succeeded or failed permanently. Does nothing if they
+    /// were woken less than [`PROBE_INTERVAL`] ago.
     pub(super) fn end(&self) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.is_none_or(|ended| ended.elapsed() >= PROBE_INTERVAL) {

@@ -2,8 +2,8 @@
 
 use std::hash::BuildHasherDefault;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -48,6 +48,8 @@ struct Queues<E: Message, H> {
     peak: AtomicUsize,
     /// The number of messages that were replaced because their queue was full although coalescing is off.
     overflowed: AtomicU64,
+    /// The messages of the queues that ended without success because the program stops.
+    unhandled: Mutex<Vec<Queued<E>>>,
     shared: SharedQueueState,
 }
 
@@ -76,6 +78,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
             stop: stop.clone(),
             peak: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
+            unhandled: Mutex::default(),
             shared: SharedQueueState { metrics, busy, less_busy, shutdown, outage: Outage::default() },
         };
         Self { queues: Arc::new(queues), stop: Arc::new(stop.drop_guard()) }
@@ -112,6 +115,14 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         }
     }
 
+    /// Ends the retries of the object of `event`, and removes its queued messages, because the handler declines this newer event of it.
+    /// Messages of other types stay, and so do deletions and messages of an object whose deletion was requested.
+    pub fn decline(&self, event: &E) {
+        if let Some(mut queue) = self.queues.by_key.get_mut(&(self.queues.key)(event)) {
+            queue.decline(event);
+        }
+    }
+
     /// Returns the number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next
     /// attempt.
     pub fn busy(&self) -> usize {
@@ -143,6 +154,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     pub fn entries(&self, limit: usize) -> Vec<QueueEntry> {
         let mut messages = Vec::new();
         self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages()));
+        messages.extend(self.queues.unhandled().iter().cloned());
         messages.sort_by_key(|Queued { since, retry, .. }| {
             match retry.as_ref().and_then(|retry| retry.shown.as_ref()) {
                 Some(last_error) => (false, last_error.since),
@@ -158,12 +170,16 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     }
 
     /// Ends all retries, and waits up to `grace` for running and queued messages. After that, nothing more is handled. Returns `true`
-    /// if all running and queued messages ended, with or without success. Discards held messages, and those that wait after a failure.
+    /// if all running and queued messages ended, with or without success. [`entries`](Self::entries) then returns all messages that were
+    /// not handled successfully: those that were held or failed, and those that are left.
     pub async fn drain(&self, grace: Duration) -> bool {
         let queues = &self.queues;
         queues.shared.shutdown.cancel();
         queues.by_key.retain(|_, queue| {
-            queues.shared.busy.fetch_sub(usize::from(!queue.started), SeqCst);
+            if !queue.started {
+                queues.shared.busy.fetch_sub(1, SeqCst);
+                queues.unhandled().extend(queue.messages());
+            }
             queue.started
         });
         let empty = queues.until(|queues| queues.by_key.is_empty());
@@ -282,8 +298,12 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                 if let Some(message) = queue.pop(&self.policy).filter(|_| !self.stop.is_cancelled()) {
                     return Some(message);
                 }
-                let next_attempt = queue.next_attempt().filter(|_| !self.shared.shutdown.is_cancelled());
-                let Some(next_attempt) = next_attempt else {
+                let stopping = self.shared.shutdown.is_cancelled();
+                let Some(next_attempt) = queue.next_attempt().filter(|_| !stopping) else {
+                    // Before the queue is removed, so that `entries` misses no message.
+                    if stopping {
+                        self.unhandled().extend(queue.messages());
+                    }
                     entry.remove();
                     return None;
                 };
@@ -293,6 +313,11 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             let is_due = Box::pin(self.shared.wait_until(due, outage, &arrival)).await;
             is_over = is_due && outage.is_some();
         }
+    }
+
+    /// Locks the messages that were not handled before the end.
+    fn unhandled(&self) -> MutexGuard<'_, Vec<Queued<E>>> {
+        self.unhandled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends everything except running invocations. Messages that arrive later are dropped.

@@ -51,8 +51,9 @@ pub(super) struct RetryState {
     pub(super) shown: Option<LastError>,
     /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
-    /// The delay that the last error requested (zero if none). `None` unless that error was transient and not
-    /// [pending](Failure::pending), so that its cause may be an outage.
+    /// The delay that the last error requested (zero if none), if that error was transient, so that its cause may be an outage; `None`
+    /// otherwise. An error that only reported [unfinished work](Failure::pending) does not count, because it may come from the handler
+    /// itself, which has not called a driver.
     pub(super) outage: Option<Duration>,
     /// The object on which the failure was reported as a Kubernetes Event.
     pub(super) reported_on: Option<Arc<Identity>>,
@@ -64,8 +65,9 @@ impl RetryState {
     /// Records a failed attempt.
     pub(super) fn failed(&mut self, error: &dyn Failure) {
         self.shown = Some(LastError::record(&mut self.last_error, error));
-        self.outage = (error.transient() && error.pending().is_none())
-            .then(|| error.retry_after().unwrap_or_default().min(MAX_HINT));
+        if error.pending().is_none() {
+            self.outage = error.transient().then(|| error.retry_after().unwrap_or_default().min(MAX_HINT));
+        }
     }
 
     /// Records an attempt that failed with a transient error. Returns the delay before the next attempt, and `true` if the failure is
@@ -82,7 +84,6 @@ impl RetryState {
             self.failed(error);
             return Some((wait, true));
         };
-        self.outage = None;
         let error = LastError::record(&mut self.pending, error);
         let report = self.pending_reported.unwrap_or(error.since).elapsed() >= pending.report_after;
         if report {

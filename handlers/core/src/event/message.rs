@@ -82,12 +82,13 @@ pub struct ObjectRef<'a> {
 
 impl fmt::Display for ObjectRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.kind)?;
-        if let Some(namespace) = self.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        write!(f, "{} ({})", self.name, self.uid)
+        write!(f, "{} {} ({})", self.kind, full_name(self.namespace, self.name), self.uid)
     }
+}
+
+/// Returns the name of an object with its namespace: `default/web`.
+pub fn full_name(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
 /// The key of an ordered queue: a handler gets the messages with the same key one after the other.

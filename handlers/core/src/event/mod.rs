@@ -12,7 +12,7 @@ pub(crate) use decode::WithMetadata;
 pub use decode::{Undecodable, WatchItem, truncated};
 pub use kind::{Kind, WatchResult};
 pub(crate) use message::KeyHasher;
-pub use message::{Change, Message, ObjectRef, OrderingKey};
+pub use message::{Change, Message, ObjectRef, OrderingKey, full_name};
 pub use object::{Identity, Object};
 pub use trigger::Trigger;
 

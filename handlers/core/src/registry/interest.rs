@@ -8,7 +8,9 @@ pub enum Interest {
     Taken,
     /// The event is taken, but something is not done for the object, for this reason.
     Limited(&'static str),
-    /// The event is not taken, for this reason.
+    /// The event is not taken now, for this reason. Queued events of the object stay, and so do its retries: another event follows.
+    Deferred(&'static str),
+    /// The event is not taken, for this reason. Nothing is left to do for the object, so its queued events and retries end.
     Declined(&'static str),
 }
 
@@ -20,24 +22,66 @@ impl Interest {
 
     /// Returns `true` if the event is taken.
     pub fn is_taken(self) -> bool {
-        !matches!(self, Self::Declined(_))
+        matches!(self, Self::Taken | Self::Limited(_))
+    }
+
+    /// Returns `true` if nothing is left to do for the object.
+    pub fn is_declined(self) -> bool {
+        matches!(self, Self::Declined(_))
     }
 
     /// Returns the reason why the event is not taken, or why something is not done.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Self::Taken => None,
-            Self::Limited(reason) | Self::Declined(reason) => Some(reason),
+            Self::Limited(reason) | Self::Deferred(reason) | Self::Declined(reason) => Some(reason),
         }
     }
 
-    /// Returns the answer of both: `other` is asked only if `self` takes the event.
+    /// Returns the answer of both, of which each can decline or defer the event. `other` is asked unless `self` declines it.
     #[must_use]
     pub fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::Taken => other(),
             Self::Limited(_) => Some(other()).filter(|other| !other.is_taken()).unwrap_or(self),
+            Self::Deferred(_) => Some(other()).filter(|other| other.is_declined()).unwrap_or(self),
             Self::Declined(_) => self,
+        }
+    }
+
+    /// Returns the answer of joined handlers, of which each can take or defer the event. `other` is asked unless `self` takes it.
+    #[must_use]
+    pub(super) fn or(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Taken | Self::Limited(_) => self,
+            Self::Deferred(_) => Some(other()).filter(|other| other.is_taken()).unwrap_or(self),
+            Self::Declined(_) => Some(other()).filter(|other| !other.is_declined()).unwrap_or(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interest::{Declined, Deferred, Limited, Taken};
+
+    #[test]
+    fn the_strictest_answer_of_a_handler_and_its_filters_holds() {
+        let in_order = [Taken, Limited("one"), Deferred("two"), Declined("three")];
+        for (i, one) in in_order.into_iter().enumerate() {
+            for (j, other) in in_order.into_iter().enumerate() {
+                assert_eq!(one.and(|| other), in_order[i.max(j)], "{one:?} and {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_joined_handler_that_takes_the_event_answers_for_all_and_then_one_that_defers_it() {
+        let answers = [Taken, Limited("one"), Deferred("two"), Declined("three")];
+        for (i, one) in answers.into_iter().enumerate() {
+            for (j, other) in answers.into_iter().enumerate() {
+                let expected = if one.is_taken() { one } else { answers[i.min(j)] };
+                assert_eq!(one.or(|| other), expected, "{one:?} or {other:?}");
+            }
         }
     }
 }

@@ -208,8 +208,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Passes to the handler only the events that `filter` accepts. `filter` is called only for events that the handler wants and earlier
-    /// filters accept. Indexes get all events.
+    /// Passes to the handler only the events that `filter` accepts. `filter` is called only for events that neither the handler nor
+    /// earlier filters decline. Indexes get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
         self.filter = both(self.filter.take(), Some(Arc::new(filter)));
@@ -262,14 +262,13 @@ impl ErasedHandler {
         self.superseded
     }
 
-    /// Returns whether the handler and its filter take the event; of joined handlers, one of them. A handler that panics does not get
-    /// the event.
+    /// Returns whether the handler and its filter take the event; of joined handlers, one of them. If the handler or the filter
+    /// panics, the handler does not get the event.
     pub fn wants(&self, event: &AnyEvent) -> Interest {
-        let mut answers = self.routes(event).map(|route| route.wants(event));
-        let first = answers.next().unwrap_or(OTHER_TYPE);
-        let taken =
-            if first.is_taken() { first } else { answers.find(|other| other.is_taken()).unwrap_or(first) };
-        taken.and(|| filtered(self.filter.as_ref(), event))
+        let mut routes = self.routes(event);
+        let first = routes.next().map_or(OTHER_TYPE, |route| route.wants(event));
+        let answer = routes.fold(first, |answer, other| answer.or(|| other.wants(event)));
+        answer.and(|| filtered(self.filter.as_ref(), event))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
@@ -295,17 +294,22 @@ impl ErasedHandler {
 }
 
 impl HandlerRoute {
-    /// Returns whether the handler and its filter take the event. A handler that panics does not get the event.
+    /// Returns whether the handler and its filter take the event.
     fn wants(&self, event: &AnyEvent) -> Interest {
-        let panicked = Interest::Declined("the handler panicked when it was asked; see the log");
-        let wanted = catch_panic(event, || self.handler.wants(event)).unwrap_or(panicked);
-        wanted.and(|| filtered(self.filter.as_ref(), event))
+        asked(event, || self.handler.wants(event)).and(|| filtered(self.filter.as_ref(), event))
     }
 }
 
 /// Returns the answer of the filter to `event`; without a filter, the event is taken.
 fn filtered(filter: Option<&EventFilter>, event: &AnyEvent) -> Interest {
-    filter.map_or(Interest::Taken, |filter| filter(event))
+    filter.map_or(Interest::Taken, |filter| asked(event, || filter(event)))
+}
+
+/// Returns the answer of a handler or of its filter to `event`. If the code panics, the event is deferred,
+/// because it is unknown if the handler still wants the object.
+fn asked(event: &AnyEvent, wants: impl FnOnce() -> Interest) -> Interest {
+    let panicked = Interest::Deferred("the handler panicked when it was asked; see the log");
+    catch_panic(event, wants).unwrap_or(panicked)
 }
 
 /// Calls code of a handler from within the watch. If the code panics, the panic is logged and returned, so that the watch and other

@@ -44,8 +44,9 @@ where
     /// The error of all methods of the handler.
     type Error: Failure;
 
-    /// Returns whether the handler takes the event. The method is called before the event is queued: an event that is not taken replaces
-    /// no queued event. Therefore only fields that never change may cause [`Interest::Declined`].
+    /// Returns whether the handler takes the event. The method is called before the event is queued. An event that is
+    /// [declined](Interest::Declined) removes the queued events of the object and ends its retries, unless the deletion of the object was
+    /// requested.
     fn wants(&self, event: &Event<K>) -> Interest {
         let _ = event;
         Interest::Taken

@@ -18,8 +18,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::event::WithMetadata;
-use crate::failure::Failure;
+use crate::event::{WithMetadata, full_name};
+use crate::failure::{Failure, Pending};
 
 /// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
 /// strategic merge patch of a custom resource the server returns 415.
@@ -58,7 +58,7 @@ const METADATA: HeaderValue =
 
 /// The outcome of a write that did not fail.
 ///
-/// A conflict (409) is not among them but is a transient failure: the event of the conflicting change usually
+/// A conflict (409) is not among them but is an error that is [pending](Failure::pending): the event of the conflicting change usually
 /// supersedes the write within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -78,6 +78,10 @@ pub struct Stale;
 impl Failure for Stale {
     fn transient(&self) -> bool {
         true
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        Some(Pending::default())
     }
 
     fn reason(&self) -> &'static str {
@@ -113,6 +117,11 @@ impl Failure for WriteError {
         self.source.retry_after()
     }
 
+    /// Returns a value for a conflict: the object has changed, and the event of that change follows.
+    fn pending(&self) -> Option<Pending> {
+        matches!(&*self.source, kube::Error::Api(status) if status.code == 409).then(Pending::default)
+    }
+
     fn reason(&self) -> &'static str {
         if self.refused() && !self.transient() { "WriteRefused" } else { "WriteFailed" }
     }
@@ -146,7 +155,7 @@ where
         if version < echo.version && echo.written.elapsed() < ECHO_TIME {
             return Err(Stale);
         }
-        self.echoes.remove(uid);
+        self.echoes.remove_if(uid, |_, last| last.version <= echo.version);
         Ok(())
     }
 
@@ -225,12 +234,10 @@ where
             Err(source) => Err(WriteError {
                 what,
                 kind: K::kind(&()).into_owned(),
-                name: match &object.meta().namespace {
-                    Some(namespace) => {
-                        format!("{namespace}/{}", object.meta().name.as_deref().unwrap_or_default())
-                    }
-                    None => object.meta().name.clone().unwrap_or_default(),
-                },
+                name: full_name(
+                    object.meta().namespace.as_deref(),
+                    object.meta().name.as_deref().unwrap_or_default(),
+                ),
                 source: Box::new(source),
             }),
         }
@@ -324,7 +331,7 @@ mod tests {
         let (writer, _, _) = write(200, answer).await;
         let stale = writer.fresh(&pod("default", "web")).unwrap_err();
         assert!(
-            stale.transient() && stale.retry_after().is_none(),
+            stale.transient() && stale.retry_after().is_none() && stale.pending().is_some(),
             "a handler that reads the newest object need not wait"
         );
         tokio::time::advance(ECHO_TIME).await;
@@ -396,6 +403,7 @@ mod tests {
             let error = written.unwrap_err();
             assert_eq!(error.to_string(), "write the metadata of Pod default/web");
             assert_eq!((error.refused(), error.transient()), (true, transient), "{code} {fields:?}");
+            assert_eq!(error.pending().is_some(), code == 409, "{code}");
         }
         let (_, written, _) = write(500, refusal(500, &[])).await;
         assert!(!written.unwrap_err().refused(), "it may have been written");

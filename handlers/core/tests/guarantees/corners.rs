@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_handler::testing::{Fault, HandlerFn, LogReport, NoMetrics, TestMessage, pod};
 use staffetta_handler::{
-    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Message, OrderingKey, QueuePolicy,
-    Superseded, Tombstone,
+    AnyEvent, Async, BackoffPolicy, Change, Context, Event, EventHandler, HandlerError, Message, OrderingKey,
+    QueuePolicy, Superseded, Tombstone,
 };
 
 use crate::support::{Answer, POLICY, REQUEUE, Scribe, settle};
@@ -50,6 +50,62 @@ where
         let result = (self.0)(event);
         tokio::time::sleep(Duration::from_secs(1)).await;
         result
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declined_event_ends_the_retries_of_its_object_except_those_of_a_deletion() {
+    let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
+    for (message, fault, is_repeated) in [
+        (TestMessage::added("a"), busy.clone(), false),
+        (TestMessage::added("a"), refused.clone(), false),
+        (TestMessage::terminating("a", 0), busy, true),
+        (TestMessage::deleted("a"), refused, true),
+    ] {
+        let scribe = Scribe::new(move |_| Answer::Fail(fault.clone()));
+        let chain = Async::new(scribe.wrapped(), POLICY, one_key, Arc::new(NoMetrics));
+        chain.push(message.clone());
+        settle().await;
+        chain.decline(&TestMessage::modified("b", 1));
+        settle().await;
+        assert_eq!(chain.queues(), 1, "{message}: another object was declined");
+        chain.decline(&TestMessage::modified("a", 1));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(
+            (scribe.attempts().len() > 1, chain.queues()),
+            (is_repeated, is_repeated.into()),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_declined_during_an_attempt_is_not_retried_unless_a_newer_event_is_accepted() {
+    for (fault, is_accepted) in [
+        (Fault::transient("busy"), false),
+        (Fault::permanent("refused"), false),
+        (Fault::transient("busy"), true),
+        (Fault::permanent("refused"), true),
+    ] {
+        let text = fault.to_string();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let links = SlowAndThen(move |_: &TestMessage| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Err(fault.clone().into())
+        });
+        let report = Arc::new(LogReport::new("handler", REQUEUE));
+        let links = links.retry(BackoffPolicy::default()).log_exceptions(report);
+        let chain = Async::new(links, POLICY, one_key, Arc::new(NoMetrics));
+        chain.push(TestMessage::added("a"));
+        settle().await;
+        chain.decline(&TestMessage::modified("a", 1));
+        if is_accepted {
+            chain.push(TestMessage::modified("a", 2));
+        }
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let is_repeated = calls.load(Ordering::Relaxed) > 1;
+        assert_eq!((is_repeated, chain.queues()), (is_accepted, is_accepted.into()), "{text}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use staffetta_handler::Pending;
 use staffetta_handler::testing::{Fault, TestMessage};
 use tokio::time::Instant;
 
@@ -109,4 +110,31 @@ async fn a_long_outage_costs_few_calls_and_what_is_refused_is_not_tried_earlier(
     assert_eq!(scribe.handled().len(), 10);
     let refused = scribe.attempts().iter().filter(|attempt| attempt.starts_with("refused")).count();
     assert!(refused < 9, "{refused} attempts, as if nothing else had failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_only_waits_ends_no_outage_and_the_success_after_it_does() {
+    let mut attempts = 0;
+    let scribe = Scribe::new(move |message| {
+        let is_down = message.to_string().starts_with("down");
+        attempts += u32::from(!is_down);
+        match attempts {
+            _ if is_down => Answer::Fail(Fault::transient("down").after(Duration::from_secs(300))),
+            ..=1 => Answer::Fail(Fault::transient("down")),
+            2..=60 => Answer::Fail(
+                Fault::transient("not yet").pending(Pending::default()).after(Duration::from_secs(1)),
+            ),
+            _ => Answer::Succeed,
+        }
+    });
+    let chain = scribe.chain(POLICY);
+    for uid in ["down", "waits"] {
+        chain.push(TestMessage::added(uid));
+    }
+    let woken = || scribe.attempts().iter().filter(|attempt| attempt.starts_with("down")).count() - 1;
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    assert!(scribe.attempts().len() > 20 && scribe.handled().is_empty());
+    assert_eq!(woken(), 0, "what waits has not reached the driver");
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    assert_eq!((scribe.handled().len(), woken()), (1, 1));
 }

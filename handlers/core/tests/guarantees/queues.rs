@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_handler::QueuePolicy;
 use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::{Message, QueuePolicy};
 
 use crate::support::{Answer, POLICY, Scribe, settle};
 
@@ -119,9 +119,9 @@ async fn a_full_queue_coalesces_and_counts_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
-    let scribe = Scribe::new(|message| match message.to_string().as_str() {
-        "fails added 0" => Answer::Fail(Fault::transient("busy")),
-        "broken added 0" => Answer::Fail(Fault::permanent("refused")),
+    let scribe = Scribe::new(|message| match message.uid() {
+        "fails" | "fails late" => Answer::Fail(Fault::transient("busy")),
+        "broken" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
     let chain = scribe.chain(POLICY);
@@ -129,9 +129,13 @@ async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
         chain.push(TestMessage::added(uid));
     }
     settle().await;
+    chain.push(TestMessage::added("fails late"));
     assert!(chain.drain(Duration::from_secs(5)).await);
     settle().await;
-    assert_eq!((scribe.attempts().len(), chain.queues()), (3, 0));
+    assert_eq!((scribe.attempts().len(), chain.queues()), (4, 0));
+    let mut left: Vec<_> = chain.entries(10).into_iter().map(|entry| entry.name).collect();
+    left.sort();
+    assert_eq!(left, ["broken", "fails", "fails late"], "what was not handled is shown");
 
     let stuck = Scribe::new(|_| Answer::Hang).chain(POLICY);
     stuck.push(TestMessage::added("hangs"));

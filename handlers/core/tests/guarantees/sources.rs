@@ -174,6 +174,15 @@ async fn an_event_that_one_of_joined_handlers_has_to_get_again_is_delivered_agai
     }
 }
 
+#[tokio::test]
+async fn a_filter_that_panics_defers_the_event() {
+    let of_pods = || Registration::new(Slow(Log::default())).on::<Pod>().erase();
+    let panics = || of_pods().filter(|event| panic!("as ordered: {event:?}"));
+    let web = Event::Added(Arc::new(pod("default", "web"))).erase();
+    assert!(matches!(panics().into_parts().0.wants(&web), Interest::Deferred(_)));
+    assert!(panics().join(of_pods()).into_parts().0.wants(&web).is_taken(), "the other one takes it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn joined_handlers_of_one_kind_get_what_their_own_filters_accept() {
     let log = Log::default();

@@ -1,5 +1,7 @@
 use super::*;
 
+use futures_util::FutureExt;
+
 use crate::event::Identity;
 use crate::testing::TestMessage;
 
@@ -229,4 +231,32 @@ async fn a_failed_deletion_is_not_repeated_once_the_object_exists_again() {
     queue.push(M::added("a"), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 0".into(), 1));
     assert!(queue.due().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_accepted_after_a_decline_takes_the_failures_of_the_current_one_over() {
+    use TestMessage as M;
+    let mut queue = queue(&[], &COALESCE);
+    set_current(&mut queue, M::added("a"));
+    queue.decline(&M::modified("a", 1));
+    queue.push(M::modified("a", 2), Instant::now(), &COALESCE);
+    end(&mut queue, (memory(2), SUPERSEDED), &COALESCE);
+    assert_eq!(next(&mut queue), ("a added 2".into(), 2));
+    end(&mut queue, (memory(2), SUPERSEDED), &COALESCE);
+    assert_eq!(drain(&mut queue), ["a added 2"], "the decline is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decline_wakes_the_queue_only_if_it_removes_a_message() {
+    use TestMessage as M;
+    let mut queue = queue(&[], &COALESCE);
+    set_current(&mut queue, M::added("a"));
+    end(&mut queue, (None, Some(Duration::from_secs(60))), &COALESCE);
+    let (.., arrival) = queue.next_attempt().expect("it failed");
+    for other in [M::modified("b", 1), M::trigger("a", 1)] {
+        queue.decline(&other);
+        assert!(arrival.notified().now_or_never().is_none(), "{other}");
+    }
+    queue.decline(&M::modified("a", 1));
+    assert!(arrival.notified().now_or_never().is_some() && queue.next_attempt().is_none());
 }
