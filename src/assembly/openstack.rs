@@ -25,9 +25,6 @@ use super::unreachable::Unreachable;
 use crate::metrics::CloudRequestMetrics;
 use diagnosis::{creates, needs_extension, needs_quotas};
 
-/// The error message when Neutron or Octavia does not respond, or rejects the credentials.
-const UNUSABLE: &str = "OpenStack cannot be used with the options of the section [neutron]";
-
 /// The description of the drivers that return the project of `[neutron_defaults]`.
 const PROJECT: &str = "OpenStack: the project of [neutron_defaults].";
 /// The description of the drivers that read the project from an annotation of the namespace.
@@ -132,6 +129,11 @@ fn required<T>(option: Option<T>, name: &str) -> Result<T, SetupError> {
     option.ok_or_else(|| SetupError::Missing { message: format!("`{name}` is missing"), stand_in })
 }
 
+/// Returns the error of a check to which Neutron or Octavia does not respond, or rejects the credentials.
+fn unusable(error: impl Into<DriverError>) -> Unreachable {
+    Unreachable::new("OpenStack cannot be used with the options of the section [neutron]", error.into())
+}
+
 /// Returns the cache of subnets, which all drivers share.
 fn shared_subnets(setup: &Setup) -> Result<Arc<Subnets>, SetupError> {
     setup.shared(|| Ok(Subnets::new(cloud(setup)?.network(), &defaults(setup)?)))
@@ -168,7 +170,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
             let network = network.clone();
             async move {
                 let asked = network.has_extension("standard-attr-tag").await;
-                asked.map(drop).map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)).into())
+                asked.map(drop).map_err(|error| unusable(error).into())
             }
         });
         if let Some(project) = defaults(setup)?.project {

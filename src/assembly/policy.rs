@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{NetworkPolicyDriver, PodSecurityGroupsDriver, SecurityGroupId};
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
-use staffetta_network::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
-use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
+use staffetta_network::policy::{
+    AlwaysAllowed, PolicyDrivers, PolicyHandler, PolicyIndex, PolicySecurityGroups,
+};
 use staffetta_network::vif::VifClaims;
 
 use super::is_enabled;

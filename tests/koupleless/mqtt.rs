@@ -37,7 +37,8 @@ impl AnyBroker {
         }
     }
 
-    /// Returns the options of a replica. The connection to a real broker is encrypted, and shows a certificate.
+    /// Returns the options of a replica. The connection to a real broker is encrypted, and shows a certificate. The Lease is longer than
+    /// over HTTP, because a connection that was not polled for an eighth of it is closed, and the machine may be busy with other tests.
     fn options(&self, version: &str) -> String {
         let connection = match self {
             Self::Simulated(broker) => format!("port = {}\ntls = false\n", broker.address().port()),
@@ -54,8 +55,9 @@ impl AnyBroker {
             }
         };
         format!(
-            "tunnels = [\"mqtt\"]\n[vnode_mqtt]\nbroker = \"127.0.0.1\"\n{connection}version = \"{version}\"\n\
-             username = \"controller\"\npassword = \"controller\"\nresync_ms = 100\n"
+            "tunnels = [\"mqtt\"]\nlease_duration_s = 24\nlease_renew_s = 6\n\
+             [vnode_mqtt]\nbroker = \"127.0.0.1\"\n{connection}version = \"{version}\"\n\
+             username = \"controller\"\npassword = \"controller\"\nresync_ms = 100\nkeep_alive_s = 4\n"
         )
     }
 

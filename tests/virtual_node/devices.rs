@@ -7,7 +7,8 @@ use staffetta_driver::app_hosting::DeviceSpec;
 use staffetta_virtual_node::app_hosting::CiscoDevice;
 
 use crate::custom_resource::{
-    DEFINITION, change, define, device, devices, for_devices, message, options, secret, until_phase, world,
+    DEFINITION, change, define, device, devices, for_devices, message, options, secret, until_gone,
+    until_phase, world,
 };
 use crate::world::World;
 
@@ -133,6 +134,27 @@ async fn a_device_comes_changes_and_goes_with_its_custom_resource() {
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
     world.until("its node is gone", async || world.nodes().get_opt("r1").await.unwrap().is_none()).await;
     world.until("it is gone itself", async || devices(&world).get_opt("r1").await.unwrap().is_none()).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_without_a_valid_description_goes_with_its_node_and_the_workloads_that_stay_are_told() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    world.pod("web", json!({ "nodeName": "r1" })).await;
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+    change(&world, "r1", json!({ "colour": "red" })).await;
+    let controller = world.controller().await;
+    until_phase(&world, "r1", "Error").await;
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_some());
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    let told = world.until_told("LeftAsItIs").await;
+    assert!(told.contains("without a valid description; workloads of 1 pod may remain"), "{told}");
+    until_gone(&world, "r1").await;
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
     controller.stop().await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! The boot clock, and the time within which a change of a module is sent.
+//! The boot clock, and a fence that closes if the process was suspended.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use staffetta_driver::Fence;
 
 use crate::lock::lock;
 
-/// The time within which a change of a module is sent or given up. It must be shorter than the time between the end of a replica's right to
-/// act for a node and the moment when another replica may take the node: a quarter of the Lease duration, 10 s by default.
+/// The default of `send_limit`, the time within which a change of a module is sent or given up.
 pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the time since the start of the computer, on the clock by which Leases are measured. It goes on while the process is stopped
@@ -17,14 +16,17 @@ pub(crate) fn boot_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).expect("the boot clock starts at 0")
 }
 
-/// Returns a fence that closes once more than [`SEND_LIMIT`] has passed between two polls, by the time of `clock`. That happens when the
+/// Returns a fence that closes once more than `limit` has passed between two polls, by the time of `clock`. That happens when the
 /// process was suspended.
-pub(crate) fn suspension_fence(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Fence {
+pub(crate) fn suspension_fence(
+    limit: Duration,
+    clock: impl Fn() -> Duration + Send + Sync + 'static,
+) -> Fence {
     let polled = std::sync::Mutex::new(clock());
     Fence::new(move || {
         let now = clock();
         let before = std::mem::replace(&mut *lock(&polled), now);
-        now.saturating_sub(before) <= SEND_LIMIT
+        now.saturating_sub(before) <= limit
     })
 }
 
@@ -39,7 +41,8 @@ mod tests {
     async fn nothing_goes_on_after_a_suspension_and_polls_in_time_do_not_count() {
         let time = Arc::new(AtomicU64::new(100));
         let clock = Arc::clone(&time);
-        let fence = suspension_fence(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+        let fence =
+            suspension_fence(SEND_LIMIT, move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         for _ in 0..3 {
             time.fetch_add(5_000, Ordering::Relaxed);
             assert_eq!(fence.run(async { "sent" }).await, Some("sent"));

@@ -8,7 +8,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `clock` | the boot clock, and the time within which a change is sent |
+//! | `clock` | the boot clock, and a fence that closes if the process was suspended |
 //! | `http` | the tunnel over HTTP: a listener for what bases report, and requests to bases |
 //! | `mqtt` | the tunnel over MQTT 3.1.1 or 5: topics, subscriptions, and what is accepted from bases |
 //! | `module` | a container as a module of Arklet |

@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::SEND_LIMIT;
+
 /// Options of the tunnel over HTTP.
 ///
 /// Bases send no credentials, so whoever can reach the address of `listen` can pose as a new base. Let only bases reach it.
@@ -27,6 +29,10 @@ pub struct HttpTunnelOptions {
     pub operation_timeout_ms: NonZeroU64,
     /// The maximum number of bases.
     pub max_bases: NonZeroUsize,
+    /// The time within which a change of a module is sent or given up. The controller derives it from `vnode.lease_duration_s`: it must be
+    /// shorter than the time between the end of a replica's right to act for a node and the moment when another replica may take the node.
+    #[serde(skip)]
+    pub send_limit: Duration,
 }
 
 impl Default for HttpTunnelOptions {
@@ -39,6 +45,7 @@ impl Default for HttpTunnelOptions {
             query_timeout_ms: count(10_000),
             operation_timeout_ms: count(300_000),
             max_bases: NonZeroUsize::new(10_000).expect("the defaults are not zero"),
+            send_limit: SEND_LIMIT,
         }
     }
 }

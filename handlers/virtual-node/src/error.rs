@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::{Failure, Stale, WriteError};
+use staffetta_handler::{Failure, Pending, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
 
@@ -100,6 +100,14 @@ impl Failure for VirtualNodeError {
 
     fn retry_after(&self) -> Option<Duration> {
         self.class().1
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        match self {
+            Self::Status(error) => error.pending(),
+            Self::Stale(error) => error.pending(),
+            _ => None,
+        }
     }
 
     fn reason(&self) -> &'static str {

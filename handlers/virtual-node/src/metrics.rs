@@ -93,13 +93,11 @@ impl MetricSources {
     fn values(&self) -> VirtualNodeMetrics {
         let nodes = self.nodes.upgrade();
         let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();
-        let pods_of = |nodes: &Arc<NodeStore>, name: &str| nodes.pods.pods_on(name);
-        let pods = machines.iter().flat_map(|machine| {
-            nodes.iter().flat_map(|nodes| pods_of(nodes, &machine.name)).map(|pod| phase(&pod))
-        });
+        let index = nodes.iter().map(|nodes| &nodes.pods);
+        let pods = index.flat_map(|index| machines.iter().flat_map(|machine| index.pods_on(&machine.name)));
         VirtualNodeMetrics {
             nodes: count_by(STATES, machines.iter().map(|machine| machine.view().condition())),
-            pods: count_by(PHASES, pods),
+            pods: count_by(PHASES, pods.map(|pod| phase(&pod))),
             reads: self.counts.reads(),
             kubelet_requests: self.counts.requests(),
             lease_changes: self.counts.leases(),

@@ -57,14 +57,15 @@ impl NodeStore {
         if let Some(machine) = known.cloned() {
             drop(nodes);
             machine.update_spec(spec);
+            self.notifier.node_due(&name);
         } else {
             let (notifier, pods) = (Arc::clone(&self.notifier), Arc::clone(&self.pods));
             let machine = Machine::new(spec, notifier, pods, self.policy.clone());
-            nodes.machines.insert(name.clone(), Arc::new(machine));
+            nodes.machines.insert(name, Arc::new(machine));
             drop(nodes);
+            // Its task triggers the first reconciliation, once the port of the kubelet API is known.
             self.turnover.notify_one();
         }
-        self.notifier.node_due(&name);
     }
 
     /// Removes a node. The handler deletes its Node object, whereupon the cluster deletes its pods.
@@ -74,6 +75,16 @@ impl NodeStore {
             nodes.departed.insert(name.to_owned());
             drop(nodes);
             self.turnover.notify_one();
+            self.notifier.node_due(name);
+        }
+    }
+
+    /// Records that a node without a machine, whose specification this process could never read, was removed. Its Node object is deleted.
+    pub(crate) fn depart(&self, name: &str) {
+        let mut nodes = lock(&self.nodes);
+        if !nodes.machines.contains_key(name) {
+            nodes.departed.insert(name.to_owned());
+            drop(nodes);
             self.notifier.node_due(name);
         }
     }

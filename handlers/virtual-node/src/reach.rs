@@ -27,8 +27,6 @@ pub(crate) struct MachineOutage {
     pub(crate) reason: &'static str,
     /// The error message.
     pub(crate) message: String,
-    /// `true` if the machine refused the read, for example the credentials, or its description cannot be used.
-    refused: bool,
     /// `true` if this process reached the machine before the outage.
     pub(crate) was_up: bool,
 }
@@ -90,7 +88,7 @@ impl Reachability {
         policy: &Policy,
     ) -> Transition {
         let now = Instant::now();
-        let outage = |was_up| MachineOutage { reason, message, refused, was_up };
+        let outage = |was_up| MachineOutage { reason, message, was_up };
         match self {
             Self::Up { failing } => {
                 let is_first = failing.is_none();
@@ -107,7 +105,7 @@ impl Reachability {
                 Transition::Down
             }
             Self::Down(before) => {
-                let same = (before.reason, before.refused) == (reason, refused);
+                let same = before.reason == reason;
                 *before = outage(before.was_up);
                 if same { Transition::Nothing } else { Transition::Otherwise }
             }
@@ -121,7 +119,7 @@ impl Reachability {
             Self::Up { .. } => true,
             Self::Down(before) => before.was_up,
         };
-        let outage = MachineOutage { reason: SILENT, message, refused: false, was_up };
+        let outage = MachineOutage { reason: SILENT, message, was_up };
         match std::mem::replace(self, Self::Down(outage)) {
             Self::Down(before) if before.reason == SILENT => Transition::Nothing,
             Self::Down(_) => Transition::Otherwise,

@@ -109,7 +109,7 @@ impl MachineReaders {
                 self.0.records.retain(|_, record| !record.deleted.as_ref().is_some_and(ends));
             }
             self.0.environments.expire();
-            self.0.cluster.expire(|name| node_store.get(name).is_some() || node_store.is_unread(name));
+            self.0.cluster.expire(|name| node_store.contains(name) || node_store.is_unread(name));
             for machine in node_store.all() {
                 if !readers.contains_key(&machine.name) {
                     let (shared, of, sender) = (Arc::clone(&self.0), Arc::clone(&machine), sender.clone());
@@ -129,11 +129,13 @@ impl MachineReaders {
         }
     }
 
-    /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list.
+    /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list, unless
+    /// another process acts for the node.
     fn trigger_orphaned_nodes(&self) {
-        for name in self.0.cluster.nodes_of(self.0.node_owner(), |_| true) {
-            if self.0.node_store.get(&name).is_none() {
-                self.0.node_store.notifier.node_due(&name);
+        let Shared { cluster, node_store, config, .. } = &*self.0;
+        for name in cluster.nodes_of(self.0.node_owner()) {
+            if !node_store.contains(&name) && config.source.may_act(&name) {
+                node_store.notifier.node_due(&name);
             }
         }
     }
@@ -194,7 +196,8 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 if answered {
                     shared.counts.read(Read::Success);
                 }
-                if (answered && machine.read_succeeded()) || machine.take_reached() {
+                let reached = machine.take_reached();
+                if (answered && machine.read_succeeded()) || reached {
                     let text = "the machine behind this node can be reached";
                     shared.note_node(&machine.name, EventReason::Reached, text);
                 }

@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     /// The in-memory records of the steps for each pod, by the UID of the pod.
     pub(crate) records: DashMap<Uid, PodRecord>,
     /// The times since which Node objects of this handler have had no machine, by node name.
-    pub(crate) trigger_orphaned_nodes: DashMap<String, Instant>,
+    pub(crate) orphaned_since: DashMap<String, Instant>,
 }
 
 /// The in-memory record of the steps that this process has taken for a pod. It is empty after a restart, and costs at
@@ -82,8 +82,8 @@ pub(crate) struct PodRecord {
     pub(crate) workload_seen: bool,
     /// The reason of the last Event about the current deployment or outage, so that no Event is repeated.
     pub(crate) reported: Option<EventReason>,
-    /// `true` if the pod is deleted and its workload is being removed.
-    pub(crate) clearing: bool,
+    /// The removal of the pod's workload, if the pod is deleted.
+    pub(crate) removal: Removal,
     /// The pod, if its object was deleted before its workload was removed.
     pub(crate) deleted: Option<Arc<Pod>>,
     /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
@@ -93,6 +93,18 @@ pub(crate) struct PodRecord {
     pub(crate) unanswered: u8,
     /// The number of ephemeral containers of the pod at its last reconciliation.
     pub(crate) ephemeral: usize,
+}
+
+/// The removal of the workload of a deleted pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It has not begun.
+    #[default]
+    Outstanding,
+    /// It has begun.
+    Begun,
+    /// The machine could not be reached, then or later. The workload is removed once it can.
+    Awaited,
 }
 
 impl Shared {
@@ -112,7 +124,7 @@ impl Shared {
             leases: NodeLeases::new(client(), config.policy.lease_interval),
             environments: Environments::new(client(), config.policy.secret_namespaces.clone()),
             records: DashMap::new(),
-            trigger_orphaned_nodes: DashMap::new(),
+            orphaned_since: DashMap::new(),
             config,
         }
     }

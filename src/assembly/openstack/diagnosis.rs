@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use staffetta_driver::{DriverError, ProjectId};
+use staffetta_driver::ProjectId;
 use staffetta_handler::{Finding, Setup, SetupError};
 use staffetta_openstack::{Cloud, Quota, Service};
 
-use super::super::unreachable::Unreachable;
-use super::UNUSABLE;
+use super::unusable;
 use crate::lock::lock;
 
 /// The category of the findings about Neutron.
@@ -32,7 +31,7 @@ pub(super) fn needs_extension(setup: &Setup, cloud: &Cloud, extension: &'static 
         async move {
             let check = format!("Neutron has the extension {extension}");
             let has = network.has_extension(extension).await;
-            Ok(vec![if has.map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)))? {
+            Ok(vec![if has.map_err(unusable)? {
                 Finding::ok(check, "")
             } else {
                 let remedy = "enable it in Neutron, or choose another driver";
@@ -78,7 +77,7 @@ fn judge_quotas(
         let (service, project, created) = (service.clone(), project.clone(), lock(&created.0).clone());
         async move {
             let quotas = service.quotas(&project).await;
-            let quotas = quotas.map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)))?;
+            let quotas = quotas.map_err(unusable)?;
             let check = format!("the quotas of the project {project} leave room");
             Ok(quota_findings(check, quotas.as_ref(), &created, unknown))
         }

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use staffetta_driver::{DriverError, LoadBalancerDriver, ServicePublicIpDriver};
+use staffetta_driver::{LoadBalancerDriver, ServicePublicIpDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_network::lb::LoadBalancerOptions;
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::network::LOAD_BALANCERS;
-use super::super::unreachable::Unreachable;
 use super::diagnosis::{creates, needs_extension, needs_load_balancer_quotas};
-use super::{UNUSABLE, cloud, defaults, shared_namespaces, shared_subnets};
+use super::{cloud, defaults, shared_namespaces, shared_subnets, unusable};
 use crate::config::KubernetesOptions;
 
 /// The provider name that selects the default provider of the cloud.
@@ -61,7 +60,7 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
         let octavia = octavia.clone();
         async move {
             let asked = octavia.version().await;
-            asked.map(drop).map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)).into())
+            asked.map(drop).map_err(|error| unusable(error).into())
         }
     });
     let provider = Some(provider).filter(|provider| !provider.is_empty() && provider != DEFAULT_PROVIDER);

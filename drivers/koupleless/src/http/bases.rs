@@ -1,7 +1,7 @@
 //! The addresses at which bases are called, kept without I/O. A base is a long-running Java process that
 //! loads modules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub(super) struct Bases {
     by_id: HashMap<NodeId, Base>,
     /// The ids of the bases that have reported or answered, by their address.
     by_address: HashMap<SocketAddr, NodeId>,
+    /// The bases for which a node exists.
+    with_node: HashSet<NodeId>,
 }
 
 /// The address of a base, and the time for which it holds the id.
@@ -31,8 +33,6 @@ struct Base {
     confirmed: bool,
     /// The address that last reported with this id, if the address in the Node object has replaced it.
     replaced: Option<SocketAddr>,
-    /// `true` if a node exists for the base.
-    started: bool,
 }
 
 /// The reason why a report is not accepted.
@@ -49,7 +49,7 @@ pub(super) enum AddressClaimError {
 impl Bases {
     /// Creates an empty table, to which reports add at most `limit` bases.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, by_id: HashMap::new(), by_address: HashMap::new() }
+        Self { limit, by_id: HashMap::new(), by_address: HashMap::new(), with_node: HashSet::new() }
     }
 
     /// Checks that `ip` may report for the base `id`: no base at another IP address holds this id.
@@ -67,15 +67,15 @@ impl Bases {
     ) -> Result<(), AddressClaimError> {
         self.check(id, address.ip(), now)?;
         if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
-            self.by_id.retain(|_, base| base.started || base.holds_id(now));
-            let Self { by_id, by_address, .. } = self;
+            let Self { by_id, by_address, with_node, .. } = self;
+            by_id.retain(|id, base| with_node.contains(id) || base.holds_id(now));
             by_address.retain(|_, id| by_id.contains_key(id));
             if self.by_id.len() >= self.limit {
                 return Err(AddressClaimError::TooMany(self.limit));
             }
         }
-        let started = self.by_id.get(id).is_some_and(|base| base.started);
-        self.confirm(id, Base { address, held_until: now + CLAIM, confirmed: true, replaced: None, started });
+        let held_until = now + CLAIM;
+        self.confirm(id, Base { address, held_until, confirmed: true, replaced: None });
         Ok(())
     }
 
@@ -92,9 +92,7 @@ impl Bases {
     pub(super) fn absent(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
         let base = self.by_id.get_mut(id).filter(|base| base.address == address && !base.confirmed);
         if let Some(base) = base {
-            let replaced = base.replaced.take();
-            base.held_until = replaced.map_or(now, |_| now + CLAIM);
-            base.address = replaced.unwrap_or(address);
+            base.held_until = if base.fall_back() { now + CLAIM } else { now };
         }
     }
 
@@ -106,29 +104,23 @@ impl Bases {
             other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.holds_id(now))
         };
         let address = address.filter(|address| !is_taken(address));
-        let known = self.by_id.get_mut(id);
-        match (known, address) {
-            (Some(base), address)
-                if base.started || address.is_none_or(|address| address.ip() == base.address.ip()) =>
-            {
-                base.started = true;
-                false
-            }
-            (known, Some(address)) => {
-                let replaced = known.map(|base| base.address);
-                if let Some(replaced) = replaced {
-                    self.release_address(id, replaced);
-                }
-                let (held_until, confirmed, started) = (now + CLAIM, false, true);
-                self.by_id.insert(id.clone(), Base { address, held_until, confirmed, replaced, started });
-                replaced.is_some()
-            }
-            _ => false,
+        let is_first = self.with_node.insert(id.clone());
+        let replaced = self.by_id.get(id).map(|base| base.address);
+        let Some(address) = address else { return false };
+        if replaced.is_some_and(|known| !is_first || known.ip() == address.ip()) {
+            return false;
         }
+        if let Some(replaced) = replaced {
+            self.release_address(id, replaced);
+        }
+        let (held_until, confirmed) = (now + CLAIM, false);
+        self.by_id.insert(id.clone(), Base { address, held_until, confirmed, replaced });
+        replaced.is_some()
     }
 
     /// Forgets a base whose node no longer exists.
     pub(super) fn stop(&mut self, id: &NodeId) {
+        self.with_node.remove(id);
         if let Some(base) = self.by_id.remove(id) {
             self.release_address(id, base.address);
         }
@@ -148,14 +140,7 @@ impl Bases {
             self.release_address(id, earlier.address);
         }
         if self.by_address.insert(address, id.clone()).as_ref() != Some(id) {
-            self.by_id.retain(|other, base| {
-                if other == id || base.address != address {
-                    return true;
-                }
-                let replaced = base.replaced.take();
-                base.address = replaced.unwrap_or(address);
-                replaced.is_some()
-            });
+            self.by_id.retain(|other, base| other == id || base.address != address || base.fall_back());
         }
     }
 
@@ -168,6 +153,13 @@ impl Bases {
 }
 
 impl Base {
+    /// Returns to the address that reported before that in the Node object replaced it. Returns `false` if there is none.
+    fn fall_back(&mut self) -> bool {
+        let replaced = self.replaced.take();
+        self.address = replaced.unwrap_or(self.address);
+        replaced.is_some()
+    }
+
     /// Returns `true` while no other IP address can use the id of the base.
     fn holds_id(&self, now: Instant) -> bool {
         now < self.held_until
@@ -230,6 +222,10 @@ mod tests {
             (bases.address(&id("old")), bases.address(&id("new"))),
             (None, Some(at("192.0.2.1:1238")))
         );
+        let moved = at("192.0.2.2:1238");
+        bases.record(&id("old"), moved, now).unwrap();
+        assert!(!bases.start(&id("old"), Some(at("192.0.2.3:1238")), now), "its node exists already");
+        assert_eq!(bases.address(&id("old")), Some(moved));
     }
 
     #[test]

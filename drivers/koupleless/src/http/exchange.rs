@@ -12,6 +12,7 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::NodeId;
@@ -19,13 +20,19 @@ use staffetta_driver::{DriverError, Reason, RequestRecord};
 use tokio::net::TcpStream;
 use tracing::{Instrument, info_span};
 
-use crate::clock::{SEND_LIMIT, boot_time};
+use crate::clock::boot_time;
 use crate::operations::ArkletCommand;
 use crate::options::{HttpTunnelOptions, milliseconds};
 use crate::wire::ArkResponse;
 
 /// The maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 1 << 20;
+
+/// The time without data after which a base that executes a command is probed, and the time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The number of probes without an answer after which the connection ends.
+const PROBES: u32 = 3;
 
 /// The HTTP client of all bases. It follows no redirect, repeats no request, and keeps no connection, since Arklet closes each of them after
 /// its response.
@@ -35,6 +42,7 @@ pub(super) struct BaseClient {
     connect: Duration,
     query: Duration,
     operation: Duration,
+    send: Duration,
 }
 
 impl BaseClient {
@@ -44,6 +52,7 @@ impl BaseClient {
             connect: milliseconds(options.connect_timeout_ms),
             query: milliseconds(options.query_timeout_ms),
             operation: milliseconds(options.operation_timeout_ms),
+            send: options.send_limit,
         }
     }
 
@@ -79,9 +88,8 @@ impl BaseClient {
                 _ => Reason::Unavailable,
             };
             let fault = DriverError::new(reason, command.step()).detail(format!("base {base}: {error}"));
-            let unsent = matches!(error, CallError::Unreachable(_) | CallError::TooLate);
             let is_elsewhere = matches!(error, CallError::Unreachable(_) | CallError::OtherBase(_));
-            let error = if changes && !unsent { fault.maybe_applied() } else { fault };
+            let error = if changes && !error.is_unsent() { fault.maybe_applied() } else { fault };
             BaseCallFailure { error, is_elsewhere }
         })
     }
@@ -97,22 +105,33 @@ impl BaseClient {
         let stream = connected
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(CallError::Unreachable)?;
+        // Without it, a base that is gone is noticed only at the time limit.
+        let _ = keep_alive(&stream);
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(CallError::ConnectionFailed)?;
-        // A process that was suspended while it connected sends nothing.
-        if send_by.is_some_and(|limit| limit < boot_time()) {
-            return Err(CallError::TooLate);
-        }
         let mut answered = pin!(async {
+            // A process that was suspended while it connected sends nothing.
+            if send_by.is_some_and(|limit| limit < boot_time()) {
+                return Err(CallError::TooLate(self.send));
+            }
             let response = sender.send_request(request).await?;
             read(response).await
         });
         tokio::select! {
+            biased;
             answered = &mut answered => answered,
             // All is read, or the connection failed: the other future has the result.
             _ = connection => answered.await,
         }
     }
+}
+
+/// Makes the operating system probe the other end of a connection without data, and end the connection if it does not answer.
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    set_socket_keepalive(stream, true)?;
+    set_tcp_keepidle(stream, PROBE_INTERVAL)?;
+    set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    set_tcp_keepcnt(stream, PROBES)
 }
 
 /// Returns the request for a command.
@@ -174,9 +193,9 @@ enum CallError {
     /// There was no connection to the base.
     #[error("it cannot be reached: {0}")]
     Unreachable(io::Error),
-    /// The request was not sent in time.
-    #[error("the request was not sent within {} s, so it is not sent at all", SEND_LIMIT.as_secs())]
-    TooLate,
+    /// The request was not sent within this time limit.
+    #[error("the request was not sent within {} s, so it is not sent at all", .0.as_secs_f32())]
+    TooLate(Duration),
     /// The connection failed before the response was complete.
     #[error("the connection broke: {}", cause(.0))]
     ConnectionFailed(#[from] hyper::Error),
@@ -197,6 +216,17 @@ enum CallError {
     OtherBase(String),
 }
 
+impl CallError {
+    /// Returns `true` if nothing of the request was sent.
+    fn is_unsent(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::TooLate(_) => true,
+            Self::ConnectionFailed(error) => error.is_canceled(),
+            _ => false,
+        }
+    }
+}
+
 /// Returns the cause of an error of the client, or the error itself if it has none.
 fn cause(error: &hyper::Error) -> &dyn Error {
     error.source().unwrap_or(error)
@@ -204,11 +234,41 @@ fn cause(error: &hyper::Error) -> &dyn Error {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle};
     use serde_json::{Value, json};
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_base_that_is_silent_for_long_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        keep_alive(&stream).unwrap();
+        assert!(socket_keepalive(&stream).unwrap());
+        assert_eq!((tcp_keepidle(&stream).unwrap(), tcp_keepcnt(&stream).unwrap()), (PROBE_INTERVAL, PROBES));
+    }
+
+    #[tokio::test]
+    async fn a_request_counts_as_unsent_only_if_its_connection_ended_before() {
+        for sent in [false, true] {
+            let (stream, mut peer) = tokio::io::duplex(4096);
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            let address = "127.0.0.1:1".parse().unwrap();
+            let request = request(address, ArkletCommand::InstallBiz, &json!({})).unwrap();
+            let answered = sender.send_request(request);
+            let error = if sent {
+                let read = async move { peer.read_u8().await.unwrap() };
+                tokio::join!(answered, connection, read).0
+            } else {
+                drop(connection);
+                answered.await
+            };
+            let error = CallError::from(error.unwrap_err());
+            assert_eq!(error.is_unsent(), !sent, "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn a_change_that_is_due_too_late_is_not_sent_although_the_base_can_be_reached() {

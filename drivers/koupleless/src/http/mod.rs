@@ -5,7 +5,7 @@ mod exchange;
 mod listener;
 mod serve;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -26,8 +26,8 @@ use tracing::{debug, info};
 
 use self::bases::Bases;
 use self::exchange::BaseClient;
-use crate::clock::{SEND_LIMIT, boot_time};
-use crate::lock::lock;
+use crate::clock::boot_time;
+use crate::lock::{ClearOnDrop, lock};
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations, report};
 use crate::options::HttpTunnelOptions;
@@ -109,7 +109,7 @@ impl HttpTunnel {
         let running = self.shared.running(command)?;
         let address = self.shared.address(command, node)?;
         let under_way = RequestInProgress::begin(&self.shared, node, command, Some(module.key()))?;
-        let (requests, send_by) = (RequestLog::current(), boot_time() + SEND_LIMIT);
+        let (requests, send_by) = (RequestLog::current(), boot_time() + self.shared.options.send_limit);
         let change = ModuleChange { command, module, address, requests, send_by, under_way };
         running.changes.send(change).map_err(|_| not_running(command))
     }
@@ -168,7 +168,7 @@ impl Tunnel for HttpTunnel {
         let address = listener.local_addr().map_err(failed)?;
         let (changes, arriving) = mpsc::unbounded_channel();
         *lock(&self.shared.running) = Some(Running { address, sender: sender.clone(), changes });
-        let _stopped = HttpUnreadyOnDrop(&self.shared);
+        let _stopped = ClearOnDrop(&self.shared.running);
         info!(tunnel = KEY, %address, "listening for bases");
         let router = listener::router(Arc::clone(&self.shared), sender.clone());
         tokio::select! {
@@ -275,6 +275,11 @@ impl TunnelState {
         lock(&self.bases)
     }
 
+    /// Returns `true` if a base with this address may report from another one.
+    fn in_base_networks(&self, ip: IpAddr) -> bool {
+        self.options.base_networks.iter().any(|network| network.contains(&ip))
+    }
+
     /// Returns the part of the state that exists while the tunnel runs. Fails if it does not run.
     fn running(&self, command: ArkletCommand) -> Result<Running, DriverError> {
         lock(&self.running).clone().ok_or_else(|| not_running(command))
@@ -320,15 +325,6 @@ impl Drop for RequestInProgress {
         if !self.ended.is_cancelled() {
             operations.end(&self.node, self.command, self.module.as_ref());
         }
-    }
-}
-
-/// Makes the tunnel unready when this value is dropped.
-struct HttpUnreadyOnDrop<'a>(&'a TunnelState);
-
-impl Drop for HttpUnreadyOnDrop<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.running) = None;
     }
 }
 

@@ -1,10 +1,10 @@
 //! The queries of bases for their baseline (the modules with which they start) that wait for an answer.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest, TunnelSender};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tracing::warn;
 
 use super::link::{LinkClient, LinkError};
@@ -12,13 +12,14 @@ use super::message::DropReason;
 use crate::module::Module;
 
 /// The maximum number of queries that wait at the same time.
-const WAITING: usize = 64;
+const WAITING: usize = 10_000;
 
 /// The baseline queries that wait for their answer, at most one of each base. Dropping it cancels them.
 #[derive(Default)]
 pub(super) struct BaselineQueries {
     tasks: JoinSet<NodeId>,
-    bases: HashSet<NodeId>,
+    /// The task of each base.
+    bases: HashMap<NodeId, task::Id>,
 }
 
 impl BaselineQueries {
@@ -32,16 +33,17 @@ impl BaselineQueries {
         client: &LinkClient,
         sender: &TunnelSender,
     ) -> Result<(), DropReason> {
-        if self.bases.len() >= WAITING || !self.bases.insert(base.clone()) {
+        if self.bases.len() >= WAITING || self.bases.contains_key(&base) {
             return Err(DropReason::Overload("earlier baseline queries still wait".to_owned()));
         }
-        let (client, sender) = (client.clone(), sender.clone());
-        self.tasks.spawn(async move {
+        let (id, client, sender) = (base.clone(), client.clone(), sender.clone());
+        let task = self.tasks.spawn(async move {
             if let Err(error) = answer(&client, &sender, &base, request, topic, expiry).await {
                 warn!(%base, error, "a base does not get its baseline");
             }
             base
         });
+        self.bases.insert(id, task.id());
         Ok(())
     }
 
@@ -49,7 +51,7 @@ impl BaselineQueries {
     pub(super) async fn ended(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(base)) => drop(self.bases.remove(&base)),
-            Some(Err(_)) => {}
+            Some(Err(panicked)) => self.bases.retain(|_, task| *task != panicked.id()),
             None => std::future::pending().await,
         }
     }
@@ -68,4 +70,26 @@ async fn answer(
     let containers = sender.query_baseline(base, request).await?;
     let payload = serde_json::to_vec(&Module::of_all(&containers, base))?;
     client.publish(topic, payload, expiry).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::tunnel::{TunnelLimits, channel};
+
+    use super::super::link;
+    use super::super::options::MqttTunnelOptions;
+    use super::*;
+
+    #[tokio::test]
+    async fn each_of_many_bases_that_start_at_once_has_one_query_that_waits() {
+        let (client, _events) = link::open(&MqttTunnelOptions::default(), None, "test");
+        let (sender, _receiver) = channel(TunnelLimits::default());
+        let mut queries = BaselineQueries::default();
+        let mut ask = |number: usize| {
+            let (base, to) = (format!("b-{number}").parse().unwrap(), ("topic".to_owned(), Duration::ZERO));
+            queries.ask(base, QueryBaselineRequest::default(), to, &client, &sender)
+        };
+        assert!((0..500).all(|number| ask(number).is_ok()));
+        assert!(ask(7).is_err(), "it has asked already");
+    }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::options::{MqttTunnelOptions, MqttVersion};
 use crate::operations::Unconfirmed;
@@ -169,11 +171,13 @@ impl LinkClient {
 }
 
 impl LinkEvents {
-    /// Returns the next event. An error ends the connection.
-    pub(super) async fn next(&mut self) -> Result<LinkEvent, LinkError> {
+    /// Returns the next event. An error ends the connection; one is that nothing was sent or received for `limit`, which must be longer
+    /// than the keep-alive: a broker that does not read stops the keep-alive, too.
+    pub(super) async fn next(&mut self, limit: Duration) -> Result<LinkEvent, LinkError> {
+        let stalled = |_: Elapsed| format!("no progress for {} s", limit.as_secs_f32());
         loop {
             match self {
-                Self::V3(events) => match events.poll().await? {
+                Self::V3(events) => match timeout(limit, events.poll()).await.map_err(stalled)?? {
                     mqtt3::Event::Incoming(mqtt3::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
                     mqtt3::Event::Incoming(mqtt3::Packet::SubAck(answer)) => {
                         let granted = |code| matches!(code, &mqtt3::SubscribeReasonCode::Success(_));
@@ -186,7 +190,7 @@ impl LinkEvents {
                     }
                     _ => {}
                 },
-                Self::V5(events) => match events.poll().await? {
+                Self::V5(events) => match timeout(limit, events.poll()).await.map_err(stalled)?? {
                     mqtt5::Event::Incoming(mqtt5::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
                     mqtt5::Event::Incoming(mqtt5::Packet::SubAck(answer)) => {
                         let granted = |code| matches!(code, &mqtt5::SubscribeReasonCode::Success(_));

@@ -115,10 +115,7 @@ pub(super) fn read(
     match kind {
         ReportKind::Heart => {
             let (heart, sent) = report.content::<BaseReport>()?;
-            let (id, node) = heart.read().map_err(|error| {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-                DropReason::Invalid(format!("{error}{}", cause.unwrap_or_default()))
-            })?;
+            let (id, node) = heart.read().map_err(|error| DropReason::Invalid(error.to_string()))?;
             report.is_of(id.as_str())?;
             Ok((BaseMessage::Discovered(node), sent))
         }

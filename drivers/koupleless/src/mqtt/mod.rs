@@ -31,7 +31,7 @@ pub use self::options::{MqttTunnelOptions, MqttVersion};
 use self::order::ReportOrder;
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
-use crate::lock::lock;
+use crate::lock::{ClearOnDrop, lock};
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations, Unanswered, Unconfirmed, report};
 use crate::options::milliseconds;
@@ -51,10 +51,6 @@ const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
 
 /// The minimum time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
-
-/// The time after which the broker drops a command that its base has not received (MQTT 5 only). With the default Lease duration, this time
-/// ends before another replica can take over the node, so that an old command never follows those of that replica.
-const COMMAND_EXPIRY: Duration = Duration::from_secs(10);
 
 /// The tunnel over MQTT, with the topics of Arklet.
 ///
@@ -196,7 +192,7 @@ impl Tunnel for MqttTunnel {
         };
         let topics = Topics::new(environment)?;
         *lock(&self.state.topics) = Some(topics.clone());
-        let _stopped = MqttUnreadyOnDrop(&self.state);
+        let _stopped = ClearOnDrop(&self.state.topics);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);
         let connecting = async {
             let mut delay = FIRST_DELAY;
@@ -284,7 +280,8 @@ impl MqttState {
         let topics = lock(&self.topics).clone().ok_or_else(|| unavailable("the tunnel does not run"))?;
         let link = lock(&self.link).clone();
         let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;
-        link.publish(topics.command(base, command), body, COMMAND_EXPIRY)
+        // Over MQTT 5, a command that the base has not received expires before another replica may take the node.
+        link.publish(topics.command(base, command), body, self.options.send_limit)
             .map_err(|error| unavailable(&format!("the request cannot be queued: {error}")))
     }
 }
@@ -325,14 +322,5 @@ async fn report_unanswered(state: &MqttState, sender: &TunnelSender) -> Infallib
             );
             told = Some(Instant::now());
         }
-    }
-}
-
-/// Makes the tunnel unready when this value is dropped.
-struct MqttUnreadyOnDrop<'a>(&'a MqttState);
-
-impl Drop for MqttUnreadyOnDrop<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.topics) = None;
     }
 }

@@ -2,10 +2,13 @@
 
 use std::num::{NonZeroU16, NonZeroU64};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::app_hosting::Password;
+
+use crate::clock::SEND_LIMIT;
 
 /// Options of the tunnel over MQTT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +53,10 @@ pub struct MqttTunnelOptions {
     /// The time over which the queries of all bases after a reconnect are spread, in milliseconds. Fewer than ten bases a second
     /// are not delayed further.
     pub resync_ms: NonZeroU64,
+    /// The time within which a change of a module is sent or given up. The controller derives it from `vnode.lease_duration_s`: it must be
+    /// shorter than the time between the end of a replica's right to act for a node and the moment when another replica may take the node.
+    #[serde(skip)]
+    pub send_limit: Duration,
 }
 
 impl Default for MqttTunnelOptions {
@@ -71,6 +78,7 @@ impl Default for MqttTunnelOptions {
             max_report_age_ms: count(10_000),
             operation_timeout_ms: count(300_000),
             resync_ms: count(10_000),
+            send_limit: SEND_LIMIT,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One connection of the tunnel to its broker, from the log-in to its end.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +19,12 @@ use super::subscriptions::SubscriptionChange;
 use super::topics::Topics;
 use super::{KEY, MqttState};
 use crate::clock::{boot_time, suspension_fence};
-use crate::lock::lock;
+use crate::lock::{ClearOnDrop, lock};
 use crate::operations::{ArkletCommand, report};
 use crate::options::milliseconds;
 
 /// The maximum time between two queries after a reconnect.
 const MAX_PACE: Duration = Duration::from_millis(100);
-
-/// The maximum time between two polls of a connection, much shorter than [`SEND_LIMIT`](crate::clock::SEND_LIMIT).
-const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Connects to the broker and serves the connection. Returns the error with which it ended, and `true` if the
 /// log-in had succeeded.
@@ -39,7 +37,7 @@ pub(super) async fn run(
 ) -> (LinkError, bool) {
     let (client, mut events) = link::open(&state.options, tls, client_id);
     let limit = milliseconds(state.options.connect_timeout_ms);
-    match tokio::time::timeout(limit, events.next()).await {
+    match tokio::time::timeout(limit, events.next(limit)).await {
         Ok(Ok(LinkEvent::Connected)) => {}
         Ok(Ok(other)) => return (format!("unexpected {other:?} before the log-in").into(), false),
         Ok(Err(error)) => return (error, false),
@@ -49,8 +47,8 @@ pub(super) async fn run(
     lock(&state.subscriptions).connected();
     *lock(&state.connection_error) = None;
     *lock(&state.link) = Some(client.clone());
-    let _connected = DisconnectOnDrop(state);
-    let awake = suspension_fence(boot_time);
+    let _connected = ClearOnDrop(&state.link);
+    let awake = suspension_fence(state.options.send_limit, boot_time);
     let ended = tokio::select! {
         received = awake.run(receive(state, topics, &client, &mut events, sender)) => match received {
             Some(Err(error)) => error,
@@ -62,7 +60,7 @@ pub(super) async fn run(
     (ended, true)
 }
 
-/// Receives and processes reports until the connection ends. Polls the connection at least once in [`POLL_PERIOD`].
+/// Receives and processes reports until the connection ends. Is polled at least five times in [`MqttTunnelOptions::send_limit`].
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -70,14 +68,20 @@ async fn receive(
     events: &mut LinkEvents,
     sender: &TunnelSender,
 ) -> Result<Infallible, LinkError> {
+    let keep_alive = Duration::from_secs(state.options.keep_alive_s.get().into());
+    let limit = keep_alive * 2 + milliseconds(state.options.connect_timeout_ms);
     let mut baselines = BaselineQueries::default();
-    let mut polls = tokio::time::interval(POLL_PERIOD);
+    let mut polls = tokio::time::interval(state.options.send_limit / 5);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let event = tokio::select! {
-            event = events.next() => event?,
-            _ = polls.tick() => continue,
-            () = baselines.ended() => continue,
+        // One future until it ends: a request that it is sending is lost if it is dropped.
+        let mut next = pin!(events.next(limit));
+        let event = loop {
+            tokio::select! {
+                event = &mut next => break event?,
+                _ = polls.tick() => {}
+                () = baselines.ended() => {}
+            }
         };
         match event {
             LinkEvent::Connected | LinkEvent::Subscribed { refused: 0 } => {}
@@ -196,13 +200,4 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
 fn pace(state: &MqttState, bases: usize) -> Duration {
     let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);
     (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)
-}
-
-/// Removes the connection from the state of the tunnel when this value is dropped.
-struct DisconnectOnDrop<'a>(&'a MqttState);
-
-impl Drop for DisconnectOnDrop<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.link) = None;
-    }
 }

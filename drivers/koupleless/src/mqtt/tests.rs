@@ -58,8 +58,9 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
     assert_eq!((requests.len(), requests[0].path.as_str()), (1, "koupleless_dev/base-1/installBiz"));
 }
 
-/// Reads an MQTT packet, and returns its type. The length is in groups of seven bits, the lowest first (MQTT 3.1.1, 2.2.3).
-async fn packet(stream: &mut TcpStream) -> u8 {
+/// Reads an MQTT packet, and returns its type and the rest of it. The length is in groups of seven bits, the lowest first (MQTT 3.1.1,
+/// 2.2.3).
+async fn packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let kind = stream.read_u8().await.unwrap() >> 4;
     let (mut length, mut shift) = (0, 0);
     loop {
@@ -70,22 +71,104 @@ async fn packet(stream: &mut TcpStream) -> u8 {
             break;
         }
     }
-    stream.read_exact(&mut vec![0; length]).await.unwrap();
-    kind
+    let mut rest = vec![0; length];
+    stream.read_exact(&mut rest).await.unwrap();
+    (kind, rest)
+}
+
+/// The type of a packet with a message.
+const PUBLISH: u8 = 3;
+
+/// Accepts a connection as a broker of this version.
+async fn accept(listener: &TcpListener, version: MqttVersion) -> TcpStream {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    packet(&mut stream).await;
+    let accepted: &[u8] = match version {
+        MqttVersion::V3 => &[0x20, 2, 0, 0],
+        MqttVersion::V5 => &[0x20, 3, 0, 0, 0],
+    };
+    stream.write_all(accepted).await.unwrap();
+    stream
 }
 
 /// Accepts connections as a broker of this version, and closes each when a command arrives on it.
 async fn close_at_commands(listener: TcpListener, version: MqttVersion) {
-    const PUBLISH: u8 = 3;
     loop {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        packet(&mut stream).await;
-        let accepted: &[u8] = match version {
-            MqttVersion::V3 => &[0x20, 2, 0, 0],
-            MqttVersion::V5 => &[0x20, 3, 0, 0, 0],
-        };
-        stream.write_all(accepted).await.unwrap();
-        while packet(&mut stream).await != PUBLISH {}
+        let mut stream = accept(&listener, version).await;
+        while packet(&mut stream).await.0 != PUBLISH {}
+    }
+}
+
+/// Returns options for a broker of this version at a port of 127.0.0.1, without TLS.
+fn options(listener: &TcpListener, version: MqttVersion) -> MqttTunnelOptions {
+    let port = std::num::NonZeroU16::new(listener.local_addr().unwrap().port());
+    let broker = "127.0.0.1".to_owned();
+    MqttTunnelOptions { broker, port, version, tls: false, ..MqttTunnelOptions::default() }
+}
+
+#[tokio::test]
+async fn a_broker_that_does_not_read_for_a_while_gets_all_commands_later() {
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tunnel = Arc::new(MqttTunnel::new(options(&listener, version)));
+        let (sender, _receiver) = channel(TunnelLimits::default());
+        let started = Arc::clone(&tunnel);
+        let _running =
+            AbortOnDropHandle::new(tokio::spawn(async move { started.start("dev", "dev", sender).await }));
+        let mut stream = accept(&listener, version).await;
+        while !tunnel.connected() {
+            tokio::task::yield_now().await;
+        }
+        // More than the operating system buffers.
+        let bodies: Vec<_> = (0..32_u8).map(|number| vec![number; 1 << 20]).collect();
+        let base = "b".parse().unwrap();
+        for body in &bodies {
+            tunnel.state.publish(&base, ArkletCommand::Health, body.clone()).unwrap();
+        }
+        tunnel.state.publish(&base, ArkletCommand::Health, b"last".to_vec()).unwrap();
+        tokio::time::pause();
+        // That of MQTT 3.1.1 gives a connection up if it cannot send for 5 s.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::resume();
+        let mut received = Vec::new();
+        loop {
+            let (kind, rest) = packet(&mut stream).await;
+            if kind == PUBLISH && rest.ends_with(b"last") {
+                break;
+            }
+            received.extend(rest.last().filter(|_| kind == PUBLISH).copied());
+        }
+        assert_eq!(received, (0..32).collect::<Vec<u8>>(), "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_to_a_broker_that_does_not_read_any_more_ends() {
+    for version in [MqttVersion::V3, MqttVersion::V5] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (keep_alive_s, second) = (1.try_into().unwrap(), 1000.try_into().unwrap());
+        let options = options(&listener, version);
+        let options = MqttTunnelOptions { keep_alive_s, connect_timeout_ms: second, ..options };
+        let tunnel = Arc::new(MqttTunnel::new(options));
+        let (sender, _receiver) = channel(TunnelLimits::default());
+        let started = Arc::clone(&tunnel);
+        let _running =
+            AbortOnDropHandle::new(tokio::spawn(async move { started.start("dev", "dev", sender).await }));
+        let _stream = accept(&listener, version).await;
+        while !tunnel.connected() {
+            tokio::task::yield_now().await;
+        }
+        // More than the operating system buffers.
+        let base = "b".parse().unwrap();
+        for _ in 0..32 {
+            tunnel.state.publish(&base, ArkletCommand::Health, vec![0; 1 << 20]).unwrap();
+        }
+        tokio::time::pause();
+        while tunnel.connected() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::resume();
+        assert_eq!(tunnel.connection_error().as_deref(), Some("no progress for 3 s"), "{version:?}");
     }
 }
 
@@ -93,11 +176,8 @@ async fn close_at_commands(listener: TcpListener, version: MqttVersion) {
 async fn a_command_fails_at_once_if_the_connection_ends_before_the_broker_confirmed_it() {
     for version in [MqttVersion::V3, MqttVersion::V5] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = std::num::NonZeroU16::new(listener.local_addr().unwrap().port());
+        let (tunnel, base) = (Arc::new(MqttTunnel::new(options(&listener, version))), "b".parse().unwrap());
         let _broker = AbortOnDropHandle::new(tokio::spawn(close_at_commands(listener, version)));
-        let options = MqttTunnelOptions { port, version, tls: false, ..MqttTunnelOptions::default() };
-        let options = MqttTunnelOptions { broker: "127.0.0.1".to_owned(), ..options };
-        let (tunnel, base) = (Arc::new(MqttTunnel::new(options)), "b".parse().unwrap());
         let (sender, mut receiver) = channel(TunnelLimits::default());
         let started = Arc::clone(&tunnel);
         let _running =

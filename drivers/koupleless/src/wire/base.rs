@@ -98,8 +98,8 @@ struct BaseNetwork {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidReport {
     /// The id of the base is missing or malformed.
-    #[error("baseMetadata.identity")]
-    Id(#[from] InvalidNodeId),
+    #[error("baseMetadata.identity: {0}")]
+    Id(InvalidNodeId),
     /// The state, which is the value, is unknown.
     #[error("state: {0:?} is neither ACTIVATED nor DEACTIVATED")]
     State(String),
@@ -124,7 +124,7 @@ impl BaseReport {
         } else {
             (self.base_metadata, self.state, self.local_ip, self.local_host_name, self.port)
         };
-        let id = metadata.id()?;
+        let id = metadata.id().map_err(InvalidReport::Id)?;
         let status = match state.to_ascii_uppercase().as_str() {
             "ACTIVATED" => NodeActivation::Activated,
             "DEACTIVATED" => NodeActivation::Deactivated,

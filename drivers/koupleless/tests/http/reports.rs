@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_driver::tunnel::{NodeActivation, NodeDescription, Tunnel, TunnelEvent};
+use staffetta_driver::tunnel::{NodeActivation, NodeDescription, Tunnel, TunnelEvent, TunnelLimits, channel};
 
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
@@ -92,6 +92,24 @@ async fn a_base_behind_another_address_reports_within_the_networks_of_the_option
     for (ip, status) in [("192.0.2.9", 200), ("198.51.100.9", 403)] {
         heartbeat["localIP"] = ip.into();
         assert_eq!(world.post("heartbeat", &heartbeat).await.0, status, "{ip}");
+    }
+}
+
+#[tokio::test]
+async fn a_base_behind_another_address_gets_its_baseline_and_the_id_of_others_is_protected() {
+    let base_networks = vec!["192.0.2.0/24".parse().unwrap()];
+    let mut world =
+        World::start(staffetta_koupleless::HttpTunnelOptions { base_networks, ..options() }).await;
+    for (id, ip) in [("base-1", "192.0.2.9"), ("base-2", "127.0.0.1")] {
+        let mut heartbeat = base(id).await.heartbeat();
+        heartbeat["localIP"] = ip.into();
+        assert_eq!(world.post("heartbeat", &heartbeat).await.0, 200, "{id}");
+    }
+    // Nobody answers the queries that are passed on.
+    world.receiver = channel(TunnelLimits::default()).1;
+    for (id, status) in [("base-1", 503), ("base-2", 409)] {
+        let metadata = json!({ "identity": id }).to_string();
+        assert_eq!(world.post_from("127.0.0.2", "queryBaseline", metadata).await.0, status, "{id}");
     }
 }
 

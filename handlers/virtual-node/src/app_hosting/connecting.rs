@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
@@ -14,13 +15,17 @@ use crate::lock::lock;
 /// The step of opening a connection, for error messages.
 pub(super) const OPEN: &str = "connect to the device";
 
+/// The time for which a connection that nobody waited for is kept for the next attempt.
+const RETENTION: Duration = Duration::from_secs(60);
+
 /// The driver with an open connection to a device, or the error of opening it.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
 /// The connections that are being opened, by node name. Opening one reads files in a separate thread. If such a read
-/// hangs, retries wait for the same read, so that it occupies only one thread.
+/// hangs, retries wait for the same read, so that it occupies only one thread. The result is kept for [`RETENTION`] if no attempt waits for
+/// it.
 #[derive(Default)]
-pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
+pub(super) struct DriverConnections(Arc<Mutex<HashMap<String, DriverConnection>>>);
 
 /// A connection that is being opened, with the specification of its device.
 struct DriverConnection {
@@ -64,6 +69,18 @@ impl DriverConnections {
         });
         let opened = opened.boxed().shared();
         connecting.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
+        let (kept, name) = (Arc::clone(&self.0), node.to_owned());
+        // Whoever takes the result decides for how long the connection stays open.
+        let (ended, result) = (opened.clone(), opened.downgrade());
+        tokio::spawn(async move {
+            drop(ended.await);
+            tokio::time::sleep(RETENTION).await;
+            let Some(result) = result.as_ref().and_then(WeakShared::upgrade) else { return };
+            let mut kept = lock(&kept);
+            if kept.get(&name).is_some_and(|known| known.opened.ptr_eq(&result)) {
+                kept.remove(&name);
+            }
+        });
         opened
     }
 }

@@ -24,12 +24,11 @@ use super::status::{DevicePhase, phase, status};
 use crate::back_end::{PodRemoval, Reply};
 use crate::machine::Machine;
 use crate::node::names_owner;
-use crate::reach::MachineOutage;
 use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
-/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the device, or the device is
-/// unreachable, and its node is deleted.
+/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the device, or stay because it
+/// is unreachable or was never described validly, and its node is deleted.
 pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.
@@ -102,7 +101,8 @@ impl Controller {
     }
 
     /// Removes a device from the cluster. First its node gets no new pods and its workloads are removed, then its node
-    /// is deleted, then the finalizer is removed. Returns an error that is retried while something remains.
+    /// is deleted, then the finalizer is removed. If no specification of the device was valid since this process started, its workloads
+    /// stay, and an Event reports that. Returns an error that is retried while something remains.
     async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         if !has_finalizer(object) {
             return Ok(());
@@ -110,14 +110,28 @@ impl Controller {
         let (name, uid) = (object.name_any(), object.metadata.uid.clone().unwrap_or_default());
         let verdict = self.devices.verdict(object);
         self.write_status(object, &verdict).await?;
+        let node = self.nodes.cluster.node(&name).filter(|node| names_owner(node, self.nodes.node_owner()));
         if self.devices.is_held_by(&name, &uid) {
             let machine = self.nodes.node_store.get(&name);
             let machine = machine.ok_or(DeviceError::Leaving("its workloads have not been read yet"))?;
             machine.retire();
             self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
+        } else if let Verdict::Invalid(reason) = &verdict
+            && node.is_some()
+            && self.devices.of(&name).is_none()
+            && self.devices.object(&Identity::of_object(object)).is_some()
+            && !self.devices.has_left(&name, &uid)
+        {
+            self.report_rest(
+                object,
+                self.nodes.cluster.pods_on(&name).len(),
+                "without a valid description",
+                reason,
+            );
+            self.devices.leave(&name, &uid);
+            self.nodes.node_store.depart(&name);
         }
-        let node = self.nodes.cluster.node(&name).filter(|node| names_owner(node, self.nodes.node_owner()));
         if self.devices.has_left(&name, &uid) && node.is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
@@ -133,7 +147,7 @@ impl Controller {
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
         let view = machine.view();
         if let Some(outage) = view.outage() {
-            self.report_rest(object, machine, outage);
+            self.report_rest(object, machine.marked_workloads().len(), "while unreachable", &outage.message);
             return Ok(());
         }
         let unread = || {
@@ -150,7 +164,7 @@ impl Controller {
             // The reader of the machine decides whether that is an outage.
             Err(_) => return Err(unread()),
         };
-        let mut left = false;
+        let (mut left, mut failed) = (false, None);
         for workload in there {
             let owner = workload.owner.clone();
             let pod = self.nodes.cluster.pod(&owner.uid);
@@ -158,14 +172,15 @@ impl Controller {
                 Ok(PodProgress::Done) => {}
                 Ok(_) => left = true,
                 Err(error) if error.reason() == Reason::Unavailable => left = true,
-                Err(error) => return Err(DeviceError::Remove(error)),
+                Err(error) => failed = failed.or(Some(DeviceError::Remove(error))),
             }
         }
         if left {
             machine.wake_reader();
+            // A workload that cannot be removed does not delay the others: its error comes when they are removed.
             return Err(DeviceError::Leaving("its applications are being removed"));
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Returns `true` if the workload carries the ownership mark of this cluster, or belongs to an existing pod.
@@ -173,12 +188,10 @@ impl Controller {
         workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Publishes an Event about a device whose object is deleted while it is unreachable, with the number of pods whose
-    /// workloads may remain.
-    fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &MachineOutage) {
-        let rest = workload_count(machine.marked_workloads().len());
-        let text =
-            format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
+    /// Publishes an Event about a device whose object is deleted although the workloads of this number of pods may remain.
+    fn report_rest(&self, object: &CiscoDevice, pods: usize, state: &str, cause: &str) {
+        let rest = workload_count(pods);
+        let text = format!("the device was released {state}; {rest} may remain on it: {cause}");
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
     }
 

@@ -48,8 +48,8 @@ pub(super) struct Claim {
     /// The reason why the current specification is invalid; `None` if it is valid. While the current specification is
     /// invalid, the last valid one stays in effect, so that a typing error removes no node from the cluster.
     wrong: Option<String>,
-    /// `true` if the object is being deleted, and the workloads on the device are removed or stay because the device is unreachable.
-    /// The object claims no node name any more, and its node is deleted.
+    /// `true` if the object is being deleted, and the workloads on the device are removed, or stay because it is unreachable or no
+    /// specification was valid. The object claims no node name any more, and its node is deleted.
     left: bool,
 }
 
@@ -150,7 +150,7 @@ impl Devices {
     }
 
     /// Ends the claim to the node name `name` of the `CiscoDevice` object with this UID, which is being deleted. The caller has removed the
-    /// workloads from the device, or leaves them there because the device is unreachable. The node is deleted next.
+    /// workloads from the device, or leaves them there because the device cannot be reached. The node is deleted next.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);

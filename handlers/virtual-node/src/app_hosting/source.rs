@@ -163,6 +163,34 @@ mod tests {
         assert_eq!(begun.try_iter().count(), 1, "what came of it is not taken twice");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_nobody_waited_for_is_not_used_much_later() {
+        let (file, slow) = channel();
+        let (begins, begun) = channel();
+        let (source, node) = (source(Slow(Mutex::new(slow), begins), None), NodeSpec::bare("r1"));
+        assert!(source.open(&node).now_or_never().is_none());
+        file.send(()).unwrap();
+        // The clock stands still while the file is read.
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        file.send(()).unwrap();
+        assert!(source.open(&node).await.is_ok());
+        assert_eq!(begun.try_iter().count(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_nobody_waited_for_is_kept_although_an_earlier_one_would_be_too_old() {
+        let (file, slow) = channel();
+        let (begins, begun) = channel();
+        let (source, node) = (source(Slow(Mutex::new(slow), begins), None), NodeSpec::bare("r1"));
+        for _ in 0..2 {
+            assert!(source.open(&node).now_or_never().is_none());
+            file.send(()).unwrap();
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            assert!(source.open(&node).await.is_ok());
+        }
+        assert_eq!(begun.try_iter().count(), 2);
+    }
+
     /// Drivers that report the password with which they are created.
     struct Telling(Sender<Option<Password>>);
 

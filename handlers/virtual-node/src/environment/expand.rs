@@ -7,13 +7,18 @@
 pub(super) fn expand<'a>(text: &str, most: usize, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut expanded = String::new();
     let mut rest = text;
+    // No reference begins after the last `)`, so that a text is scanned once, however many `$(` it has.
+    let last = text.rfind(')').unwrap_or_default();
+    let is_closed = |inner: &&str| text.len() - inner.len() <= last;
     while let Some(dollar) = rest.find('$') {
         expanded.push_str(&rest[..dollar]);
         rest = &rest[dollar + 1..];
         if let Some(after) = rest.strip_prefix('$') {
             expanded.push('$');
             rest = after;
-        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+        } else if let Some((name, after)) =
+            rest.strip_prefix('(').filter(is_closed).and_then(|inner| inner.split_once(')'))
+        {
             if let Some(value) = value(name) {
                 expanded.push_str(value);
             } else {
@@ -51,6 +56,8 @@ mod tests {
             ("$(OTHER) $HOST $", "$(OTHER) $HOST $"),
             ("$(HOST", "$(HOST"),
             ("$$$(HOST)$$", "$db$"),
+            ("$($(HOST)$(HOST)$($(", "$($(HOST)db$($("),
+            (")$(", ")$("),
             ("", ""),
         ] {
             assert_eq!(expand(text, 18, value).as_deref(), Some(expected), "{text}");

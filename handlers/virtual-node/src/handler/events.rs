@@ -45,14 +45,13 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
-        let (owner, node) = (Owner::of(&pod.metadata), node_of(pod));
-        self.0.fenced(node, self.0.reconcile_pod(&owner, node)).await
+        self.on_present(pod).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
         let pod = match tombstone {
             Tombstone::Last(pod) => Some(Arc::clone(pod)),
-            Tombstone::Missed(identity) => self.0.cluster.take_missed(identity.uid.as_str()),
+            Tombstone::Missed(identity) => self.0.missed_pod(&identity.uid.as_str().into()),
         };
         let Some(pod) = pod else {
             // It was on no virtual node.
@@ -68,7 +67,7 @@ impl ResourceEventHandler<Node> for VirtualNodes {
 
     fn wants(&self, event: &Event<Node>) -> Interest {
         let name = event.object_ref().name;
-        let is_other = self.0.node_store.get(name).is_none() && self.0.cluster.is_real(name);
+        let is_other = !self.0.node_store.contains(name) && self.0.cluster.is_real(name);
         Interest::unless(is_other.then_some("it is not a virtual node of the handler"))
     }
 
@@ -76,8 +75,10 @@ impl ResourceEventHandler<Node> for VirtualNodes {
         node_key(event.object_ref().name)
     }
 
+    /// Events and triggers of a node share a queue; the group is not that of its pods, so that these do not delay the
+    /// renewal of the Lease.
     fn group(&self, event: &Event<Node>) -> Option<OrderingKey> {
-        event.object().and_then(|node| node.metadata.name.as_deref()).and_then(node_group)
+        Some(node_key(event.object_ref().name))
     }
 
     async fn on_present(&self, node: &Arc<Node>) -> Result<(), VirtualNodeError> {

@@ -27,7 +27,7 @@ impl Shared {
     /// Node object of the same name that this handler does not own is left alone, and an error is returned.
     async fn reconcile_object(&self, name: &str) -> Result<(), VirtualNodeError> {
         let Some(machine) = self.node_store.get(name) else { return self.clear_node(name).await };
-        self.trigger_orphaned_nodes.remove(name);
+        self.orphaned_since.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
         let missing = |error: VirtualNodeError| {
             machine.set_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
@@ -61,7 +61,11 @@ impl Shared {
         }
         self.renew_lease(&node).await.map_err(fail("renew the lease"))?;
         self.nodes.fresh(&node)?;
-        let view = machine.view();
+        let mut view = machine.view();
+        if let Some(kubelets) = &self.config.kubelets {
+            // After a restart, the port of before stays until another one is open.
+            view.kubelet = view.kubelet.or_else(|| kubelets.known(&node));
+        }
         if let Some(patch) = metadata_patch(&node, &view, self.node_owner()) {
             let patch = Patch::Strategic(patch);
             // What it changes comes back as an event, and the status is looked at then.
@@ -121,7 +125,7 @@ impl Shared {
         let node = self.cluster.node(name).filter(|node| names_owner(node, self.node_owner()));
         let departed = self.node_store.has_departed(name);
         if !departed && self.node_store.is_unread(name) {
-            self.trigger_orphaned_nodes.remove(name);
+            self.orphaned_since.remove(name);
             // Without a lease the cluster would evict its pods.
             return match node {
                 Some(node) => {
@@ -133,16 +137,17 @@ impl Shared {
         self.leases.forget(name);
         let Some(node) = node.filter(|_| departed || self.node_store.is_complete()) else {
             self.node_store.forget(name);
+            self.orphaned_since.remove(name);
             return Ok(());
         };
-        let since = *self.trigger_orphaned_nodes.entry(name.to_owned()).or_insert_with(Instant::now);
+        let since = *self.orphaned_since.entry(name.to_owned()).or_insert_with(Instant::now);
         if !departed && since.elapsed() < self.config.policy.orphan_grace {
             return Ok(());
         }
         let nodes: Api<Node> = Api::all(self.config.client.clone());
         let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
         gone.map_err(|error| node_error("delete the object", name, error))?;
-        self.trigger_orphaned_nodes.remove(name);
+        self.orphaned_since.remove(name);
         Ok(())
     }
 }

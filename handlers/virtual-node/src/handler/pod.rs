@@ -57,7 +57,9 @@ impl Shared {
             applied: record.applied,
             workload_seen: record.workload_seen,
         };
-        if workload.is_some() && !record.workload_seen {
+        // While the pod is being replaced, the last read may still show the former workload.
+        let replaced = record.reported == Some(EventReason::Replaced);
+        if workload.is_some() && !record.workload_seen && !replaced {
             self.records.entry(owner.uid.clone()).or_default().workload_seen = true;
         }
         match decide(&pod, &facts) {
@@ -113,6 +115,7 @@ impl Shared {
                 if replaces && progress.as_ref().is_ok_and(|progress| !progress.is_done()) {
                     let text = "the pod changed; its workload is being removed and deployed again";
                     self.report(owner, EventReason::Replaced, text);
+                    self.records.entry(owner.uid.clone()).or_default().workload_seen = false;
                 }
                 self.step(owner, machine, progress, VirtualNodeError::Apply)
             }
@@ -193,9 +196,8 @@ impl Shared {
     /// Records that the pod is deployed with its current specification. Returns `true` if an Event should be published:
     /// the deployment is new, or another Event about it was published before.
     fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let mut record = self.records.entry(owner.uid.clone()).or_default();
-        let known = record.applied.replace(form(pod)).is_some() || phase == Some("Running");
+        let known = record.applied.replace(form(pod)).is_some() || is_running(pod);
         record.reported.take().is_some() || !known
     }
 
@@ -245,12 +247,12 @@ impl Shared {
     }
 
     /// Publishes an Event for a pod that waits for its unreachable machine, unless the last Event about its deployment was
-    /// that one. A pod that this process has deployed waits only if it is being deleted.
+    /// that one. A pod that is deployed waits only if it is being deleted.
     fn report_outage(&self, pod: &Pod, owner: &Owner, machine: &MachineView) {
         let Some(outage) = machine.outage() else { return };
         let leaves = pod.metadata.deletion_timestamp.is_some();
         let applied = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
-        if leaves || !applied {
+        if leaves || !(applied || is_running(pod)) {
             let (name, waiting) =
                 (&machine.spec.name, if leaves { "the deletion of the pod" } else { "the pod" });
             let (state, why) = (outage.state(), &outage.message);
@@ -290,4 +292,9 @@ impl Shared {
         self.delay_queue.forget(uid);
         self.pods.forget(uid.as_str());
     }
+}
+
+/// Returns `true` if the phase of the pod is `Running`: this process or an earlier one has deployed it.
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
 }

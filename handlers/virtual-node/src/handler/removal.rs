@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
-use staffetta_driver::Owner;
+use staffetta_driver::{Owner, Uid};
 
 use super::pod::Step;
 use super::{gone, only};
@@ -15,7 +15,7 @@ use crate::error::VirtualNodeError;
 use crate::machine::Machine;
 use crate::pod::{final_status, node_of};
 use crate::recorder::EventReason;
-use crate::shared::Shared;
+use crate::shared::{Removal, Shared};
 
 /// The maximum number of deleted pods whose workloads are to be removed once their machines can be reached.
 const AWAITED: usize = 1000;
@@ -46,6 +46,13 @@ impl Shared {
         Ok(())
     }
 
+    /// Returns the last state of a pod whose deletion no watch reported; `None` if it was on no virtual node. The index
+    /// has it in the first attempt only, and the record of the pod in the following ones.
+    pub(super) fn missed_pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
+        let recorded = || self.records.get(uid).and_then(|record| record.deleted.clone());
+        self.cluster.take_missed(uid.as_str()).or_else(recorded)
+    }
+
     /// Handles the watch event of a deleted pod: removes its workload, unless this process has completed the deletion
     /// itself.
     pub(super) async fn pod_is_gone(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
@@ -61,7 +68,8 @@ impl Shared {
     /// Handles a workload without a pod. The workload is removed if its pod was deleted while this process ran, or if
     /// it carries the ownership mark of this cluster and its grace period is over.
     pub(super) async fn clear_unowned(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
-        let clearing = self.records.get(&owner.uid).is_some_and(|record| record.clearing);
+        let clearing =
+            self.records.get(&owner.uid).is_some_and(|record| record.removal != Removal::Outstanding);
         let orphan = || self.node_store.get(node).is_some_and(|machine| machine.has_orphan(&owner.uid));
         if clearing || orphan() { self.clear_pod(owner, node).await } else { Ok(()) }
     }
@@ -80,7 +88,12 @@ impl Shared {
             self.await_machine(owner, &machine);
             return Ok(());
         }
-        self.records.entry(owner.uid.clone()).or_default().clearing = true;
+        {
+            let mut record = self.records.entry(owner.uid.clone()).or_default();
+            if record.removal == Removal::Outstanding {
+                record.removal = Removal::Begun;
+            }
+        }
         if self.exists(owner).await.map_err(|error| VirtualNodeError::Owner(Box::new(error)))? {
             self.forget(&owner.uid);
             return Ok(());
@@ -96,15 +109,16 @@ impl Shared {
     }
 
     /// Schedules the removal of the workload of a deleted pod for when its machine can be reached again. If
-    /// [`AWAITED`] other deleted pods wait already, the workload stays.
+    /// [`AWAITED`] other deleted pods wait when this one begins to, the workload stays.
     fn await_machine(&self, owner: &Owner, machine: &Machine) {
+        let waits = self.records.get(&owner.uid).is_some_and(|record| record.removal == Removal::Awaited);
         let others =
             self.records.iter().filter(|record| record.deleted.is_some() && *record.key() != owner.uid);
-        if others.count() >= AWAITED {
+        if !waits && others.count() >= AWAITED {
             self.forget(&owner.uid);
             return;
         }
-        self.records.entry(owner.uid.clone()).or_default().clearing = true;
+        self.records.entry(owner.uid.clone()).or_default().removal = Removal::Awaited;
         self.wake(owner, machine, self.config.policy.poll_interval);
     }
 
@@ -133,8 +147,8 @@ impl Shared {
             self.wake(owner, machine, self.config.policy.poll_interval);
             return Ok(false);
         };
-        let record = self.records.get(&owner.uid).and_then(|record| record.deleted.clone());
-        let pod = self.cluster.pod(&owner.uid).or(record);
+        let deleted = || self.records.get(&owner.uid).and_then(|record| record.deleted.clone());
+        let pod = self.cluster.pod(&owner.uid).or_else(deleted);
         let workload = machine.workload(&owner.uid);
         let removal = PodRemoval { owner: owner.clone(), pod, workload };
         let progress = back_end.remove(&removal).await;

@@ -1,28 +1,33 @@
 //! Tests of the handler without a cluster.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::{
-    Event, Failure, HandlerError, Identity, Index, Recorder, ResourceEventHandler, Tombstone, Writer,
+    Event, Failure, HANDLER_LABEL, HandlerError, Identity, Index, Recorder, ResourceEventHandler, Tombstone,
+    TriggerHandler, Writer,
 };
 
 use super::*;
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::VirtualNodeError;
 use crate::inventory::tests::workload;
+use crate::kubelet::{KubeletOptions, KubeletWords, Kubelets};
 use crate::machine::Machine;
 use crate::metrics::VirtualNodeMetricsRegistry;
-use crate::node::{NodeHealth, NodeObject, NodeSpec};
+use crate::node::{CLUSTER_LABEL, NodeHealth, NodeObject, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
+use crate::recorder::EventReason;
+use crate::shared::PodRecord;
 use crate::source::NodeSource;
 
 /// A node source without nodes.
@@ -94,7 +99,8 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
     assert_eq!(unanswered(), [true; 4]);
 }
 
-/// A back end that records what it is told of the pods to remove, and is done with the second step.
+/// A back end that records what it is told of the pods to remove, and is done with the second step. It never completes a
+/// change of a pod.
 #[derive(Default)]
 struct Removals(Mutex<Vec<PodRemoval>>);
 
@@ -110,6 +116,10 @@ impl NodeBackEnd for Removals {
 
     async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
         Ok(PodProgress::Done)
+    }
+
+    async fn update(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Working { state: "removing".into(), poll_after: Duration::from_secs(1) })
     }
 
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
@@ -185,6 +195,143 @@ async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
     ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await.unwrap();
     assert_eq!(removals.0.lock().unwrap()[0].pod.as_ref(), Some(&pod));
     assert!(shared.cluster.take_missed("u1").is_none(), "it is taken once");
+}
+
+#[tokio::test]
+async fn the_workload_of_a_pod_whose_deletion_no_watch_reported_is_removed_even_if_the_first_attempt_fails() {
+    let (server, handler, _, removals, pod) = with_machine().await;
+    let shared = handler.shared();
+    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    let identity = Identity::of::<Pod>(Some("default".to_owned()), "web".to_owned(), "u1".to_owned());
+    let missed = Tombstone::Missed(Arc::new(identity));
+    shared.cluster.apply(&Event::Deleted(missed.clone()));
+    drop(server);
+    for _ in 0..2 {
+        let attempt = ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await;
+        assert!(matches!(attempt, Err(VirtualNodeError::Owner(_))), "{attempt:?}");
+    }
+    assert!(removals.0.lock().unwrap().is_empty() && shared.records.contains_key(&"u1".into()));
+}
+
+#[tokio::test]
+async fn an_event_of_a_node_does_not_wait_for_pods_before_a_renewal_of_its_lease() {
+    let handler = idle();
+    let node: Node = serde_json::from_value(json!({ "metadata": { "name": "r1", "uid": "n1" } })).unwrap();
+    let renewal = TriggerHandler::<NodeDue>::group(&handler, &NodeDue::new("r1"));
+    for event in [Event::Added(Arc::new(node.clone())), Event::Deleted(Tombstone::Last(Arc::new(node)))] {
+        assert_eq!(ResourceEventHandler::<Node>::group(&handler, &event), renewal);
+    }
+}
+
+#[tokio::test]
+async fn a_running_pod_does_not_wait_for_an_unreachable_machine_after_a_restart() {
+    let (_server, handler, machine, _, pod) = with_machine().await;
+    let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
+    machine.fell_silent();
+    for (phase, expected) in [("Running", None), ("Pending", Some(EventReason::Waits))] {
+        let status = serde_json::from_value(json!({ "phase": phase })).unwrap();
+        shared.cluster.apply(&Event::Added(Arc::new(Pod { status: Some(status), ..Pod::clone(&pod) })));
+        shared.reconcile_pod(&owner, "r1").await.unwrap();
+        assert_eq!(shared.records.get(&owner.uid).and_then(|record| record.reported), expected, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn the_former_workload_of_a_pod_that_is_being_replaced_is_not_lost() {
+    let (_server, handler, _, _, pod) = with_machine().await;
+    let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
+    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    let other_form = PodRecord { applied: Some(0), workload_seen: true, ..PodRecord::default() };
+    shared.records.insert(owner.uid.clone(), other_form);
+    for _ in 0..2 {
+        shared.reconcile_pod(&owner, "r1").await.unwrap();
+        let record = shared.records.get(&owner.uid).unwrap();
+        assert_eq!((record.reported, record.workload_seen), (Some(EventReason::Replaced), false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_of_a_node_without_a_machine_begins_anew_if_its_object_comes_back() {
+    let shared = idle().shared();
+    let labels = json!({ "type": "virtual-kubelet", HANDLER_LABEL: "machines", CLUSTER_LABEL: "east" });
+    let node = json!({ "metadata": { "name": "r1", "uid": "n1", "labels": labels } });
+    let node: Arc<Node> = Arc::new(serde_json::from_value(node).unwrap());
+    shared.node_store.complete();
+    shared.cluster.apply(&Event::Added(Arc::clone(&node)));
+    shared.reconcile_node("r1").await.unwrap();
+    assert!(shared.orphaned_since.contains_key("r1"));
+    shared.cluster.apply(&Event::Deleted(Tombstone::Last(node)));
+    shared.reconcile_node("r1").await.unwrap();
+    assert!(shared.orphaned_since.is_empty());
+}
+
+#[tokio::test]
+async fn a_removal_that_a_machine_interrupts_counts_as_waiting_from_then_on() {
+    let (_server, handler, machine, _, pod) = with_machine().await;
+    let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
+    let others = |shared: &Shared| {
+        for number in 0..1000 {
+            let other = PodRecord { deleted: Some(Arc::clone(&pod)), ..PodRecord::default() };
+            shared.records.insert(format!("other-{number}").as_str().into(), other);
+        }
+    };
+    shared.pod_is_gone(&pod).await.unwrap();
+    machine.fell_silent();
+    others(&shared);
+    shared.pod_is_gone(&pod).await.unwrap();
+    assert!(!shared.records.contains_key(&owner.uid), "too many wait already");
+    shared.records.clear();
+    shared.pod_is_gone(&pod).await.unwrap();
+    others(&shared);
+    shared.pod_is_gone(&pod).await.unwrap();
+    assert!(shared.records.contains_key(&owner.uid), "it has waited before");
+}
+
+#[tokio::test]
+async fn a_node_whose_description_was_never_valid_is_deleted_as_soon_as_it_departs() {
+    let (_server, handler, ..) = with_machine().await;
+    let shared = handler.shared();
+    let nodes: kube::Api<Node> = kube::Api::all(shared.config.client.clone());
+    let labels = json!({ "type": "virtual-kubelet", HANDLER_LABEL: "machines", CLUSTER_LABEL: "east" });
+    let node = json!({ "metadata": { "name": "r2", "labels": labels } });
+    let node = nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    shared.cluster.apply(&Event::Added(Arc::new(node)));
+    shared.node_store.unread(vec!["r2".to_owned()]);
+    shared.reconcile_node("r2").await.unwrap();
+    assert!(nodes.get_opt("r2").await.unwrap().is_some());
+    shared.node_store.depart("r1");
+    shared.node_store.depart("r2");
+    shared.reconcile_node("r2").await.unwrap();
+    assert!(nodes.get_opt("r2").await.unwrap().is_none());
+    assert!(!shared.node_store.has_departed("r1"), "it has a machine");
+}
+
+#[tokio::test]
+async fn the_port_of_a_kubelet_api_that_is_not_open_yet_stays_after_a_restart() {
+    let localhost = IpAddr::from([127, 0, 0, 1]);
+    let options = KubeletOptions {
+        listen: localhost,
+        address: localhost,
+        first_port: 10_250,
+        certificate: None,
+        client_authority: None,
+        words: KubeletWords { machine: "device", client_authority: "section.ca" },
+    };
+    for (kubelets, expected) in [(None, None), (Some(Kubelets::new(options).unwrap()), Some(10_251))] {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = kube::Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
+        let nodes: kube::Api<Node> = kube::Api::all(client.clone());
+        let shared = VirtualNodes::new(Dependencies { client, kubelets, ..dependencies() }).shared();
+        shared.node_store.add_or_update(NodeSpec::bare("r1"));
+        shared.reconcile_node("r1").await.unwrap();
+        let port = json!({ "status": { "daemonEndpoints": { "kubeletEndpoint": { "Port": 10_251 } } } });
+        let node = nodes.patch_status("r1", &PatchParams::default(), &Patch::Merge(port)).await.unwrap();
+        shared.cluster.apply(&Event::Added(Arc::new(node)));
+        shared.reconcile_node("r1").await.unwrap();
+        let endpoints = nodes.get("r1").await.unwrap().status.unwrap().daemon_endpoints;
+        let port = endpoints.and_then(|endpoints| endpoints.kubelet_endpoint).map(|endpoint| endpoint.port);
+        assert_eq!(port, expected);
+    }
 }
 
 impl NodeSpec {

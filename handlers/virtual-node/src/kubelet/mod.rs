@@ -138,12 +138,17 @@ impl Kubelets {
     /// be served; `None` if the port is chosen by the operating system. For dry runs, which open no port.
     pub(crate) fn expected(&self, node: Option<&Node>) -> Option<SocketAddr> {
         let KubeletOptions { address, first_port, .. } = &self.options;
-        let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
-        let port =
-            endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map(|endpoint| endpoint.port);
-        let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port >= *first_port);
-        let port = port.or(Some(*first_port).filter(|port| *port != 0))?;
-        Some(SocketAddr::new(*address, port))
+        let first = || Some(*first_port).filter(|port| *port != 0);
+        let known = node.and_then(|node| self.known(node));
+        known.or_else(|| Some(SocketAddr::new(*address, first()?)))
+    }
+
+    /// Returns the endpoint in the status of the Node object; `None` if it has none that these options allow.
+    pub(crate) fn known(&self, node: &Node) -> Option<SocketAddr> {
+        let KubeletOptions { address, first_port, .. } = &self.options;
+        let endpoints = node.status.as_ref()?.daemon_endpoints.as_ref()?;
+        let port = u16::try_from(endpoints.kubelet_endpoint.as_ref()?.port).ok()?;
+        (port >= *first_port).then(|| SocketAddr::new(*address, port))
     }
 
     /// Listens on the first free port. Returns the listener, and the endpoint for the API server.

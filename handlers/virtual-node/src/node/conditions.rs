@@ -99,8 +99,8 @@ fn ready(machine: &MachineView) -> Untimed {
     let (status, reason, message) = match (machine.outage(), machine.problem()) {
         (Some(outage), _) => {
             let again = if outage.was_up { " any more" } else { "" };
-            let message =
-                format!("the machine cannot be reached{again} ({}): {}", outage.reason, outage.message);
+            let (state, reason) = (outage.state(), outage.reason);
+            let message = format!("the machine {state}{again} ({reason}): {}", outage.message);
             ("False", "MachineUnreachable", message)
         }
         (None, _) if !machine.reach.is_up() => {

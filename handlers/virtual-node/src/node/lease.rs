@@ -70,7 +70,7 @@ impl NodeLeases {
 }
 
 /// Builds a lease, with the Node object as its owner, that is renewed at `now`.
-pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
+fn lease_of(node: &Node, now: Timestamp) -> Lease {
     let name = node.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {
         api_version: "v1".to_owned(),

@@ -189,6 +189,9 @@ pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -
         return None;
     }
     let mut patch = json!(wanted);
+    if wanted.daemon_endpoints.is_none() && port(&before) != 0 {
+        patch["daemonEndpoints"] = Value::Null;
+    }
     if let Some(addresses) = patch["addresses"].as_array_mut().filter(|_| moved) {
         addresses.insert(0, json!({ "$patch": "replace" }));
     }

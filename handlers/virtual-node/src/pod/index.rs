@@ -104,11 +104,10 @@ impl ClusterIndex {
         });
     }
 
-    /// Returns the names of the virtual nodes that `node_owner` owns, and for which `wanted` returns `true`.
-    pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Returns the names of the virtual nodes that `node_owner` owns.
+    pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>) -> Vec<String> {
         let cluster = lock(&self.0);
-        let nodes = cluster.virtual_nodes.iter();
-        let owned = nodes.filter(|(name, node)| wanted(name) && names_owner(node, node_owner));
+        let owned = cluster.virtual_nodes.iter().filter(|(_, node)| names_owner(node, node_owner));
         owned.map(|(name, _)| name.clone()).collect()
     }
 }

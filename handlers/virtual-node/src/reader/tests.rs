@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
-use staffetta_handler::{EventNote, EventRecorder, Recorder};
+use staffetta_handler::{AnyEvent, Event, EventNote, EventRecorder, HANDLER_LABEL, Index, Message, Recorder};
 use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
 
 use super::*;
@@ -13,7 +15,7 @@ use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::PodRemoval;
 use crate::handler::VirtualNodes;
 use crate::handler::tests::{dependencies, idle};
-use crate::node::{NodeHealth, NodeSpec};
+use crate::node::{CLUSTER_LABEL, NodeHealth, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
 use crate::reach::Reachability;
@@ -51,6 +53,28 @@ impl NodeSource for OneDevice {
         let driver = MemoryAppHostingDriver::new(Arc::clone(&self.0), "east".into());
         Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None)))
     }
+
+    /// Another process acts for the node `theirs`.
+    fn may_act(&self, name: &str) -> bool {
+        name != "theirs"
+    }
+}
+
+#[tokio::test]
+async fn nodes_without_a_machine_are_looked_at_by_the_process_that_acts_for_them() {
+    let source = Arc::new(OneDevice(MemoryDevices::default().device("r1")));
+    let shared = VirtualNodes::new(Dependencies { source, ..dependencies() }).shared();
+    for name in ["ours", "theirs"] {
+        let labels = json!({ "type": "virtual-kubelet", HANDLER_LABEL: "machines", CLUSTER_LABEL: "east" });
+        let node = json!({ "metadata": { "name": name, "uid": name, "labels": labels } });
+        Index::<Node>::apply(&*shared.cluster, &Event::Added(serde_json::from_value(node).unwrap()));
+    }
+    let due = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&due);
+    let take = move |trigger: AnyEvent| heard.lock().unwrap().push(trigger.object_ref().name.to_owned());
+    shared.node_store.notifier.connect(&TriggerSender::new(take));
+    MachineReaders(shared).trigger_orphaned_nodes();
+    assert_eq!(*due.lock().unwrap(), ["ours"]);
 }
 
 /// A recorder that keeps the Events.

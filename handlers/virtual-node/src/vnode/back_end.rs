@@ -47,23 +47,28 @@ impl NodeBackEnd for BaseBackEnd {
         Ok(Reply::Later)
     }
 
+    /// Starts all containers of the pod, and returns the first error afterwards.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        let mut progress = PodProgress::Done;
+        self.base.time_out();
+        let mut progress = Ok(PodProgress::Done);
         for container in containers(&request.pod) {
-            progress = progress.and(self.start(&request.pod, container).await?);
+            let step = self.start(&request.pod, container).await;
+            progress = progress.and_then(|progress| Ok(progress.and(step?)));
         }
-        Ok(progress)
+        progress
     }
 
     /// Stops the containers of the pod, except those that another pod on the node also has. Does nothing without the pod object: reports
     /// contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
-        let mut progress = PodProgress::Done;
+        self.base.time_out();
+        let mut progress = Ok(PodProgress::Done);
         for container in containers(pod) {
-            progress = progress.and(self.stop(pod, container).await?);
+            let step = self.stop(pod, container).await;
+            progress = progress.and_then(|progress| Ok(progress.and(step?)));
         }
-        Ok(progress)
+        progress
     }
 
     fn receives_reports(&self) -> bool {
@@ -165,7 +170,7 @@ impl BaseBackEnd {
                     }
                     Err(error) => {
                         lock(&self.base.containers).unsent(key);
-                        self.base.operations.record(&operation, OperationStage::Refused);
+                        drop(self.base.ended(key, action, OperationStage::Refused));
                         match error.reason() {
                             // The base is busy with an earlier one.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
@@ -207,4 +212,95 @@ fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerSta
 fn has_run(status: &ContainerStatus) -> bool {
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
     states.any(|state| state.running.is_some() || state.terminated.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+    use staffetta_driver::tunnel::{ContainerStatusData, NodeId, PodKey, Tunnel, TunnelSender};
+
+    use super::*;
+    use crate::node::NodeMarks;
+    use crate::vnode::base::{BaseProfile, NamedTunnel};
+    use crate::vnode::known::tests::described;
+    use crate::vnode::{Operation, OperationLog};
+
+    const LIMIT: Duration = Duration::from_secs(330);
+
+    /// A tunnel that takes every request, except to start the container `bad`.
+    struct Choosy;
+
+    #[async_trait]
+    impl Tunnel for Choosy {
+        fn key(&self) -> &'static str {
+            "choosy"
+        }
+        fn ready(&self) -> bool {
+            true
+        }
+        async fn start(&self, _: &str, _: &str, _: TunnelSender) -> Result<(), DriverError> {
+            std::future::pending().await
+        }
+        async fn fetch_health_data(&self, _: &NodeId) -> Result<(), DriverError> {
+            Ok(())
+        }
+        async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
+            Ok(())
+        }
+        async fn start_container(
+            &self,
+            _: &NodeId,
+            _: &PodKey,
+            container: &Container,
+        ) -> Result<(), DriverError> {
+            if container.name == "bad" { Err(DriverError::new(Reason::Refused, "start it")) } else { Ok(()) }
+        }
+        async fn shutdown_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
+            Ok(())
+        }
+        fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
+            container.name.as_str().into()
+        }
+    }
+
+    /// Returns a back end whose base has reported that it has no container, and the steps of operations.
+    fn back_end() -> (BaseBackEnd, Arc<Mutex<Vec<String>>>) {
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&steps);
+        let log = OperationLog::new(move |Operation { key, .. }, stage| {
+            lock(&recorded).push(format!("{key} {stage:?}"));
+        });
+        let tunnel = NamedTunnel { name: "choosy".into(), tunnel: Arc::new(Choosy) };
+        let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
+        let names = ("one".parse().unwrap(), "vnode.one.dev".into());
+        let base = Base::new(names, tunnel, profile, Arc::default(), log, LIMIT);
+        base.report(Vec::<ContainerStatusData>::new());
+        (BaseBackEnd { base: Arc::new(base), answered: Arc::default() }, steps)
+    }
+
+    fn request(containers: &[&str]) -> PodRequest {
+        let containers: Vec<_> = containers.iter().map(|name| json!({ "name": name })).collect();
+        let metadata = json!({ "name": "web", "namespace": "default", "uid": "u" });
+        let pod = json!({ "metadata": metadata, "spec": { "containers": containers } });
+        PodRequest { pod: Arc::new(serde_json::from_value(pod).unwrap()), environment: [].into() }
+    }
+
+    #[tokio::test]
+    async fn a_container_that_is_refused_does_not_keep_the_others_of_its_pod_from_starting() {
+        let (back_end, steps) = back_end();
+        let started = back_end.apply(&request(&["bad", "good"])).await;
+        assert_eq!(started.unwrap_err().reason(), Reason::Refused);
+        assert_eq!(*lock(&steps), ["bad Asked", "bad Refused", "good Asked", "good Sent"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_without_an_answer_ends_at_its_time_limit_although_its_pod_is_gone() {
+        let (back_end, steps) = back_end();
+        back_end.apply(&request(&["cart"])).await.unwrap();
+        tokio::time::advance(LIMIT).await;
+        back_end.base.report(Vec::new());
+        assert_eq!(*lock(&steps), ["cart Asked", "cart Sent", "cart TimedOut"]);
+    }
 }

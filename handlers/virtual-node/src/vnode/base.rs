@@ -182,6 +182,7 @@ impl Base {
     /// Records a report of the states of all containers on the base. Returns these states by pod, for the pods on the node.
     pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
         let effects = lock(&self.containers).report(statuses, Instant::now());
+        self.time_out();
         for (key, action) in effects {
             drop(self.ended(&key, action, OperationStage::Observed));
         }
@@ -244,6 +245,14 @@ impl Base {
         ours.collect()
     }
 
+    /// Ends the operations that have reached their time limit without an answer. Each report calls this, since their pods may be gone.
+    pub(super) fn time_out(&self) {
+        let timed_out = lock(&self.containers).time_out(Instant::now());
+        for (key, action) in timed_out {
+            drop(self.ended(&key, action, OperationStage::TimedOut));
+        }
+    }
+
     /// Records that this process does not look after the base any more: the end of its operations in progress will not be known.
     pub(super) fn abandon(&self) {
         let pending: Vec<_> = {
@@ -255,8 +264,13 @@ impl Base {
         }
     }
 
-    /// Records the end of an operation, and returns the pod for which it was done.
-    fn ended(&self, key: &ContainerKey, action: ContainerAction, stage: OperationStage) -> Option<Owner> {
+    /// Records the end of an operation, and returns the pod for which it was done; `None` if it was done for none.
+    pub(super) fn ended(
+        &self,
+        key: &ContainerKey,
+        action: ContainerAction,
+        stage: OperationStage,
+    ) -> Option<Owner> {
         let owner = lock(&self.asked_by).remove(key)?;
         self.operations.record(&self.operation(owner.clone(), key, action), stage);
         Some(owner)

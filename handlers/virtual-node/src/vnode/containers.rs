@@ -137,8 +137,8 @@ impl BaseContainers {
             return wait;
         }
         let container = self.by_key.entry(key.clone()).or_default();
-        if let Some(wait) = container.under_way(limit, now) {
-            return wait;
+        if let Some(operation) = &container.operation {
+            return ContainerStep::Wait(operation.action.progress().to_owned());
         }
         let Some(shown) = &container.shown else { return container.attempt(ContainerAction::Start, now) };
         match shown.state {
@@ -169,13 +169,12 @@ impl BaseContainers {
 
     /// Returns the next step towards removing this container from the base.
     pub(super) fn stop(&mut self, key: &ContainerKey, now: Instant) -> ContainerStep {
-        let limit = self.limit;
         if let Some(wait) = self.obstacle() {
             return wait;
         }
         let Some(container) = self.by_key.get_mut(key) else { return ContainerStep::Done };
-        if let Some(wait) = container.under_way(limit, now) {
-            return wait;
+        if let Some(operation) = &container.operation {
+            return ContainerStep::Wait(operation.action.progress().to_owned());
         }
         match &container.shown {
             Some(shown) if shown.state != ContainerState::Stopped => {
@@ -226,6 +225,21 @@ impl BaseContainers {
         if let Some(container) = self.by_key.get_mut(key) {
             container.operation = None;
         }
+    }
+
+    /// Records the operations past their deadline as failed, and returns them.
+    pub(super) fn time_out(&mut self, now: Instant) -> Vec<(ContainerKey, ContainerAction)> {
+        let limit = self.limit.as_secs();
+        let mut timed_out = Vec::new();
+        for (key, container) in &mut self.by_key {
+            let operation = container.operation.take_if(|operation| operation.deadline <= now);
+            if let Some(PendingOperation { action, requests, .. }) = operation {
+                let message = format!("the base did not answer within {limit} s");
+                container.fail("OperationTimedOut", &message, requests, now);
+                timed_out.push((key.clone(), action));
+            }
+        }
+        timed_out
     }
 
     /// Records the answer to an operation. Returns `false` if no such operation is in progress.
@@ -290,7 +304,12 @@ impl BaseContainers {
             let status = newest.remove(key);
             let action = container.reported(status, now);
             effects.extend(action.map(|action| (key.clone(), action)));
-            container.shown.is_some() || container.operation.is_some() || container.failure.is_some()
+            // A later report may contradict the last answer, too.
+            let is_settled = container.settled.is_some_and(|until| now < until);
+            is_settled
+                || container.shown.is_some()
+                || container.operation.is_some()
+                || container.failure.is_some()
         });
         effects
     }
@@ -327,18 +346,6 @@ impl BaseContainers {
 }
 
 impl BaseContainer {
-    /// Returns the step to wait for the operation in progress; `None` if there is none. An operation past its deadline is recorded as
-    /// failed.
-    fn under_way(&mut self, limit: Duration, now: Instant) -> Option<ContainerStep> {
-        let operation = self.operation.take_if(|operation| operation.deadline <= now);
-        if let Some(PendingOperation { requests, .. }) = operation {
-            let message = format!("the base did not answer within {} s", limit.as_secs());
-            self.fail("OperationTimedOut", &message, requests, now);
-        }
-        let operation = self.operation.as_ref()?;
-        Some(ContainerStep::Wait(operation.action.progress().to_owned()))
-    }
-
     /// Returns the step to send the operation or, after a failure, to wait until the back-off ends.
     fn attempt(&self, action: ContainerAction, now: Instant) -> ContainerStep {
         match &self.failure {

@@ -7,6 +7,7 @@ use staffetta_driver::tunnel::{
     NetworkInfo, NodeActivation, NodeDescription, NodeId, NodeMetadata, NodeResource, NodeStatusData,
 };
 
+use super::base::BaseProfile;
 use super::marks;
 use crate::node::{MachineInfo, NodeHealth, NodeMarks, NodeSpec, is_label_key, is_label_value, is_own_label};
 
@@ -67,9 +68,11 @@ impl NodeTemplate {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-        let annotations = reported.annotations.iter().take(MAX_REPORTED);
-        let mut annotations: BTreeMap<_, _> = annotations
+        let mut annotations: BTreeMap<_, _> = reported
+            .annotations
+            .iter()
             .filter(|(key, value)| may_label(key) && value.len() <= MAX_TEXT)
+            .take(MAX_REPORTED)
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if !description.tunnel_data.is_empty() {
@@ -167,14 +170,15 @@ pub(super) fn reported_marks(status: &NodeStatusData) -> NodeMarks {
     }
 }
 
-/// Reads the tunnel key, the description and the reported marks (labels, annotations, taints) of a base from its Node object. They are used
-/// until the base reports to this process.
-pub(super) fn from_node(node: &Node) -> (String, NodeDescription, NodeMarks) {
+/// Reads the tunnel key and the last reports of a base about itself from its Node object. They are used until the base reports to this
+/// process.
+pub(super) fn profile_of(node: &Node) -> (String, BaseProfile) {
     let applied = NodeMarks::of(node);
     let label = |key: &str| {
         node.metadata.labels.iter().flatten().find(|(known, _)| *known == key).map(|(_, value)| value.clone())
     };
     let text = |key| label(key).unwrap_or_default();
+    let tunnel = text(marks::TUNNEL);
     let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let address = |kind: &str| {
         addresses.clone().find(|address| address.type_ == kind).map(|address| address.address.clone())
@@ -208,8 +212,8 @@ pub(super) fn from_node(node: &Node) -> (String, NodeDescription, NodeMarks) {
         custom_labels: BTreeMap::new(),
         tunnel_data,
     };
-    let reported = NodeMarks { labels: theirs.collect(), annotations, taints: taints.collect() };
-    (text(marks::TUNNEL), description, reported)
+    let marks = NodeMarks { labels: theirs.collect(), annotations, taints: taints.collect() };
+    (tunnel, BaseProfile { description, marks })
 }
 
 #[cfg(test)]
@@ -266,9 +270,13 @@ mod tests {
         };
         let owner = crate::node::NodeOwner { handler: "vnode", cluster: "east", predecessor: None };
         let node = crate::node::created(&machine, owner, jiff::Timestamp::UNIX_EPOCH);
-        let (tunnel, again, marks) = from_node(&node);
-        assert_eq!((tunnel.as_str(), &again, &marks), ("koupleless-http", &description, &reported));
-        assert_eq!(template().spec(&base, &tunnel, &again, &marks), spec, "a take-over changes nothing");
+        let (tunnel, again) = profile_of(&node);
+        assert_eq!(
+            (tunnel.as_str(), &again.description, &again.marks),
+            ("koupleless-http", &description, &reported)
+        );
+        let taken_over = template().spec(&base, &tunnel, &again.description, &again.marks);
+        assert_eq!(taken_over, spec, "a take-over changes nothing");
     }
 
     #[test]
@@ -280,10 +288,14 @@ mod tests {
             { "key": "good", "effect": "NoExecute" }, { "key": "good", "effect": "NoExecute" },
             { "key": "bad", "effect": "Never" }, { "key": "bad", "value": "a b", "effect": "NoExecute" },
             { "key": marks::ENVIRONMENT_TAINT, "value": "x", "effect": "NoExecute" }]);
-        let reported = NodeMarks { taints: serde_json::from_value(taints).unwrap(), ..NodeMarks::default() };
+        let too_many = (0..MAX_REPORTED).map(|number| (format!("kubernetes.io/{number}"), String::new()));
+        let annotations = too_many.chain([("z".to_owned(), String::new())]).collect();
+        let taints = serde_json::from_value(taints).unwrap();
+        let reported = NodeMarks { annotations, taints, ..NodeMarks::default() };
         let spec = template().spec(&"b".parse().unwrap(), "koupleless-http", &description, &reported);
         let theirs = spec.labels.keys().filter(|key| !key.contains("koupleless.io"));
         assert_eq!(theirs.collect::<Vec<_>>(), ["good"]);
+        assert_eq!(spec.annotations.keys().collect::<Vec<_>>(), ["z"], "the others do not count");
         assert_eq!(spec.labels[marks::TUNNEL], "koupleless-http");
         assert_eq!(spec.taints.iter().map(|taint| taint.key.as_str()).skip(2).collect::<Vec<_>>(), ["good"]);
     }

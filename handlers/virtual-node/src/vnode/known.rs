@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
 use staffetta_driver::tunnel::{NodeActivation, NodeDescription, NodeId};
 use staffetta_handler::BootTime;
 use tokio::time::Instant;
@@ -309,12 +308,6 @@ impl KnownBases {
     pub(super) fn names(&self) -> Vec<Arc<str>> {
         self.by_node.keys().cloned().collect()
     }
-}
-
-/// Reads the tunnel key and the last reports of a base about itself from its Node object.
-pub(super) fn profile_of(node: &Node) -> (String, BaseProfile) {
-    let (tunnel, description, marks) = super::describe::from_node(node);
-    (tunnel, BaseProfile { description, marks })
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@
 //! | `back_end` | starts and stops containers for pods |
 //! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
 //! | `describe`, `marks` | the Node object of a base, its labels and taints |
-//! | [`BaselineSource`] | the trait of the source of baselines: the containers with which a base is to start |
 //! | [`OperationLog`] | the receiver of each step of each operation on a container |
 //! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
 //! | [`tracker`] | the operations under way, their times, and Events about stuck ones |
@@ -32,7 +31,6 @@
 mod answered;
 mod back_end;
 mod base;
-mod baseline;
 mod containers;
 mod describe;
 mod first_answer;
@@ -61,7 +59,6 @@ use staffetta_driver::tunnel::Tunnel;
 use staffetta_handler::{HANDLER_LABEL, Recorder, Registration};
 
 use self::base::NamedTunnel;
-pub use self::baseline::BaselineSource;
 use self::describe::NodeTemplate;
 use self::known::KnownBases;
 use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter, REPLICA_LABEL, replica_digest};
@@ -143,7 +140,7 @@ impl Vnode {
                 .collect(),
             leases: Arc::clone(&leases),
             writer: Arc::new(LeaseWriter::new(client.clone(), replica.clone(), seconds, labels)),
-            baselines: Arc::clone(&peers) as Arc<dyn BaselineSource>,
+            baselines: Arc::clone(&peers),
             answered: Arc::default(),
             operations: tracker.log(),
             tracker,

@@ -55,6 +55,8 @@ pub enum OperationStage {
     Answered(ContainerOperationResponseData),
     /// Nothing was answered, and a report of the base shows the effect.
     Observed,
+    /// Nothing was answered within the time limit.
+    TimedOut,
     /// This replica does not look after the base any more: the end of the operation is not known.
     Abandoned,
 }

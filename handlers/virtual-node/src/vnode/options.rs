@@ -1,6 +1,7 @@
 //! The section `[vnode]`.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,12 @@ impl Default for VnodeOptions {
 }
 
 impl VnodeOptions {
+    /// Returns the time within which a tunnel is to send a request that changes a base, or give it up: half of the time between the end of
+    /// a replica's right to act for a node and the moment when another replica may take the node, a quarter of `lease_duration_s`.
+    pub fn send_limit(&self) -> Duration {
+        Duration::from_secs(self.lease_duration_s.get().into()) / 8
+    }
+
     /// Returns a message about the first conflict between options, or invalid option; `None` if there is none.
     pub fn contradiction(&self) -> Option<String> {
         let environment = self.environment.as_bytes();
@@ -111,6 +118,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_request_is_sent_before_another_replica_may_act_also_with_a_short_lease() {
+        for (lease_duration_s, limit_ms) in [(40, 5_000), (8, 1_000)] {
+            let options = json!({ "lease_duration_s": lease_duration_s });
+            let options: VnodeOptions = serde_json::from_value(options).unwrap();
+            assert_eq!(options.send_limit(), Duration::from_millis(limit_ms));
+        }
+    }
 
     #[test]
     fn the_defaults_agree_and_a_contradiction_names_its_options() {

@@ -68,7 +68,7 @@ impl Replicas {
             return None;
         }
         self.own.began = Some(now);
-        let renewal = |seen| LeaseWrite::Replace { seen, renews: true };
+        let renewal = |seen| LeaseWrite::Replace { seen };
         Some((Arc::clone(&self.own.name), self.own.seen.clone().map_or(LeaseWrite::Create, renewal)))
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert!(!replicas.written("vnode.a.dev", &WriteResult::Failed, at(100)));
         assert!(replicas.written(&name, &WriteResult::Written(SeenLease::held(7, "ours")), at(101)));
         assert_eq!(replicas.next(at(109)), None);
-        let renewal = LeaseWrite::Replace { seen: SeenLease::held(7, "ours"), renews: true };
+        let renewal = LeaseWrite::Replace { seen: SeenLease::held(7, "ours") };
         assert_eq!(replicas.next(at(110)), Some((Arc::clone(&name), renewal.clone())));
         replicas.written(&name, &WriteResult::Failed, at(110));
         assert_eq!(replicas.next(at(111)), None);

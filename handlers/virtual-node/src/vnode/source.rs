@@ -16,11 +16,11 @@ use tracing::{info, warn};
 use super::answered::SentBaselines;
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
-use super::baseline::BaselineSource;
-use super::describe::NodeTemplate;
-use super::known::{HeldChange, KnownBases, profile_of};
+use super::describe::{NodeTemplate, profile_of};
+use super::known::{HeldChange, KnownBases};
 use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::operation::OperationLog;
+use super::peer::PeerIndex;
 use super::share::ELECTION_INTERVAL;
 use super::tracker::OperationTracker;
 use super::unconfigured::UnconfiguredTunnel;
@@ -62,7 +62,8 @@ pub(super) struct VnodeSource {
     pub(super) tunnels: Vec<NamedTunnel>,
     pub(super) leases: Arc<LeaseIndex>,
     pub(super) writer: Arc<LeaseWriter>,
-    pub(super) baselines: Arc<dyn BaselineSource>,
+    /// The peer Deployments, from which the baselines of bases come.
+    pub(super) baselines: Arc<PeerIndex>,
     pub(super) answered: Arc<SentBaselines>,
     pub(super) operations: OperationLog,
     pub(super) tracker: OperationTracker,
@@ -212,10 +213,11 @@ impl VnodeSource {
     /// Adds the bases of those Node objects of this handler whose bases are not known yet.
     fn learn_bases(&self, nodes: &NodeStore) {
         let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
-        let unknown = {
+        let mut unknown = nodes.pods.nodes_of(owner);
+        {
             let bases = lock(&self.bases);
-            nodes.pods.nodes_of(owner, |name| bases.get(name).is_none())
-        };
+            unknown.retain(|name| bases.get(name).is_none());
+        }
         for name in unknown {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
             let (key, profile) = profile_of(&node);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
+use staffetta_driver::DriverError;
 use staffetta_driver::tunnel::{
     self, NodeActivation, NodeDescription, NodeId, NodeStatusData, PodKey, TunnelEvent, TunnelLimits,
     TunnelReceiver,
 };
-use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::{BackoffPolicy, causes};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -101,7 +101,7 @@ impl VnodeSource {
                 return lock(&self.bases).get(&node).is_some();
             }
             TunnelEvent::BaselineQuery(query) => {
-                let containers = self.baselines.baseline(id, &self.template.environment, &query.request);
+                let containers = self.baselines.baseline(id, &query.request);
                 if let Some(containers) = containers {
                     let tunnel = &self.tunnels[tunnel].tunnel;
                     let image = |container: &Container| {
@@ -131,10 +131,10 @@ impl VnodeSource {
                 self.stop_unowned(&base).await;
             }
             TunnelEvent::StartContainerResponse(answer) => {
-                pods_due(&base.answered(ContainerAction::Start, &answer), &node, nodes);
+                nodes.notifier.pods_due(&base.answered(ContainerAction::Start, &answer), &node);
             }
             TunnelEvent::ShutdownContainerResponse(answer) => {
-                pods_due(&base.answered(ContainerAction::Stop, &answer), &node, nodes);
+                nodes.notifier.pods_due(&base.answered(ContainerAction::Stop, &answer), &node);
             }
             TunnelEvent::NodeDiscovered(_) | TunnelEvent::BaselineQuery(_) => {}
         }
@@ -199,9 +199,4 @@ impl VnodeSource {
         }
         nodes.health(&base.node, health(status));
     }
-}
-
-/// Triggers a reconciliation of these pods on the node, because an answer of the base changes their next steps.
-fn pods_due(owners: &[Owner], node: &Arc<str>, nodes: &NodeStore) {
-    nodes.notifier.pods_due(owners, node);
 }

@@ -8,6 +8,7 @@ use crate::node::{NodeHealth, Room};
 use crate::node_store::NodeStore;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
+use crate::reach::MISDESCRIBED;
 
 const KEEPER: NodeOwner<'_> = NodeOwner { handler: "machines", cluster: "east", predecessor: None };
 
@@ -89,7 +90,16 @@ fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     machine.read_failed("DriverRefused", "wrong password".into(), true);
     let down = status_patch(&node, &machine.view(), time(9)).unwrap();
     assert_eq!(ready(&down)["reason"], "MachineUnreachable");
-    assert!(ready(&down)["message"].as_str().unwrap().contains("wrong password"));
+    assert_eq!(
+        ready(&down)["message"],
+        "the machine cannot be reached any more (DriverRefused): wrong password"
+    );
+    machine.read_failed(MISDESCRIBED, "no such driver".into(), true);
+    let invalid = status_patch(&node, &machine.view(), time(9)).unwrap();
+    assert_eq!(
+        ready(&invalid)["message"],
+        "the machine has no usable description any more (MachineInvalid): no such driver"
+    );
 }
 
 #[test]
@@ -151,6 +161,17 @@ fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
     machine.reported_health(NodeHealth::default());
     let patch = status_patch(&node, &machine.view(), time(1)).unwrap();
     assert_eq!(patch["capacity"], json!({ "cpu": null, "pods": "4" }), "now it is known that there is none");
+}
+
+#[test]
+fn the_port_of_a_kubelet_api_that_is_not_served_any_more_is_removed() {
+    let machine = machine();
+    let mut node = object(&machine);
+    assert!(status_patch(&node, &machine.view(), time(1)).is_none());
+    let port = json!({ "kubeletEndpoint": { "Port": 10250 } });
+    node.status.as_mut().unwrap().daemon_endpoints = serde_json::from_value(port).unwrap();
+    let patch = status_patch(&node, &machine.view(), time(1)).unwrap();
+    assert_eq!(patch.get("daemonEndpoints"), Some(&Value::Null));
 }
 
 #[test]

@@ -73,6 +73,20 @@ fn a_report_from_before_an_answer_does_not_start_it_again_and_a_later_one_does()
 }
 
 #[test]
+fn all_reports_from_before_an_answer_are_ignored() {
+    let now = Instant::now();
+    let mut containers = base(&[("cart:1", "ACTIVATED")], now);
+    containers.sending(&key(), Stop, "", now);
+    containers.answered(Stop, &answer("SUCCESS"), now);
+    for seconds in [1, 2] {
+        containers.report(statuses(&[("cart:1", "ACTIVATED")]), now + Duration::from_secs(seconds));
+        assert!(containers.shown(&key()).is_none(), "{seconds} s after the answer");
+    }
+    containers.report(Vec::new(), now + STALE_REPORT_WINDOW);
+    assert!(containers.by_key.is_empty());
+}
+
+#[test]
 fn an_answer_that_is_lost_is_replaced_by_the_report_of_its_effect() {
     let now = Instant::now();
     let mut containers = base(&[], now);
@@ -92,7 +106,9 @@ fn an_operation_that_nobody_answers_fails_at_its_time_limit_and_is_repeated() {
     let mut containers = base(&[], now);
     containers.sending(&key(), Start, "a", now);
     let before = now + LIMIT - Duration::from_millis(1);
+    assert!(containers.time_out(before).is_empty());
     assert!(matches!(containers.start(&key(), "a", false, before), ContainerStep::Wait(_)));
+    assert_eq!(containers.time_out(now + LIMIT), [(key(), Start)]);
     let ContainerStep::Failing { reason, after, .. } = containers.start(&key(), "a", false, now + LIMIT)
     else {
         panic!("it has failed")

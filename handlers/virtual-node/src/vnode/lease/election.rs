@@ -29,12 +29,10 @@ impl LeaseTiming {
 pub(in crate::vnode) enum LeaseWrite {
     /// Create the Lease.
     Create,
-    /// Replace the Lease in this state.
+    /// Replace the Lease in this state, to renew or take it.
     Replace {
         /// The state that the Lease must have.
         seen: SeenLease,
-        /// `true` if the write renews the Lease that this process holds; `false` if it takes the Lease.
-        renews: bool,
     },
     /// Give up the Lease in this state, so that another process takes it.
     GiveUp {
@@ -158,7 +156,7 @@ impl LeaseElection {
             return None;
         }
         let write = match &self.seen {
-            Some((seen, _)) if !seen.deleted => LeaseWrite::Replace { seen: seen.clone(), renews: holds },
+            Some((seen, _)) if !seen.deleted => LeaseWrite::Replace { seen: seen.clone() },
             // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
             _ => LeaseWrite::Create,
         };

@@ -61,7 +61,7 @@ impl LeaseWriter {
     ) -> WriteResult {
         let (seen, holder) = match &write {
             LeaseWrite::Create => (None, self.replica.as_str()),
-            LeaseWrite::Replace { seen, .. } => (Some(seen), self.replica.as_str()),
+            LeaseWrite::Replace { seen } => (Some(seen), self.replica.as_str()),
             LeaseWrite::GiveUp { seen } => (Some(seen), ""),
         };
         let lease = self.lease(name, node, seen, holder);
@@ -218,10 +218,7 @@ mod tests {
         let now = json!({ "metadata": { "uid": "other", "resourceVersion": "9" }, "spec": { "holderIdentity": "ours" } });
         let (writer, mut puts) = writer(409, now);
         let seen = SeenLease::held(7, "ours");
-        for write in [
-            LeaseWrite::Replace { seen: seen.clone(), renews: true },
-            LeaseWrite::GiveUp { seen: seen.clone() },
-        ] {
+        for write in [LeaseWrite::Replace { seen: seen.clone() }, LeaseWrite::GiveUp { seen: seen.clone() }] {
             let WriteResult::Conflict(found) = writer.write("n", None, write).await else { panic!() };
             assert_eq!((&*found.uid, found.version), ("other", 9));
             assert_eq!(puts.recv().await.unwrap(), (json!("uid"), json!("7")));

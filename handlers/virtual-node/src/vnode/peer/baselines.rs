@@ -71,7 +71,6 @@ mod tests {
 
     use super::super::decide::tests::deployment;
     use super::*;
-    use crate::vnode::BaselineSource;
 
     #[tokio::test]
     async fn no_baseline_is_known_before_all_deployments_are() {
@@ -81,17 +80,16 @@ mod tests {
             custom_labels: [("zone".to_owned(), "a".to_owned())].into(),
             ..QueryBaselineRequest::default()
         };
-        let ask = |environment: &str| {
-            let containers = index.baseline(&"b-1".parse().unwrap(), environment, &request)?;
+        let ask = || {
+            let containers = index.baseline(&"b-1".parse().unwrap(), &request)?;
             Some(containers.into_iter().map(|container| container.name).collect::<Vec<_>>())
         };
         feed.added(deployment("cart", 1, &["a"], 1)).await.unwrap();
-        assert_eq!(ask("dev"), None, "an empty or partial list would be wrong");
+        assert_eq!(ask(), None, "an empty or partial list would be wrong");
         let identity = Identity::of::<Deployment>(None, "all".into(), "all".into());
         feed.trigger(BaselinesComplete(identity)).await.unwrap();
-        assert_eq!(ask("dev"), Some(vec!["cart".to_owned()]));
-        assert_eq!(ask("prod"), None);
+        assert_eq!(ask(), Some(vec!["cart".to_owned()]));
         feed.deleted(deployment("cart", 1, &["a"], 1)).await.unwrap();
-        assert_eq!(ask("dev"), Some(Vec::new()), "there is none for it");
+        assert_eq!(ask(), Some(Vec::new()), "there is none for it");
     }
 }

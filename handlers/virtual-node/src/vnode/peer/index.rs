@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 use super::decide::{baseline, change, containers, is_peer};
 use super::node::BaseNode;
 use crate::lock::lock;
-use crate::vnode::BaselineSource;
 
 /// The maximum number of containers of peer Deployments that are remembered.
 const REMEMBERED: usize = 4096;
@@ -37,7 +36,7 @@ struct Peers {
     /// The bases, by the name of their node.
     bases: BTreeMap<String, BaseNode>,
     /// The containers of all peer Deployments since the start, changed and deleted ones included, at most [`REMEMBERED`]. The one that was
-    /// added last comes first.
+    /// named last comes first.
     remembered: VecDeque<Container>,
 }
 
@@ -45,10 +44,10 @@ impl Peers {
     /// Adds the containers of a Deployment to the remembered ones.
     fn remember(&mut self, deployment: &Deployment) {
         for container in containers(deployment) {
-            if !self.remembered.contains(container) {
-                self.remembered.truncate(REMEMBERED - 1);
-                self.remembered.push_front(container.clone());
-            }
+            let known = self.remembered.iter().position(|known| known == container);
+            let known = known.and_then(|place| self.remembered.remove(place));
+            self.remembered.truncate(REMEMBERED - 1);
+            self.remembered.push_front(known.unwrap_or_else(|| container.clone()));
         }
     }
 }
@@ -68,6 +67,32 @@ impl PeerIndex {
     /// Records that all Deployments that existed at the start were added.
     pub(super) fn completed(&self) {
         self.complete.store(true, Ordering::Release);
+    }
+
+    /// Returns the baseline of `base`: the containers with which it is to start; `None` while that is not known yet, and the base then asks
+    /// again. An empty list means that it starts without modules.
+    pub(in crate::vnode) fn baseline(
+        &self,
+        base: &NodeId,
+        request: &QueryBaselineRequest,
+    ) -> Option<Vec<Container>> {
+        if !self.complete.load(Ordering::Acquire) {
+            return None;
+        }
+        let node = BaseNode::asking(base, &self.environment, request);
+        let peers = lock(&self.state);
+        Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
+    }
+
+    /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process; `None` if there is
+    /// none, or if such a container is in a baseline now.
+    pub(in crate::vnode) fn former_baseline_container(
+        &self,
+        is_it: impl Fn(&Container) -> bool,
+    ) -> Option<Container> {
+        let peers = lock(&self.state);
+        let current = peers.deployments.values().flat_map(|deployment| containers(deployment)).any(&is_it);
+        peers.remembered.iter().find(|container| !current && is_it(container)).cloned()
     }
 
     /// Returns the newest state of a peer Deployment, and the number of replicas that it is to have; `None` if it has that number
@@ -119,24 +144,22 @@ impl Index<Node> for PeerIndex {
     }
 }
 
-impl BaselineSource for PeerIndex {
-    fn baseline(
-        &self,
-        base: &NodeId,
-        environment: &str,
-        request: &QueryBaselineRequest,
-    ) -> Option<Vec<Container>> {
-        if environment != self.environment || !self.complete.load(Ordering::Acquire) {
-            return None;
-        }
-        let node = BaseNode::asking(base, environment, request);
-        let peers = lock(&self.state);
-        Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
-    }
+#[cfg(test)]
+mod tests {
+    use super::super::deployment;
+    use super::*;
 
-    fn former_baseline_container(&self, is_it: &dyn Fn(&Container) -> bool) -> Option<Container> {
-        let peers = lock(&self.state);
-        let current = peers.deployments.values().flat_map(|deployment| containers(deployment)).any(is_it);
-        peers.remembered.iter().find(|container| !current && is_it(container)).cloned()
+    #[test]
+    fn of_the_former_images_of_a_module_the_one_that_was_named_last_is_found() {
+        let index = PeerIndex::new("dev");
+        let mut cart = deployment("cart", 1, &["a"], 1);
+        for image in ["one", "two", "one"] {
+            let pod = cart.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+            pod.containers[0].image = Some(image.to_owned());
+            index.apply(&Event::Added(Arc::new(cart.clone())));
+        }
+        index.apply(&Event::Deleted(staffetta_handler::Tombstone::Last(Arc::new(cart))));
+        let found = index.former_baseline_container(|container| container.name == "cart").unwrap();
+        assert_eq!(found.image.as_deref(), Some("one"));
     }
 }

@@ -6,7 +6,7 @@
 //! | `node` | a base as the scheduler sees it |
 //! | `scheduling` | the choice of nodes for a pod, with the semantics of Kubernetes |
 //! | `decide` | the replicas and containers that Deployments ask for |
-//! | [`PeerIndex`] | the Deployments and bases of one environment; a [`BaselineSource`](super::BaselineSource) |
+//! | [`PeerIndex`] | the Deployments and bases of one environment, and the baselines of the bases |
 //! | [`PeerBaselines`] | keeps the index of a handler that answers baseline queries |
 //! | [`PeerDeployments`] | the handler that scales the Deployments |
 

@@ -14,7 +14,6 @@ use crate::handler::tests::dependencies;
 use crate::policy::Policy;
 use crate::vnode::known::tests::{NoTunnel, described};
 use crate::vnode::lease::{LeaseTiming, SeenLease};
-use crate::vnode::peer::PeerIndex;
 use crate::vnode::tracker::TrackerPolicy;
 
 /// A Lease whose renewal is always due.

@@ -57,6 +57,7 @@ impl OpenOperations {
                 OperationResponseResult::Success => OperationOutcome::Success,
                 OperationResponseResult::Fail => OperationOutcome::Failure,
             },
+            OperationStage::TimedOut => OperationOutcome::Failure,
             OperationStage::Observed => OperationOutcome::Observed,
             OperationStage::Abandoned => OperationOutcome::Abandoned,
         };
@@ -156,6 +157,7 @@ mod tests {
             (answered(OperationResponseResult::Success), OperationOutcome::Success),
             (answered(OperationResponseResult::Fail), OperationOutcome::Failure),
             (OperationStage::Refused, OperationOutcome::Refused),
+            (OperationStage::TimedOut, OperationOutcome::Failure),
             (OperationStage::Observed, OperationOutcome::Observed),
             (OperationStage::Abandoned, OperationOutcome::Abandoned),
         ] {

@@ -38,7 +38,7 @@ fn a_holder_renews_in_time_and_acts_until_three_quarters_of_the_duration_after_i
     let mut election = holder(at(100));
     assert!(election.may_act(at(129)) && !election.may_act(at(130)));
     assert_eq!(election.next(true, Duration::ZERO, at(109)), None);
-    let renewal = LeaseWrite::Replace { seen: lease(1, "ours"), renews: true };
+    let renewal = LeaseWrite::Replace { seen: lease(1, "ours") };
     assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
     election.begin(at(110));
     election.finish(&WriteResult::Written(lease(2, "ours")), at(114));
@@ -56,7 +56,7 @@ fn a_write_that_fails_is_repeated_until_the_time_of_the_holder_is_over() {
         assert_eq!(election.next(true, Duration::ZERO, at(now + 1)), None);
     }
     assert!(election.may_act(at(129)));
-    let taken = LeaseWrite::Replace { seen: lease(1, "ours"), renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(1, "ours") };
     assert_eq!(election.next(true, Duration::ZERO, at(130)), Some(taken), "nobody else has taken it");
     assert!(!election.may_act(at(130)));
 }
@@ -71,7 +71,7 @@ fn whoever_sees_another_holder_does_nothing_more() {
     election.begin(at(102));
     election.finish(&WriteResult::Conflict(lease(3, "theirs")), at(103));
     assert_eq!(election.next(true, Duration::ZERO, at(142)), None);
-    let taken = LeaseWrite::Replace { seen: lease(3, "theirs"), renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(3, "theirs") };
     assert_eq!(election.next(true, Duration::ZERO, at(143)), Some(taken), "it was not renewed");
 }
 
@@ -112,7 +112,7 @@ fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_a
     for watch_is_first in [true, false] {
         let mut election = election();
         election.observe(&lease(7, "theirs"), at(10));
-        let taken = LeaseWrite::Replace { seen: lease(7, "theirs"), renews: false };
+        let taken = LeaseWrite::Replace { seen: lease(7, "theirs") };
         assert_eq!(election.next(true, Duration::ZERO, at(90)), Some(taken));
         election.begin(at(90));
         if watch_is_first {
@@ -121,7 +121,7 @@ fn a_lease_that_this_process_takes_leaves_the_selection_of_its_watch_before_or_a
         election.finish(&WriteResult::Written(lease(8, "ours")), at(92));
         election.observe(&left, at(93));
         assert!(election.may_act(at(94)), "{watch_is_first}");
-        let renewal = LeaseWrite::Replace { seen: lease(8, "ours"), renews: true };
+        let renewal = LeaseWrite::Replace { seen: lease(8, "ours") };
         assert_eq!(election.next(true, Duration::ZERO, at(100)), Some(renewal), "{watch_is_first}");
     }
 }
@@ -138,7 +138,7 @@ fn a_lease_whose_taking_had_an_unknown_result_is_read_when_it_would_have_expired
     assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(LeaseWrite::Create));
     election.begin(at(96));
     election.finish(&WriteResult::Conflict(lease(8, "ours")), at(96));
-    let taken = LeaseWrite::Replace { seen: lease(8, "ours"), renews: false };
+    let taken = LeaseWrite::Replace { seen: lease(8, "ours") };
     assert_eq!(election.next(true, Duration::ZERO, at(96)), Some(taken));
 }
 
@@ -184,7 +184,7 @@ fn a_lease_restored_from_a_backup_is_renewed_although_its_version_is_lower() {
     election.observe(&lease(900, "ours"), at(101));
     election.begin(at(110));
     election.finish(&WriteResult::Conflict(lease(7, "ours")), at(110));
-    let renewal = LeaseWrite::Replace { seen: lease(7, "ours"), renews: true };
+    let renewal = LeaseWrite::Replace { seen: lease(7, "ours") };
     assert_eq!(election.next(true, Duration::ZERO, at(110)), Some(renewal));
     election.begin(at(110));
     election.finish(&WriteResult::Written(lease(8, "ours")), at(110));
