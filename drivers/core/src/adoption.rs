@@ -36,6 +36,8 @@ pub struct ExistingPort {
     pub active: bool,
     /// The UID of the pod for which another controller created the port; `None` for a port of a pool.
     pub pod: Option<Uid>,
+    /// The ids of the subnets of the port.
+    pub subnets: Vec<SubnetId>,
     /// The way in which the port is attached to a node.
     pub attachment: ExistingAttachment,
     /// The ids of the security groups of the port.
@@ -138,13 +140,17 @@ pub enum Adoption {
     Network(NetworkId, SubnetId, Owner),
 }
 
+/// The beginning of the description of each security group that Kuryr creates for a network policy: `Kuryr-Kubernetes NetPolicy SG` in
+/// older releases, `Kuryr-Kubernetes Network Policy NAMESPACE/NAME SG` in later ones, which keep the older groups.
+pub const KURYR_POLICY_GROUP: &str = "Kuryr-Kubernetes Net";
+
 /// A resource of another controller that nothing uses any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnusedResource {
     /// A port of a pool.
     Port(VifId),
-    /// The security group of a network policy.
+    /// The security group of a network policy. Its description begins with [`KURYR_POLICY_GROUP`].
     SecurityGroup(SecurityGroupId),
 }
 
@@ -170,7 +176,7 @@ pub trait AdoptionDriver: Send + Sync {
     /// the mark of another owner, and with [`Reason::NotFound`](crate::Reason::NotFound) if it does not exist.
     async fn adopt(&self, adoption: &Adoption) -> Result<(), DriverError>;
 
-    /// Deletes a resource without an ownership mark. It fails if the resource is in use. A resource that does not exist counts as
-    /// deleted.
+    /// Deletes a resource without an ownership mark. It fails if the resource is in use, or was not created by Kuryr. A resource that
+    /// does not exist counts as deleted.
     async fn delete(&self, resource: &UnusedResource) -> Result<(), DriverError>;
 }

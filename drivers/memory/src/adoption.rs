@@ -34,6 +34,7 @@ impl MemoryAdoption {
             active: vif.active,
             id: vif.id,
             pod: port.owner.as_ref().map(|owner| owner.uid.clone()),
+            subnets: port.subnets.clone(),
             attachment: ExistingAttachment::Host(port.node_name.clone()),
             security_groups: port.security_groups.clone(),
             mark: port.mark().existing(&self.cluster),
@@ -136,7 +137,7 @@ impl AdoptionDriver for MemoryAdoption {
                 self.network.remove_port(id);
                 Ok(())
             }
-            UnusedResource::SecurityGroup(id) => self.network.delete_unmarked_group(id),
+            UnusedResource::SecurityGroup(id) => self.network.delete_kuryrs_group(id),
         }
     }
 }

@@ -83,6 +83,29 @@ impl MemoryAppHostingDriver {
         container.cluster.as_ref().is_none_or(|cluster| *cluster == self.cluster)
     }
 
+    /// Returns the pods of the device whose containers this cluster may touch.
+    fn hosted(&self, state: &DeviceState) -> HostedPods {
+        let mut containers: Vec<_> =
+            state.containers.values().filter(|container| self.may_touch(container)).collect();
+        containers.sort_by_key(|container| container.position);
+        let mut pods: BTreeMap<&Uid, HostedPod> = BTreeMap::new();
+        for container in containers {
+            let Some(owner) = &container.owner else { continue };
+            let pod = pods.entry(&owner.uid).or_insert_with(|| HostedPod {
+                owner: owner.clone(),
+                marked: container.cluster.is_some(),
+                containers: Vec::new(),
+                ip: Some(container.ip),
+            });
+            pod.containers.push(HostedContainer {
+                name: container.name.clone(),
+                id: format!("fake://{}/{}", owner.uid, container.name),
+                state: container.state.hosted(),
+            });
+        }
+        pods.into_values().collect()
+    }
+
     /// Takes one step towards the deployment of a container, and returns the progress.
     fn deploy_container(
         &self,
@@ -215,45 +238,24 @@ impl AppHostingDriver for MemoryAppHostingDriver {
     }
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
-        let work = |state: &mut DeviceState| {
-            let mut containers: Vec<_> =
-                state.containers.values().filter(|container| self.may_touch(container)).collect();
-            containers.sort_by_key(|container| container.position);
-            let mut pods: BTreeMap<&Uid, HostedPod> = BTreeMap::new();
-            for container in containers {
-                let Some(owner) = &container.owner else { continue };
-                let pod = pods.entry(&owner.uid).or_insert_with(|| HostedPod {
-                    owner: owner.clone(),
-                    marked: container.cluster.is_some(),
-                    containers: Vec::new(),
-                    ip: Some(container.ip),
-                });
-                pod.containers.push(HostedContainer {
-                    name: container.name.clone(),
-                    id: format!("fake://{}/{}", owner.uid, container.name),
-                    state: container.state.hosted(),
-                });
-            }
-            Ok(pods.into_values().collect())
-        };
-        self.on_device(AppHostingMethod::List, work).await
+        self.on_device(AppHostingMethod::List, |state| Ok(self.hosted(state))).await
     }
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        let pods = self.list_pods().await?;
         let usage = |container: &HostedContainer| ContainerUsage {
             name: container.name.clone(),
             cpu_nanocores: Some(10_000_000),
             memory_bytes: Some(64 << 20),
             storage_bytes: None,
         };
-        let usages = pods.iter().map(|pod| PodUsage {
+        let of_pod = |pod: &HostedPod| PodUsage {
             owner: pod.owner.clone(),
             containers: pod.containers.iter().map(usage).collect(),
             received_bytes: Some(0),
             sent_bytes: Some(0),
-        });
-        self.on_device(AppHostingMethod::Usage, |_| Ok(usages.collect())).await
+        };
+        let work = |state: &mut DeviceState| Ok(self.hosted(state).iter().map(of_pod).collect());
+        self.on_device(AppHostingMethod::Usage, work).await
     }
 }
 
@@ -387,6 +389,14 @@ mod tests {
         assert!(driver.get_pod_status(&owner).await.unwrap().is_some());
         device.reset();
         assert!(driver.get_pod_status(&owner).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_fault_of_a_list_is_not_used_up_by_a_read_of_the_usage() {
+        let (driver, device) = driver();
+        let failed = DriverError::new(Reason::Unavailable, "list");
+        device.faults().inject(AppHostingMethod::List, 1, crate::Fault::Fail(failed));
+        assert!(driver.get_usage().await.is_ok() && driver.list_pods().await.is_err());
     }
 
     #[tokio::test]

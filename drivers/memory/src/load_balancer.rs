@@ -377,6 +377,10 @@ mod tests {
         let adopting = LoadBalancerSpec { adopt: Some(made.id.clone()), ..spec("10.0.0.1") };
         let adopted = driver.ensure_load_balancer(&owner("web"), &adopting).await.unwrap();
         assert_eq!(adopted.id, made.id);
+        driver.services().insert_load_balancer(LoadBalancer { id: "0".into(), ..made.clone() });
+        let adopting = LoadBalancerSpec { adopt: Some("0".into()), ..adopting };
+        let kept = driver.ensure_load_balancer(&owner("web"), &adopting).await.unwrap();
+        assert_eq!(kept.id, made.id, "it has one already");
         assert_eq!(driver.load_balancers(Some(&owner("web"))).await.unwrap().len(), 1);
     }
 

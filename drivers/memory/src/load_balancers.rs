@@ -80,11 +80,10 @@ impl LoadBalancers {
         self.balancers.values().any(|balancer| balancer.tree.port == *port)
     }
 
-    /// Inserts a load balancer without an ownership mark, as another controller would create it.
-    pub(super) fn insert_unmarked(&mut self, load_balancer: LoadBalancer, now: Instant) {
+    /// Inserts a load balancer with this ownership mark, which is empty for one of another controller.
+    pub(super) fn insert(&mut self, mark: Mark, load_balancer: LoadBalancer, now: Instant) {
         let id = load_balancer.id.clone();
-        let balancer =
-            MemoryLoadBalancer { mark: Mark::default(), tree: load_balancer, busy_until: now, failed: false };
+        let balancer = MemoryLoadBalancer { mark, tree: load_balancer, busy_until: now, failed: false };
         self.balancers.insert(id, balancer);
     }
 
@@ -102,13 +101,16 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
         now: Instant,
     ) -> Result<LoadBalancer, DriverError> {
-        let found = self.balancers.values_mut().find(|balancer| {
-            let tree = &balancer.tree;
+        let is_own = |balancer: &MemoryLoadBalancer| balancer.mark.is_of(cluster, Some(owner));
+        let is_adoptable = |MemoryLoadBalancer { mark, tree, .. }: &MemoryLoadBalancer| {
             let fits = (tree.vip, &tree.subnet, &tree.project) == (spec.vip, &spec.subnet, &spec.project);
-            let adopted = || fits && balancer.mark.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id);
-            balancer.mark.is_of(cluster, Some(owner)) || adopted()
-        });
-        let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };
+            fits && mark.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id)
+        };
+        let usable =
+            self.balancers.values_mut().filter(|balancer| is_own(balancer) || is_adoptable(balancer));
+        let Some(balancer) = usable.max_by_key(|balancer| is_own(balancer)) else {
+            return self.make(cluster, owner, spec, now);
+        };
         balancer.mark = Mark::new(cluster, owner);
         let groups = spec.security_groups.as_ref().filter(|groups| balancer.tree.security_groups != **groups);
         if groups.is_some() || balancer.tree.disabled {

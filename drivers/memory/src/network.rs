@@ -26,8 +26,6 @@ pub struct MemoryNetwork {
     state: Mutex<NetworkState>,
     groups: Mutex<SecurityGroups>,
     namespaces: Mutex<BTreeMap<NetworkId, MemoryNamespaceNetwork>>,
-    /// The VIFs that pods returned to a pool, which tests inspect.
-    returned: Mutex<BTreeSet<VifId>>,
 }
 
 /// The subnets and ports of a [`MemoryNetwork`].
@@ -35,6 +33,8 @@ pub struct MemoryNetwork {
 struct NetworkState {
     subnets: HashMap<SubnetId, AddressPool>,
     ports: BTreeMap<VifId, MemoryPort>,
+    /// The existing ports that pods returned to a pool, which tests inspect.
+    returned: BTreeSet<VifId>,
     port_quota: Option<u32>,
     /// The number of ports that were ever created, deleted ones included. It makes their ids unique.
     made: u32,
@@ -49,16 +49,11 @@ impl MemoryNetwork {
         let state = NetworkState {
             subnets: options.subnets().map(pool).collect(),
             ports: BTreeMap::new(),
+            returned: BTreeSet::new(),
             port_quota: options.port_quota,
             made: 0,
         };
-        Self {
-            options,
-            state: Mutex::new(state),
-            groups: Mutex::default(),
-            namespaces: Mutex::default(),
-            returned: Mutex::default(),
-        }
+        Self { options, state: Mutex::new(state), groups: Mutex::default(), namespaces: Mutex::default() }
     }
 
     /// Returns the options with which the network was created.
@@ -125,16 +120,16 @@ impl MemoryNetwork {
         self.groups().all(None)
     }
 
-    /// Inserts a security group that another controller created.
-    pub fn insert_security_group(&self, id: &SecurityGroupId) {
-        self.groups().insert_unmarked(id);
+    /// Inserts a security group that another controller created, with this description.
+    pub fn insert_security_group(&self, id: &SecurityGroupId, description: &str) {
+        self.groups().insert_unmarked(id, description);
     }
 
-    /// Deletes a security group that another controller created. A group that does not exist counts as deleted.
-    pub(super) fn delete_unmarked_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
+    /// Deletes a security group that Kuryr created. A group that does not exist counts as deleted.
+    pub(super) fn delete_kuryrs_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
         let used = self.state().ports.values().flat_map(|port| port.security_groups.clone()).collect();
         let mut groups = self.groups();
-        if groups.is_marked(id) {
+        if !groups.is_kuryrs(id) {
             return Err(DriverError::new(Reason::Refused, "delete a security group").detail(id.to_string()));
         }
         groups.remove(id, &used)
@@ -181,12 +176,12 @@ impl MemoryNetwork {
     /// Records that a pod returned the VIF to a pool, so that a test can check it with
     /// [`returned`](Self::returned).
     pub(super) fn record_return(&self, id: &VifId) {
-        lock(&self.returned).insert(id.clone());
+        self.state().returned.insert(id.clone());
     }
 
-    /// Returns the ids of all VIFs that pods have returned to a pool.
+    /// Returns the ids of the existing VIFs that pods have returned to a pool.
     pub fn returned(&self) -> Vec<VifId> {
-        lock(&self.returned).iter().cloned().collect()
+        self.state().returned.iter().cloned().collect()
     }
 
     /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner.
@@ -316,6 +311,7 @@ impl NetworkState {
     ) -> Option<MemoryPort> {
         self.ports.get(id).filter(|port| check(port))?;
         let port = self.ports.remove(id)?;
+        self.returned.remove(id);
         for (subnet, address) in port.subnets.iter().zip(port.vif.ips()) {
             if let Some(addresses) = self.subnets.get_mut(subnet) {
                 addresses.give_back(address, now);

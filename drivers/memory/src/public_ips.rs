@@ -63,13 +63,14 @@ impl PublicIps {
         if let Some(ip) = request.named {
             return self.named(cluster, owner, ip, &request.port);
         }
-        let found = self.held.values_mut().find(|held| {
+        let is_own = |held: &MemoryPublicIp| held.mark.is_of(cluster, Some(owner));
+        let is_adoptable = |held: &MemoryPublicIp| {
             let leads_elsewhere = held.public_ip.port.as_ref().is_some_and(|port| *port != request.port);
             let named = request.adopt.as_ref() == Some(&held.public_ip.id);
-            let adopted = || named && held.mark.cluster.is_none() && !leads_elsewhere;
-            held.mark.is_of(cluster, Some(owner)) || adopted()
-        });
-        if let Some(held) = found {
+            named && held.mark.cluster.is_none() && !leads_elsewhere
+        };
+        let usable = self.held.values_mut().filter(|held| is_own(held) || is_adoptable(held));
+        if let Some(held) = usable.max_by_key(|held| is_own(held)) {
             held.mark = Mark::new(cluster, owner);
             held.public_ip.allocation = Allocation::Pool;
             return Ok(held.public_ip.clone());

@@ -3,14 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use staffetta_driver::{
-    ClusterId, Direction, DriverError, ExistingRule, GroupName, IpFamily, Owner, Reason, Remote, RuleChange,
-    SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
+    ClusterId, Direction, DriverError, ExistingRule, GroupName, IpFamily, KURYR_POLICY_GROUP, Owner, Reason,
+    Remote, RuleChange, SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
 };
 
-/// The existing security groups, each with the cluster in its ownership mark; `None` for one that another controller created.
+/// The creator of a security group.
+#[derive(Debug)]
+enum Creator {
+    /// The cluster in the ownership mark of the group.
+    Cluster(ClusterId),
+    /// Another controller, which gave the group this description.
+    Other(String),
+}
+
+/// The existing security groups, each with its creator.
 #[derive(Debug, Default)]
 pub(super) struct SecurityGroups {
-    groups: BTreeMap<SecurityGroupId, (Option<ClusterId>, SecurityGroup)>,
+    groups: BTreeMap<SecurityGroupId, (Creator, SecurityGroup)>,
     /// The maximum number of groups, and the maximum total number of their rules.
     pub(super) quota: (Option<usize>, Option<usize>),
     /// The number of ids of groups and rules that were used, which makes new ones unique.
@@ -20,8 +29,10 @@ pub(super) struct SecurityGroups {
 impl SecurityGroups {
     /// Returns the groups with the ownership mark of `cluster`, or all groups.
     pub(super) fn all(&self, cluster: Option<&ClusterId>) -> Vec<SecurityGroup> {
-        let wanted = |marked: &Option<ClusterId>| cluster.is_none() || marked.as_ref() == cluster;
-        self.groups.values().filter(|(marked, _)| wanted(marked)).map(|(_, group)| group.clone()).collect()
+        let wanted = |creator: &Creator| {
+            cluster.is_none_or(|cluster| matches!(creator, Creator::Cluster(marked) if marked == cluster))
+        };
+        self.groups.values().filter(|(creator, _)| wanted(creator)).map(|(_, group)| group.clone()).collect()
     }
 
     /// Creates a group with rules that allow all egress traffic, as Neutron does. If the quota is exceeded, the error is [`Reason::Quota`].
@@ -40,20 +51,22 @@ impl SecurityGroups {
         let rules =
             IpFamily::ALL.map(|family| ExistingRule { id: self.rule_id(), rule: Some(out(family)) }).into();
         let group = SecurityGroup { id: id.clone(), name: name.clone(), owner: owner.cloned(), rules };
-        self.groups.insert(id, (Some(cluster.clone()), group.clone()));
+        self.groups.insert(id, (Creator::Cluster(cluster.clone()), group.clone()));
         Ok(group)
     }
 
-    /// Adds a group without rules, as one of another controller.
-    pub(super) fn insert_unmarked(&mut self, id: &SecurityGroupId) {
+    /// Adds a group without rules, as one of another controller, with this description.
+    pub(super) fn insert_unmarked(&mut self, id: &SecurityGroupId, description: &str) {
         let name = GroupName::from(id.as_str());
         let group = SecurityGroup { id: id.clone(), name, owner: None, rules: Vec::new() };
-        self.groups.insert(id.clone(), (None, group));
+        self.groups.insert(id.clone(), (Creator::Other(description.to_owned()), group));
     }
 
-    /// Returns `true` if the group carries the ownership mark of a cluster.
-    pub(super) fn is_marked(&self, id: &SecurityGroupId) -> bool {
-        self.groups.get(id).is_some_and(|(cluster, _)| cluster.is_some())
+    /// Returns `true` unless the group has the ownership mark of a cluster, or another description than those of Kuryr.
+    pub(super) fn is_kuryrs(&self, id: &SecurityGroupId) -> bool {
+        self.groups.get(id).is_none_or(|(creator, _)| {
+            matches!(creator, Creator::Other(description) if description.starts_with(KURYR_POLICY_GROUP))
+        })
     }
 
     /// Removes and adds rules of a group, and returns the added ones with their ids. A rule that exists already keeps its id. The error is
@@ -78,7 +91,9 @@ impl SecurityGroups {
             return Err(not_found(missing));
         }
         let rules: usize = self.groups.values().map(|(_, group)| group.rules.len()).sum();
-        if self.quota.1.is_some_and(|quota| rules + change.add.len() > quota) {
+        let held: Vec<_> = self.groups[id].1.rules.iter().map(|held| held.rule.as_ref()).collect();
+        let added = change.add.iter().filter(|rule| !held.contains(&Some(rule))).count();
+        if self.quota.1.is_some_and(|quota| rules + added > quota) {
             return Err(DriverError::new(Reason::Quota, STEP));
         }
         let mut added = Vec::new();

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use super::MemoryOptions;
 use super::load_balancers::LoadBalancers;
+use super::mark::Mark;
 use super::public_ips::PublicIps;
 use crate::lock::lock;
-use staffetta_driver::{LoadBalancer, LoadBalancerId, Owned, Owner, Protocol, PublicIp, PublicIpId};
+use staffetta_driver::{
+    ClusterId, LoadBalancer, LoadBalancerId, Owned, Owner, Protocol, PublicIp, PublicIpId,
+};
 
 use tokio::time::Instant;
 
@@ -100,7 +103,18 @@ impl MemoryServices {
 
     /// Inserts a load balancer without an ownership mark, as another controller would create it.
     pub fn insert_load_balancer(&self, load_balancer: LoadBalancer) {
-        self.state().load_balancers.insert_unmarked(load_balancer, Instant::now());
+        self.state().load_balancers.insert(Mark::default(), load_balancer, Instant::now());
+    }
+
+    /// Inserts a load balancer with the ownership mark of `owner` in `cluster`, even if the owner has another one, as a creation whose
+    /// response was lost can leave it.
+    pub fn insert_marked_load_balancer(
+        &self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        load_balancer: LoadBalancer,
+    ) {
+        self.state().load_balancers.insert(Mark::new(cluster, owner), load_balancer, Instant::now());
     }
 
     /// Returns the public addresses that are in use or belong to a user, of all clusters, with their owners.

@@ -29,11 +29,6 @@ impl<R: Clone> RecordMap<R> {
         self.0.insert(uid.clone(), record);
     }
 
-    /// Adds `record` unless the object already has a record.
-    pub(crate) fn set_if_absent(&self, uid: &Uid, record: R) {
-        self.0.entry(uid.clone()).or_insert(record);
-    }
-
     /// Removes the object's record.
     pub(crate) fn remove(&self, uid: &Uid) {
         self.0.remove(uid);
@@ -53,11 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replacing_drops_old_records_and_set_if_absent_overwrites_nothing() {
+    fn replacing_drops_old_records() {
         let records = RecordMap::default();
         records.set(&"a".into(), 1);
-        records.set_if_absent(&"a".into(), 2);
-        records.set_if_absent(&"b".into(), 3);
+        records.set(&"b".into(), 3);
         assert_eq!((records.get(&"a".into()), records.get(&"b".into())), (Some(1), Some(3)));
         records.replace_all([("b".into(), 4)]);
         assert_eq!((records.contains(&"a".into()), records.get(&"b".into())), (false, Some(4)));

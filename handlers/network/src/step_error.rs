@@ -97,7 +97,10 @@ impl Failure for StepError {
     }
 
     fn pending(&self) -> Option<Pending> {
-        (self.driver_reason() == Some(Reason::Awaited)).then(Pending::default)
+        match &self.cause {
+            StepCause::Driver(error) => (error.reason() == Reason::Awaited).then(Pending::default),
+            _ => self.call()?.pending(),
+        }
     }
 
     fn reason(&self) -> &'static str {

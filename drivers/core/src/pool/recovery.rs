@@ -65,6 +65,11 @@ impl<K: PoolKind> WarmPool<K> {
         Epoch { number: self.epoch, quiet: self.growing.is_none() && self.shrinking.is_none() }
     }
 
+    /// Returns `true` if no group has changed since `since`, nor was about to change then: a listing that began then shows all groups.
+    pub fn is_unchanged(&self, since: Epoch) -> bool {
+        since.quiet && since.number == self.epoch
+    }
+
     /// Compares the pool with `existing`, a listing of the groups that existed at some moment between `since` and now. Groups
     /// that changed meanwhile are left to the next listing. Items of unknown groups are in their cool-down first, since the time
     /// of their last use is not known. After the first listing, no groups are created ahead of demand until this cool-down ends.
@@ -74,7 +79,7 @@ impl<K: PoolKind> WarmPool<K> {
         existing: &BTreeMap<K::Group, Existing<K::Want>>,
         now: Duration,
     ) -> Drift<K::Group, K::Item, K::Owner> {
-        let (unchanged, first) = (since.quiet && since.number == self.epoch, self.epoch == 0);
+        let (unchanged, first) = (self.is_unchanged(since), self.epoch == 0);
         let mut drift = Drift { found: Vec::new(), lost: Vec::new(), lost_in_use: Vec::new() };
         for (name, group) in &mut self.groups {
             match existing.get(name) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::pod_key::PodKey;
 use crate::id::ContainerKey;
@@ -32,8 +32,7 @@ pub struct ContainerStatusData {
 
 /// The state of a container on a machine. In JSON, it is written in upper case and parsed case-insensitively, because
 /// machines differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContainerState {
     /// The container is not loaded yet.
     Unresolved,
@@ -80,14 +79,18 @@ impl fmt::Display for ContainerState {
     }
 }
 
+impl Serialize for ContainerState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl<'de> Deserialize<'de> for ContainerState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
-            de::Error::unknown_variant(
-                &text,
-                &["UNRESOLVED", "RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"],
-            )
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            de::Error::custom(format!("`{text}` is not one of {names}"))
         })
     }
 }

@@ -80,6 +80,9 @@ async fn what_could_not_be_destroyed_is_handed_to_nobody_and_destroyed_later() {
     assert!(world.metrics().deleting >= 1);
     let got = [world.get("c").await.id, world.get("d").await.id];
     assert!(vifs.iter().filter(|vif| got.contains(&vif.id)).count() <= 1, "one of them is to be destroyed");
+    let doomed = vifs.iter().find(|vif| !got.contains(&vif.id)).unwrap();
+    world.pool.pod_vifs(&pod("e"), std::slice::from_ref(doomed));
+    assert_eq!(world.pool.claim(&owner("e"), doomed), PoolClaim::Refused);
     for _ in 0..10 {
         pass(Duration::from_secs(1)).await;
     }

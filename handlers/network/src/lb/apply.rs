@@ -74,7 +74,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) state: LbaasState,
     /// The ports whose protocol the driver does not support, each with the error of the driver.
     pub(super) unserved: Vec<(ListenerPort, DriverError)>,
-    /// `true` once the current load balancer has been observed as active.
+    /// `true` once the current load balancer was observed or recorded as active.
     pub(super) was_active: bool,
     /// `true` if the last plan had no steps.
     pub(super) is_complete: bool,
@@ -96,8 +96,17 @@ enum Interruption {
 impl Reconciliation<'_> {
     /// Sets the observed state from which the reconciliation starts, without storing it.
     pub(super) fn start_from(&mut self, state: LbaasState) {
-        self.was_active = state.status() == Some(ProvisioningStatus::Active);
+        if state.status() == Some(ProvisioningStatus::Active) {
+            self.note_active();
+        }
         self.state = state;
+    }
+
+    /// Notes that the current load balancer was observed as active, or is recorded as active in memory or in
+    /// the annotation, so that its failures are over.
+    fn note_active(&mut self) {
+        self.was_active = true;
+        self.records.clear_failures(&self.owner.uid);
     }
 
     /// Executes plans until the observed state is the desired one and the load balancer is active.
@@ -107,11 +116,15 @@ impl Reconciliation<'_> {
     /// load balancer in the state ERROR is replaced at once the first time. After a repeated
     /// failure, an error is returned, and the next attempt replaces the load balancer.
     pub(super) async fn run(&mut self) -> Result<(), LbError> {
-        let mut marks_read = false;
-        for _ in 0..MAX_ROUNDS {
+        let (mut marks_read, mut rounds) = (false, 0);
+        loop {
             self.is_replaced |= self.desired.is_some() && self.state.is_broken();
             let steps = plan(self.desired.as_ref(), &self.state);
             self.is_complete = steps.is_empty();
+            if let Some(step) = steps.first().filter(|_| rounds >= MAX_ROUNDS) {
+                return Err(LbError::Inconsistent { rounds, step: format!("{step:?}") });
+            }
+            rounds += 1;
             match self.execute_all(steps).await {
                 Ok(()) if self.is_complete => return Ok(()),
                 Ok(()) => {}
@@ -141,10 +154,6 @@ impl Reconciliation<'_> {
                 }
             }
         }
-        let next = plan(self.desired.as_ref(), &self.state).into_iter().next();
-        next.map_or(Ok(()), |step| {
-            Err(LbError::Inconsistent { rounds: MAX_ROUNDS, step: format!("{step:?}") })
-        })
     }
 
     /// Reads the state from the ownership marks, and adds the resources without an ownership mark
@@ -253,8 +262,7 @@ impl Reconciliation<'_> {
         match self.drivers.load_balancer.progress(load_balancer).await {
             Ok(LoadBalancerProgress::Active) => {
                 self.set_status(ProvisioningStatus::Active);
-                self.was_active = true;
-                self.records.clear_failures(&self.owner.uid);
+                self.note_active();
                 Ok(())
             }
             Ok(LoadBalancerProgress::Pending { poll_after }) => Err(Interruption::Pending(poll_after, None)),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use staffetta_driver::{
-    ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner, PoolSettings, PoolSpec,
+    ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner,
+    PoolSettings, PoolSpec,
 };
 
 use super::endpoints::{EndpointAddress, EndpointPort, EndpointSet};
@@ -57,7 +58,7 @@ impl DesiredState {
             ..PoolSettings::default()
         };
         let listener = |port: &LbaasPortSpec| ListenerSpec {
-            at: port.listener(),
+            at: ListenerPort { protocol: port.protocol, port: port.port },
             settings: settings.clone(),
             pool: PoolSpec { settings: pool_settings.clone(), members: members(spec, port, endpoints) },
         };

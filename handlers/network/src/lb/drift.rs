@@ -144,7 +144,8 @@ impl TriggerHandler<LbDrift> for LbHandler {
             let text =
                 "another user changed or removed the load balancer or its address; it is being restored";
             self.notices.warn(service.clone(), DRIFTED, text.to_owned());
-            self.records.mark_unknown(&uid(&present));
+            // The ownership marks show the changed resources.
+            self.records.set(&uid(&present), LbRecord::Unknown(None));
         }
         self.reconcile(&key).await
     }

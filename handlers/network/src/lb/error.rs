@@ -24,7 +24,7 @@ pub enum LbError {
          the handler `lbaasspec` updates it"
     )]
     Outdated,
-    /// The spec of the load balancer could not be computed.
+    /// The spec of the load balancer could not be computed, or a field or an annotation of the service is invalid.
     #[error(transparent)]
     Spec(#[from] LbaasSpecError),
     /// The annotation names resources without an ownership mark, and adoption is not enabled.
@@ -34,16 +34,6 @@ pub enum LbError {
          or set `load_balancers.adopt_unmarked` if Kuryr created them"
     )]
     Unmarked,
-    /// A field or an annotation of the service is invalid.
-    #[error("{field} is `{found}`, which is not {expected}; correct or remove it")]
-    Field {
-        /// The path of the field, or the key of the annotation.
-        field: &'static str,
-        /// The value found, shortened to 60 characters.
-        found: String,
-        /// The kind of value expected.
-        expected: &'static str,
-    },
     /// The annotation is malformed; the ownership marks (tags or labels) of resources or the
     /// `Endpoints` could not be read; the load balancer could not be created, changed or released;
     /// or the service could not be written.
@@ -66,7 +56,7 @@ pub enum LbError {
         /// The number of consecutive failures.
         times: u32,
     },
-    /// The public address could not be acquired, changed or released. The load balancer may lack changes that come later in the plan.
+    /// The public address could not be acquired, changed or released. A load balancer that must be replaced is not replaced yet.
     #[error(transparent)]
     PublicIp(StepError),
     /// Plans were executed the maximum number of times, and the observed state is still not the desired one.
@@ -127,7 +117,6 @@ impl LbError {
             Self::Service { source, .. } => Some(&**source),
             Self::Outdated
             | Self::Unmarked
-            | Self::Field { .. }
             | Self::Pending { .. }
             | Self::Broken { .. }
             | Self::Inconsistent { .. }
@@ -157,8 +146,7 @@ impl Failure for LbError {
             Self::Outdated => (SPEC_PATIENCE, false),
             Self::Pending { .. } => (Duration::MAX, false),
             Self::Step(error) if error.driver_reason() == Some(Reason::Queued) => (QUEUE_PATIENCE, true),
-            Self::Service { source, .. } => return source.pending(),
-            _ => return None,
+            other => return other.call()?.pending(),
         };
         Some(Pending { report_after, queued })
     }
@@ -167,7 +155,6 @@ impl Failure for LbError {
         match self {
             Self::Outdated => "SpecOutdated",
             Self::Unmarked => "LoadBalancerUnmarked",
-            Self::Field { .. } => "FieldMalformed",
             Self::Pending { .. } => "LoadBalancerPending",
             Self::Broken { .. } => "LoadBalancerBroken",
             Self::Inconsistent { .. } => "DriverInconsistent",

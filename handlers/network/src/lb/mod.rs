@@ -168,8 +168,14 @@ impl LbHandler {
     }
 }
 
-/// The reason why an event is not taken while [`awaits_spec`] returns `true`.
-const OUTDATED: &str = "the spec of its load balancer is outdated; the handler lbaasspec writes it first";
+/// Defers the events of a service while [`awaits_spec`] returns `true`, and takes them otherwise.
+fn unless_outdated(service: &Service) -> Interest {
+    if awaits_spec(service) {
+        Interest::Deferred("the spec of its load balancer is outdated; the handler lbaasspec writes it first")
+    } else {
+        Interest::Taken
+    }
+}
 
 /// Returns `true` if the service is not being deleted and its annotation with the spec is outdated.
 /// The handler `lbaasspec` updates the annotation, and the event of the update will follow.
@@ -195,7 +201,7 @@ impl ResourceEventHandler<Service> for LbHandler {
                 "it has no spec of a load balancer, which the handler lbaasspec writes",
             );
         }
-        Interest::unless(awaits_spec(service).then_some(OUTDATED))
+        unless_outdated(service)
     }
 
     fn key(&self, event: &Event<Service>) -> OrderingKey {
@@ -226,13 +232,13 @@ impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
             return Interest::Declined("it belongs to no service");
         };
         let service = self.services.get(&key);
-        Interest::unless(match service {
-            _ if matches!(event, Event::Deleted(_)) => None,
-            Some(service) if service.annotations().contains_key(SPEC_ANNOTATION) => {
-                awaits_spec(&service).then_some(OUTDATED)
-            }
-            _ => Some("its service has no spec of a load balancer, which the handler lbaasspec writes"),
-        })
+        match service {
+            _ if matches!(event, Event::Deleted(_)) => Interest::Taken,
+            Some(service) if service.annotations().contains_key(SPEC_ANNOTATION) => unless_outdated(&service),
+            _ => Interest::Declined(
+                "its service has no spec of a load balancer, which the handler lbaasspec writes",
+            ),
+        }
     }
 
     fn key(&self, event: &Event<K>) -> OrderingKey {

@@ -12,8 +12,9 @@ use staffetta_driver::HealthMonitor;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadBalancerOptions {
-    /// The interval in seconds at which all load balancers are compared with their desired state,
-    /// so that manual changes and failures are repaired. 0 disables the comparison.
+    /// The interval in seconds at which the load balancers are compared with the annotations
+    /// `openstack.org/kuryr-lbaas-state` that this process wrote, so that manual changes and failures
+    /// are repaired. 0 disables the comparison.
     #[schemars(range(max = 31_622_400))]
     pub check_interval_s: u64,
     /// The networks of pods and nodes, which may always reach a service with

@@ -49,17 +49,25 @@ impl LbStep {
                 | Self::AssociatePublicIp
         )
     }
+
+    /// Returns `true` if the step may open the load balancer to more clients.
+    fn may_widen_access(&self) -> bool {
+        matches!(self, Self::EnsureLoadBalancer { .. } | Self::ChangeListener(ListenerChange::Ensure(_)))
+    }
 }
 
 /// Computes the steps from `state` to `desired`. `desired` is `None` for a service that is to have
 /// no load balancer.
 ///
-/// Releases come first: of a public address that is no longer desired, and of a load balancer that
-/// cannot be changed into the desired one. A missing load balancer is created with all its parts.
 /// In an existing load balancer, pools with other members are updated first, by one call for each
-/// pool, so that an error of one port does not leave another port with deleted pods as members.
-/// Then surplus listeners are released, and missing or different listeners are created or changed.
-/// The public address comes last.
+/// pool, so that an error of one port, or of the public address, does not leave another port with
+/// deleted pods as members. Then surplus listeners are released. A public address that is no longer
+/// desired is released after that, and before missing or different listeners are created or changed:
+/// a service that is no longer public has no source ranges, and must not be open to everybody while it
+/// still has the address.
+///
+/// A load balancer that cannot be changed into the desired one is released after its public address.
+/// A missing load balancer is created with all its parts. The desired public address comes last.
 ///
 /// Resources that Kuryr created get an ownership mark before anything else; the next plan continues
 /// from there.
@@ -76,14 +84,18 @@ pub(super) fn plan(desired: Option<&DesiredState>, state: &LbaasState) -> Vec<Lb
         kept.is_some_and(|load_balancer| public_ip.port.as_ref() == Some(&load_balancer.port))
     };
 
-    let mut steps = Vec::new();
+    let mut steps =
+        kept.zip(desired).map_or_else(Vec::new, |(load_balancer, desired)| changes(load_balancer, desired));
     if let Some(public_ip) = &state.public_ip {
+        let mut release = Vec::new();
         if public_ip.port.is_some() && (kept_ip.is_none() || !is_associated(public_ip)) {
-            steps.push(LbStep::DisassociatePublicIp);
+            release.push(LbStep::DisassociatePublicIp);
         }
         if kept_ip.is_none() {
-            steps.push(LbStep::ReleasePublicIp);
+            release.push(LbStep::ReleasePublicIp);
         }
+        let at = steps.iter().position(LbStep::may_widen_access).unwrap_or(steps.len());
+        drop(steps.splice(at..at, release));
     }
     // The port of an interrupted creation is used for the new load balancer.
     let is_reused = |found: &LoadBalancer| {
@@ -94,9 +106,8 @@ pub(super) fn plan(desired: Option<&DesiredState>, state: &LbaasState) -> Vec<Lb
     }
     let Some(desired) = desired else { return steps };
 
-    match kept {
-        Some(load_balancer) => steps.extend(changes(load_balancer, desired)),
-        None => steps.push(LbStep::EnsureLoadBalancer { adopt: None }),
+    if kept.is_none() {
+        steps.push(LbStep::EnsureLoadBalancer { adopt: None });
     }
     if let Some(address) = desired.public_ip {
         if kept_ip.is_none() {

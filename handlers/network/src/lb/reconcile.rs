@@ -62,8 +62,8 @@ impl LbHandler {
             // The annotation of Kuryr stays until all resources carry marks, because nothing else
             // names them.
             Err(_) if reconciliation.state.unmarked => applied,
-            // A partial state is published if the failure is permanent, or if only the public
-            // address or time is missing.
+            // A partial state is published if the failure is permanent, if only time is missing, or
+            // if only the public address failed.
             Err(error)
                 if !error.transient()
                     || reconciliation.is_complete
@@ -167,7 +167,7 @@ impl LbHandler {
             self.start(owner, None, annotated, self.is_untrusted(service, owner)).await?;
         reconciliation.run().await?;
         self.unpublish(service, &reconciliation.annotated).await?;
-        self.records.remove(&owner.uid);
+        self.records.forget(&owner.uid);
         self.notices.forget(owner.uid.as_str());
         Ok(())
     }
@@ -202,9 +202,7 @@ impl LbHandler {
             }
         }
         self.legacy.remove(&ServiceKey::new(Some(&owner.namespace), &owner.name));
-        self.records.remove(&owner.uid);
-        self.records.clear_failures(&owner.uid);
-        self.records.clear_written(&owner.uid);
+        self.records.forget(&owner.uid);
         self.notices.forget(owner.uid.as_str());
         self.writer.forget(owner.uid.as_str());
         Ok(())

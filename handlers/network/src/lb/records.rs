@@ -98,7 +98,7 @@ impl LbRecords {
         *failures
     }
 
-    /// Resets the number of failures of a load balancer that became active, or whose service was deleted.
+    /// Resets the number of failures of a load balancer that became active.
     pub(super) fn clear_failures(&self, uid: &Uid) {
         self.failures.remove(uid);
     }
@@ -114,16 +114,16 @@ impl LbRecords {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
 
-    /// Removes the hash of the annotation of a service that is deleted, or whose annotation was written without members because
-    /// it would be too long.
+    /// Removes the hash of an annotation that was written without members because it would be too long.
     pub(super) fn clear_written(&self, uid: &Uid) {
         self.written.remove(uid);
     }
 
-    /// Sets the record to [`LbRecord::Unknown`], so that the ownership marks are read, because
-    /// another program may have changed the resources. An existing record stays.
-    pub(super) fn mark_unknown(&self, uid: &Uid) {
-        self.set_if_absent(uid, LbRecord::Unknown(None));
+    /// Removes everything that is stored about a service whose load balancer was released.
+    pub(super) fn forget(&self, uid: &Uid) {
+        self.remove(uid);
+        self.clear_failures(uid);
+        self.clear_written(uid);
     }
 
     /// Removes a user-provided address from `annotated` unless the last recovery listed it with the

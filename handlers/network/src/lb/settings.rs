@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::ResourceExt;
 use staffetta_driver::SessionPersistence;
 
-use super::error::LbError;
+use crate::lbaasspec::{LbaasSpecError, invalid};
 
 /// The key of Kuryr's annotation with the idle timeout of clients, in milliseconds. 0 stands for
 /// the default of the load balancer's provider.
@@ -18,9 +18,6 @@ pub const MEMBER_TIMEOUT_ANNOTATION: &str = "openstack.org/kuryr-timeout-member-
 /// The default duration of `sessionAffinity: ClientIP`, in seconds (Kubernetes API,
 /// `ClientIPConfig`).
 const AFFINITY_S: u32 = 10_800;
-
-/// The number of characters of an invalid value that its error quotes.
-const QUOTED: usize = 60;
 
 /// The connection settings that a service requests in addition to its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +35,7 @@ pub(super) struct ServiceSettings {
 impl ServiceSettings {
     /// Parses the settings of `service`. As with Kuryr, a timeout of 0 means the provider's
     /// default. Returns an error if a value is invalid.
-    pub(super) fn of(service: &Service) -> Result<Self, LbError> {
+    pub(super) fn of(service: &Service) -> Result<Self, LbaasSpecError> {
         let spec = service.spec.as_ref();
         Ok(Self {
             client_timeout_ms: timeout(service, CLIENT_TIMEOUT_ANNOTATION)?,
@@ -50,7 +47,7 @@ impl ServiceSettings {
 }
 
 /// Parses the timeout annotation `key`. Returns `None` if the annotation is missing or 0.
-fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbError> {
+fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbaasSpecError> {
     let Some(text) = service.annotations().get(key) else { return Ok(None) };
     match text.trim().parse::<u32>() {
         Ok(0) => Ok(None),
@@ -60,7 +57,7 @@ fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbError>
 }
 
 /// Parses `spec.loadBalancerSourceRanges`. The result is sorted and free of duplicates.
-fn source_ranges(spec: &ServiceSpec) -> Result<Vec<IpNet>, LbError> {
+fn source_ranges(spec: &ServiceSpec) -> Result<Vec<IpNet>, LbaasSpecError> {
     const FIELD: &str = "spec.loadBalancerSourceRanges";
     let ranges = spec.load_balancer_source_ranges.iter().flatten();
     let range = |text: &String| match text.trim().parse::<IpNet>() {
@@ -83,11 +80,6 @@ fn persistence(spec: &ServiceSpec) -> Option<SessionPersistence> {
     Some(SessionPersistence { timeout_s: Some(seconds.unwrap_or(AFFINITY_S).max(1)) })
 }
 
-/// Returns the error for an invalid field, with a shortened value.
-fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbError {
-    LbError::Field { field, found: found.chars().take(QUOTED).collect(), expected }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -95,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn settings(annotations: &Value, spec: &Value) -> Result<ServiceSettings, LbError> {
+    fn settings(annotations: &Value, spec: &Value) -> Result<ServiceSettings, LbaasSpecError> {
         let service = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         ServiceSettings::of(&serde_json::from_value(service).unwrap())
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{ListenerPort, ProjectId, Protocol, SecurityGroupId, SubnetId};
+use staffetta_driver::{ProjectId, Protocol, SecurityGroupId, SubnetId};
 
 use crate::annotation::{AnnotationError, read};
 use crate::versioned_object::{Versioned, to_text, versioned_objects};
@@ -62,13 +62,6 @@ pub struct LbaasPortSpec {
     pub port: u16,
     /// The transport protocol of the port.
     pub protocol: Protocol,
-}
-
-impl LbaasPortSpec {
-    /// Returns the protocol and the port number of the listener that serves this port.
-    pub fn listener(&self) -> ListenerPort {
-        ListenerPort { protocol: self.protocol, port: self.port }
-    }
 }
 
 versioned_objects! { "kuryr_kubernetes":

@@ -1,21 +1,21 @@
-//! Errors of the handler `lbaasspec`.
+//! Errors of the handler `lbaasspec`, and of the settings that the handler `lb` reads.
 
 use std::time::Duration;
 
-use staffetta_handler::Failure;
+use staffetta_handler::{Failure, Pending};
 
 use crate::step_error::StepError;
 
-/// An error of the handler `lbaasspec`: the annotation with the spec of a service's load balancer
-/// could not be computed or written.
+/// An error of the desired load balancer of a service: the annotation with its spec could not be
+/// computed or written, or a setting that the handler `lb` reads from the service is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum LbaasSpecError {
-    /// A field of the service is invalid.
-    #[error("the field {field} is `{found}`, expected {expected}; correct or remove it")]
+    /// A field or an annotation of the service is invalid.
+    #[error("{field} is `{found}`, expected {expected}; correct or remove it")]
     Field {
-        /// The path of the field, such as `spec.clusterIP`.
+        /// The path of the field, such as `spec.clusterIP`, or the key of the annotation.
         field: &'static str,
-        /// The value found.
+        /// The value found, shortened to 60 characters.
         found: String,
         /// The kind of value expected.
         expected: &'static str,
@@ -48,6 +48,10 @@ impl Failure for LbaasSpecError {
 
     fn retry_after(&self) -> Option<Duration> {
         self.step()?.retry_after()
+    }
+
+    fn pending(&self) -> Option<Pending> {
+        self.step()?.pending()
     }
 
     fn reason(&self) -> &'static str {

@@ -17,6 +17,7 @@ use staffetta_handler::{
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, SPEC_ANNOTATION, ServiceType};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
+pub(crate) use service::invalid;
 use service::{ServiceFields, has_foreign_class, no_load_balancer_reason, second_ip};
 
 use crate::kuryr;

@@ -13,6 +13,9 @@ use crate::versioned_object::Versioned;
 /// also serves services without a load balancer class.
 pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
 
+/// The number of characters of an invalid value that its error quotes.
+const QUOTED: usize = 60;
+
 /// The fields of a service that its load balancer depends on, parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServiceFields {
@@ -135,9 +138,9 @@ fn address(field: &'static str, text: &str) -> Result<IpAddr, LbaasSpecError> {
     text.parse().map_err(|_| invalid(field, text, "an IP address"))
 }
 
-/// Returns the error for an invalid field.
-fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbaasSpecError {
-    LbaasSpecError::Field { field, found: found.to_owned(), expected }
+/// Returns the error for an invalid field or annotation, with a shortened value.
+pub(crate) fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbaasSpecError {
+    LbaasSpecError::Field { field, found: found.chars().take(QUOTED).collect(), expected }
 }
 
 #[cfg(test)]

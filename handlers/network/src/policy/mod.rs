@@ -31,7 +31,7 @@ use staffetta_handler::{
     ResourceEventHandler, Tombstone, Trigger, TriggerHandler,
 };
 
-use self::groups::GroupStore;
+use self::groups::{GroupStore, RemainingGroup};
 use self::index::DesiredGroup;
 use self::recheck::IndexSource;
 use self::vif_groups::VifGroups;
@@ -145,13 +145,15 @@ impl PolicyHandler {
         result
     }
 
-    /// Removes groups that are no longer needed from VIFs without a pod, and deletes the groups.
-    /// Returns an error only if a group of `policy` remains: the groups of other policies are
-    /// deleted with the events of those policies or by garbage collection.
+    /// Deletes groups that are no longer needed. Those of `policy` that VIFs without a pod still have
+    /// are removed from these VIFs first. Returns an error only if a group of `policy` remains: the
+    /// groups of other policies are deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
         self.index.apply_changes().await;
+        let of_policy =
+            |group: &RemainingGroup| group.owner.as_ref().is_some_and(|owner| owner.uid == *policy);
         let mut remaining = self.groups.prune().await;
-        let in_use = remaining.iter().filter(|group| group.is_in_use());
+        let in_use = remaining.iter().filter(|group| of_policy(group) && group.is_in_use());
         let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
         let mut removed = Ok(());
         if !in_use.is_empty() {
@@ -159,12 +161,11 @@ impl PolicyHandler {
             remaining = self.groups.prune().await;
         }
         let mut count = 0;
-        for group in remaining {
-            match group.owner.as_ref() {
-                Some(owner) if owner.uid == *policy && group.is_in_use() => count += 1,
-                Some(owner) if owner.uid == *policy => return Err(group.error),
-                _ => {}
+        for group in remaining.into_iter().filter(of_policy) {
+            if !group.is_in_use() {
+                return Err(group.error);
             }
+            count += 1;
         }
         if count > 0 { removed.and(Err(PolicyError::InUse(count))) } else { Ok(()) }
     }
@@ -287,7 +288,10 @@ impl GarbageCollector for PolicyHandler {
         } else if vifs_changed {
             self.index.mark_all_changed();
         }
-        Ok(identities::<NetworkPolicy>(self.groups.unneeded_owners().await))
+        // A group that is still needed may have been created for a policy that was deleted since.
+        let mut owners = self.groups.unneeded_owners().await;
+        owners.extend(self.index.policies());
+        Ok(identities::<NetworkPolicy>(owners))
     }
 }
 

@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use staffetta_driver::{Reason, SecurityGroupId, Uid, VifId};
+use staffetta_driver::{DriverError, Reason, SecurityGroupId, Uid, VifId};
+use tokio::sync::Mutex;
 
 use super::PolicyDrivers;
 use super::error::PolicyError;
 use super::index::PolicyIndex;
 use crate::step_error::{StepContext, StepError};
 use crate::vif::VifClaims;
+
+/// The name of the step that lists the groups of all VIFs, for error messages.
+const LIST_STEP: &str = "list the security groups of the VIFs";
 
 /// The security groups that are assigned to VIFs.
 pub(super) struct VifGroups {
@@ -20,6 +24,17 @@ pub(super) struct VifGroups {
     claims: Arc<VifClaims>,
     /// The security groups of each VIF, published or not, as last observed.
     assigned: DashMap<VifId, AssignedGroups>,
+    /// The last list of the groups of all VIFs. It is locked during a list.
+    listed: Mutex<LastList>,
+}
+
+/// The result of the last list of the groups of all VIFs, for the calls that began before it.
+#[derive(Default)]
+struct LastList {
+    /// The logical time, from `PolicyIndex::next_tick`, at which the list began or, if it failed, ended.
+    tick: u64,
+    /// The error; `None` if the list succeeded.
+    error: Option<DriverError>,
 }
 
 /// The security groups of a VIF, as last observed.
@@ -34,12 +49,15 @@ struct AssignedGroups {
 impl VifGroups {
     /// Creates the store of the assignments, at first empty.
     pub(super) fn new(drivers: PolicyDrivers, claims: Arc<VifClaims>, index: Arc<PolicyIndex>) -> Self {
-        Self { drivers, index, claims, assigned: DashMap::new() }
+        Self { drivers, index, claims, assigned: DashMap::new(), listed: Mutex::default() }
     }
 
     /// Assigns the security groups of a pod to its published VIFs. Does nothing if policies do not
     /// apply to the pod. Returns an error if one of the groups does not exist yet.
     pub(super) async fn reconcile(&self, pod: &Uid) -> Result<(), PolicyError> {
+        if self.claims.is_checked(pod) {
+            self.index.forget_annotation(pod);
+        }
         let Some(vifs) = self.claims.verified(pod) else { return Ok(()) };
         let Some(groups) = self.index.pod_groups(pod)? else { return Ok(()) };
         for vif in vifs {
@@ -65,11 +83,20 @@ impl VifGroups {
     }
 
     /// Lists the groups of all VIFs and stores them. Returns `true` if the list differs from the
-    /// stored groups of a VIF that a pod publishes.
+    /// stored groups of a VIF that a pod publishes. Concurrent calls share a list or its error; only one
+    /// of them returns its differences.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
+        let called = self.index.next_tick();
+        let mut last = self.listed.lock().await;
+        if last.tick > called {
+            return last.error.clone().map_or(Ok(false), Err).step(LIST_STEP).map_err(PolicyError::from);
+        }
         let tick = self.index.next_tick();
         let listed = self.drivers.policy.vif_groups().await;
-        let listed = listed.step("list the security groups of the VIFs")?;
+        if let Err(error) = &listed {
+            *last = LastList { tick: self.index.next_tick(), error: Some(error.clone()) };
+        }
+        let listed = listed.step(LIST_STEP)?;
         let listed: HashMap<_, _> = listed.into_iter().map(|listed| (listed.vif, listed.groups)).collect();
         self.assigned.retain(|vif, assigned| assigned.tick > tick || listed.contains_key(vif));
         let pods = self.claims.pods();
@@ -87,22 +114,26 @@ impl VifGroups {
             });
             self.assigned.insert(vif, AssignedGroups { groups: Some(groups), tick });
         }
+        *last = LastList { tick, error: None };
         Ok(changed)
     }
 
-    /// Removes groups from VIFs that no pod is known to publish: free VIFs of a pool, leaked VIFs, and VIFs that were not yet found to
-    /// belong to their pod. A failure does not keep the other VIFs from being handled; the first error is returned.
+    /// Removes groups from VIFs that no pod publishes: free VIFs of a pool, and leaked VIFs. A VIF is left alone while it is not known
+    /// if it belongs to the pod that names it, because a running pod would lose traffic. A failure does not keep the other VIFs from
+    /// being handled; the first error is returned.
     pub(super) async fn remove_from_unused(&self, groups: &[SecurityGroupId]) -> Result<(), PolicyError> {
         if self.refresh().await? {
             self.index.mark_all_changed();
         }
         let mut removed = Ok(());
+        let unchecked = self.index.unchecked_vifs(|pod| self.claims.is_checked(pod));
         let entries = self.assigned.iter().map(|entry| (entry.key().clone(), entry.value().groups.clone()));
         for (vif, assigned) in entries.collect::<Vec<_>>() {
             let assigned = assigned.unwrap_or_default();
             let kept: Vec<_> = assigned.iter().filter(|group| !groups.contains(group)).cloned().collect();
             // A pod may have got the VIF since it was listed.
-            if kept.len() == assigned.len() || self.claims.pod_of(&vif).is_some() {
+            let is_published = || unchecked.contains(&vif) || self.claims.pod_of(&vif).is_some();
+            if kept.len() == assigned.len() || is_published() {
                 continue;
             }
             removed = removed.and(self.assign(&vif, &kept).await.map_err(PolicyError::from));

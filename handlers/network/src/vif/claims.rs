@@ -51,8 +51,30 @@ struct Published {
     vifs: Vec<VifId>,
     /// `true` if all of the published VIFs belong to the pod.
     is_verified: bool,
-    /// The address of a running pod whose annotation names the VIF of another owner. The pod may be using the VIF that has this address.
-    address_in_use: Option<IpAddr>,
+    /// The address that the pod uses although its annotation names no VIF that has it.
+    address_in_use: AddressInUse,
+}
+
+/// The address of a running pod whose annotation names the VIF of another owner. The pod may be using the VIF that has this address.
+#[derive(Clone, Copy, PartialEq)]
+enum AddressInUse {
+    /// The pod uses no other address than those of its published VIFs.
+    None,
+    /// The pod uses this address.
+    Known(IpAddr),
+    /// The pod may use any address.
+    Unknown,
+}
+
+impl AddressInUse {
+    /// Returns `true` if it may be an address of `vif`.
+    fn may_be_of(self, vif: &Vif) -> bool {
+        match self {
+            Self::None => false,
+            Self::Known(address) => vif.ips().any(|ip| ip == address),
+            Self::Unknown => true,
+        }
+    }
 }
 
 impl VifClaims {
@@ -64,16 +86,22 @@ impl VifClaims {
             .map(|published| published.vifs.clone())
     }
 
+    /// Returns `true` if it was checked whether the VIFs that the pod publishes belong to it.
+    pub(crate) fn is_checked(&self, uid: &Uid) -> bool {
+        self.published.contains_key(uid)
+    }
+
     /// Returns `true` if the pod is known to publish VIFs, `vif` is not one of them, and the pod does not use an address of `vif`.
     pub(super) fn is_known_unpublished(&self, uid: &Uid, vif: &Vif) -> bool {
         self.published.get(uid).is_some_and(|published| {
-            !published.vifs.contains(&vif.id) && vif.ips().all(|ip| Some(ip) != published.address_in_use)
+            !published.vifs.contains(&vif.id) && !published.address_in_use.may_be_of(vif)
         })
     }
 
     /// Records that the pod publishes these VIFs, which belong to it.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
-        let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: None };
+        self.unknown.remove(uid);
+        let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: AddressInUse::None };
         let before = self.published.insert(uid.clone(), published.clone());
         if let Some(observer) = self.observer.get().filter(|_| before != Some(published)) {
             observer(uid);
@@ -81,13 +109,19 @@ impl VifClaims {
     }
 
     /// Records that the pod publishes these VIFs, that one of them does not belong to it, and the address that the pod uses.
-    fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: Option<IpAddr>) {
+    fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: AddressInUse) {
         self.unknown.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: false, address_in_use };
         self.published.insert(uid.clone(), published);
     }
 
-    /// Records that it is not known which VIFs the pod publishes or uses, or that it was deleted.
+    /// Records that the pod publishes these VIFs, and that one of them does not belong to it, for tests.
+    #[cfg(test)]
+    pub(crate) fn set_foreign(&self, uid: &Uid, vifs: &[Vif]) {
+        self.set_unverified(uid, vifs, AddressInUse::Unknown);
+    }
+
+    /// Records that the pod was deleted.
     pub fn forget(&self, uid: &Uid) {
         self.published.remove(uid);
         self.unknown.remove(uid);
@@ -195,13 +229,12 @@ impl VifHandler {
             // additional networks, whose addresses are not in its status.
             Err(error) if error.needs_another_vif() && PodLifecycle::of(pod) == PodLifecycle::Started => {
                 let several = self.drivers.additional.is_some() && requests_networks(pod);
-                match address(pod).filter(|_| !several) {
-                    Some(address) => self.claims.set_unverified(&owner.uid, published, Some(address)),
-                    None => self.claims.forget(&owner.uid),
-                }
+                let address = address(pod).filter(|_| !several);
+                let in_use = address.map_or(AddressInUse::Unknown, AddressInUse::Known);
+                self.claims.set_unverified(&owner.uid, published, in_use);
             }
             Err(error) if error.needs_another_vif() => {
-                self.claims.set_unverified(&owner.uid, published, None);
+                self.claims.set_unverified(&owner.uid, published, AddressInUse::None);
             }
             Err(_) => {}
         }
@@ -250,9 +283,24 @@ impl VifHandler {
     /// Returns `true` if the pool would give the pod a VIF with this key: one on its node, in its
     /// project and its subnets.
     async fn is_placed_at(&self, pod: &Pod, owner: &Owner, key: &VifPoolKey) -> Result<bool, VifError> {
-        let request = self.default_request(pod, owner).await?;
+        let request = self.placed_request(pod, owner).await?;
         let is_host = key.host == request.node_name
             || request.host_ip.is_some_and(|host_ip| key.host == host_ip.to_string());
         Ok(is_host && VifPoolKey::new(&*key.host, &request) == *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_vif_of_a_pod_that_was_verified_meanwhile_gets_a_list_of_its_own() {
+        let (claims, uid) = (VifClaims::default(), "web".into());
+        assert_eq!(claims.list_after(&uid), Some(Duration::ZERO));
+        claims.set_verified(&uid, &[]);
+        tokio::time::advance(LIST_INTERVAL).await;
+        assert_eq!(claims.list_after(&"other".into()), Some(Duration::ZERO));
+        assert_eq!(claims.list_after(&uid), Some(LIST_INTERVAL), "that list began before");
     }
 }

@@ -34,10 +34,10 @@ pub enum VifError {
     #[error(transparent)]
     Step(#[from] StepError),
     /// The VIF in the annotation belongs to the VIF pool, which did not give it to this pod: another pod
-    /// uses the VIF, or the annotation was changed.
+    /// uses the VIF, the pool is deleting it, or the annotation was changed.
     #[error(
-        "the VIF in the annotation is one of the pool, and was not given to this pod: another pod uses it, or the \
-         annotation was changed; delete this pod"
+        "the VIF in the annotation is one of the pool, and was not given to this pod: another pod uses it, the \
+         pool is deleting it, or the annotation was changed; delete this pod"
     )]
     Shared,
     /// The VIF in the annotation does not belong to this pod.

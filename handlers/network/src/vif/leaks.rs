@@ -70,7 +70,7 @@ impl LeakDetector {
         let mut next = LeakScan::default();
         for Owned { owner, resource } in marks {
             let Some(owner) = owner else { continue };
-            if has_record(&owner.uid) || !self.is_leaked(&owner.uid, resource) {
+            if has_record(&owner.uid) || !self.claims.is_known_unpublished(&owner.uid, resource) {
                 continue;
             }
             if scan.suspected.contains(&resource.id) {
@@ -90,7 +90,7 @@ impl LeakDetector {
     /// published. Returns `None` if the pod has no confirmed leaks.
     fn leaks_of(&self, uid: &Uid) -> Option<(Owner, Vec<Vif>)> {
         let (owner, mut vifs) = self.scan().confirmed.get(uid).cloned()?;
-        vifs.retain(|vif| self.is_leaked(uid, vif));
+        vifs.retain(|vif| self.claims.is_known_unpublished(uid, vif));
         Some((owner, vifs))
     }
 
@@ -98,12 +98,6 @@ impl LeakDetector {
     pub(super) fn triggers(&self) -> Vec<VifsLeaked> {
         let scan = self.scan();
         scan.confirmed.values().map(|(owner, _)| VifsLeaked(identity::<Pod>(owner.clone()))).collect()
-    }
-
-    /// Returns `true` if the published VIFs of the pod with this UID are known, `vif` is not one of
-    /// them, and the pod is not known to use an address of `vif`.
-    fn is_leaked(&self, uid: &Uid, vif: &Vif) -> bool {
-        self.claims.is_known_unpublished(uid, vif)
     }
 
     /// Locks the result of the last scan.

@@ -81,22 +81,29 @@ impl VifHandler {
     /// Returns the request for the pod's default VIF, in the project, the subnets and the security
     /// groups that the drivers choose.
     pub(super) async fn default_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
-        let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
+        let request = self.placed_request(pod, owner).await?;
+        let groups = self.drivers.security_groups.security_groups(pod, &request.project).await;
+        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
+        Ok(VifRequest { security_groups: groups, ..request })
+    }
+
+    /// Returns the request for the pod's default VIF without security groups. Only a new VIF needs them: the
+    /// driver `policy` stores the groups that it chooses as those of a new VIF.
+    pub(super) async fn placed_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
+        let VifDrivers { project, subnets, .. } = &self.drivers;
         let project = project.project(pod).await.step("find the project of the pod")?;
         let pod_subnets = subnets.subnets(pod, &project).await;
         let pod_subnets = pod_subnets.step("find the subnets of the pod").map_err(VifError::Subnets)?;
         if pod_subnets.is_empty() {
             return Err(VifError::NoSubnet);
         }
-        let groups = security_groups.security_groups(pod, &project).await;
-        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
         Ok(VifRequest {
             owner: owner.clone(),
             node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
             host_ip: pod.status.as_ref().and_then(|status| status.host_ip.as_deref()?.parse().ok()),
             project,
             subnets: pod_subnets,
-            security_groups: groups,
+            security_groups: Vec::new(),
         })
     }
 
@@ -168,18 +175,15 @@ impl VifHandler {
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
         match self.writer.metadata(pod, &patch).await {
             Ok(Written::Done) => Ok(()),
-            Ok(Written::Gone) => Ok(self.release_recorded(owner).await?),
+            Ok(Written::Gone) => {
+                if let Some(record) = self.records.get(&owner.uid) {
+                    self.release(owner, &record.vifs()).await?;
+                }
+                self.records.remove(&owner.uid);
+                Ok(())
+            }
             Err(error) => Err(error).step(WRITE).map_err(VifError::Step),
         }
-    }
-
-    /// Releases the VIFs in the pod's in-memory record, and removes the record.
-    pub(super) async fn release_recorded(&self, owner: &Owner) -> Result<(), StepError> {
-        if let Some(record) = self.records.get(&owner.uid) {
-            self.release(owner, &record.vifs()).await?;
-        }
-        self.records.remove(&owner.uid);
-        Ok(())
     }
 
     /// Ensures that the published VIFs belong to this pod alone, exist and are active. A VIF that

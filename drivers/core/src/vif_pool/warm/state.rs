@@ -210,13 +210,14 @@ impl VifPoolState {
         true
     }
 
-    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains.
+    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains. A VIF that is about to be deleted is refused.
     pub(super) fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
         let Some(place) = self.places.get(&vif.id) else { return PoolClaim::NotPooled };
+        let is_used = self.pools.get(&place.key).is_some_and(|pool| pool.warm.is_used(&vif.id));
         let holders = self.holders.get(&vif.id).into_iter().flatten();
         let first =
             holders.min_by(|one, other| (&one.claim, &one.owner.uid).cmp(&(&other.claim, &other.owner.uid)));
-        match first.filter(|first| first.owner.uid == owner.uid && place.is_of(vif)) {
+        match first.filter(|first| is_used && first.owner.uid == owner.uid && place.is_of(vif)) {
             Some(VifHolder { claim: HolderClaim::Annotated { is_late: true, .. }, .. }) => {
                 PoolClaim::Late(VifPoolKey::clone(&place.key))
             }

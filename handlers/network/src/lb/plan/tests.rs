@@ -10,11 +10,11 @@ use crate::lb::testing::{listener, load_balancer, public_ip};
 /// Returns the rank of a step in the order of a plan.
 fn rank(step: &LbStep) -> u8 {
     match step {
-        LbStep::DisassociatePublicIp => 0,
-        LbStep::ReleasePublicIp => 1,
-        LbStep::ReleaseLoadBalancer => 2,
-        LbStep::ChangeListener(ListenerChange::SetMembers(..)) => 3,
-        LbStep::ChangeListener(ListenerChange::Release(_)) => 4,
+        LbStep::ChangeListener(ListenerChange::SetMembers(..)) => 0,
+        LbStep::ChangeListener(ListenerChange::Release(_)) => 1,
+        LbStep::DisassociatePublicIp => 2,
+        LbStep::ReleasePublicIp => 3,
+        LbStep::ReleaseLoadBalancer => 4,
         LbStep::EnsureLoadBalancer { .. } => 5,
         LbStep::ChangeListener(ListenerChange::Ensure(_)) => 6,
         LbStep::AcquirePublicIp { .. } => 7,
@@ -105,7 +105,7 @@ fn a_member_is_its_address_port_and_name() {
     let mut state = state("10.0.0.1", &[80], &["10.1.0.1"], None);
     let pool = state.load_balancer.as_mut().unwrap().listeners[0].pool.as_mut().unwrap();
     pool.members[0].spec.name = "default/its-predecessor:8080".into();
-    assert_eq!(plan(Some(&desired), &state).iter().map(rank).collect::<Vec<_>>(), [3]);
+    assert_eq!(plan(Some(&desired), &state).iter().map(rank).collect::<Vec<_>>(), [0]);
 }
 
 #[test]
@@ -133,7 +133,8 @@ fn a_load_balancer_of_another_provider_is_replaced() {
     desired.load_balancer.provider = Some("memory".into());
     assert_eq!(plan(Some(&desired), &state), []);
     desired.load_balancer.provider = Some("other".into());
-    assert_eq!(plan(Some(&desired), &state).iter().map(rank).collect::<Vec<_>>(), [2, 5]);
+    let expected = [LbStep::ReleaseLoadBalancer, LbStep::EnsureLoadBalancer { adopt: None }];
+    assert_eq!(plan(Some(&desired), &state), expected);
 }
 
 /// A load balancer in short form: its address, its listeners by port, and its groups.

@@ -1,10 +1,12 @@
 //! Load balancers that are pending, stuck or broken.
 
 use staffetta_driver::{DriverError, ProvisioningStatus, Reason};
-use staffetta_handler::Pending;
+use staffetta_handler::{Failure, Pending};
 use staffetta_memory::Fault;
 
 use super::*;
+use crate::lbaasspec::LbaasSpecError;
+use crate::step_error::StepContext;
 
 pub(super) const DELAY: Duration = Duration::from_millis(200);
 
@@ -192,6 +194,36 @@ async fn a_load_balancer_that_breaks_repeatedly_is_replaced_once_per_attempt() {
     world.event().await.unwrap();
     assert_eq!(world.services.load_balancers().len(), 1);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_load_balancer_leaves_no_count_of_failures() {
+    let world = slow(&spec()).await;
+    world.services.fail_next_load_balancers(1);
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    waits(&world.event().await.unwrap_err());
+    world.want_nothing();
+    tokio::time::advance(DELAY).await;
+    world.services.remove_load_balancer(&world.tree().id);
+    world.event().await.unwrap();
+    world.want(&spec());
+    world.services.fail_next_load_balancers(1);
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    waits(&world.event().await.unwrap_err());
+}
+
+#[test]
+fn an_error_that_awaits_another_handler_is_pending_whichever_step_it_failed() {
+    let awaited = || Err::<(), _>(DriverError::new(Reason::Awaited, "ask")).step("ask").unwrap_err();
+    for error in [
+        LbError::Step(awaited()),
+        LbError::PublicIp(awaited()),
+        LbError::Spec(LbaasSpecError::Step(awaited())),
+    ] {
+        assert_eq!(error.pending(), Some(Pending::default()), "{error:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -190,3 +190,40 @@ async fn a_user_provided_address_that_is_no_longer_named_is_disassociated() {
     world.event().await.unwrap();
     assert_eq!(world.services.public_ips()[0].1.port, None);
 }
+
+#[tokio::test]
+async fn a_failed_release_of_the_address_does_not_block_the_members_nor_a_refused_listener_the_release() {
+    let ports = |second| vec![port("http", 80), port("http", second)];
+    let world = balanced(&LbaasServiceSpec { ports: ports(81), ..public() }).await;
+    world.want(&LbaasServiceSpec { ports: ports(443), ..spec() });
+    world.index(&Event::Modified(slice("s1", &["10.1.0.2"])).erase());
+    let fail = |reason| Fault::Fail(DriverError::new(reason, "ask"));
+    let broken = fail(Reason::Unavailable);
+    world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Disassociate, 1, broken);
+    assert!(world.event().await.unwrap_err().transient());
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+    assert_eq!(world.tree().listeners.len(), 1, "the surplus one was released");
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+
+    world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, fail(Reason::Quota));
+    assert_eq!(world.event().await.unwrap_err().reason(), "QuotaExceeded");
+    assert!(world.services.public_ips().is_empty());
+}
+
+#[tokio::test]
+async fn a_restricted_service_is_not_opened_while_it_has_its_public_address() {
+    let world = world();
+    world.api.change(|service| service["spec"]["loadBalancerSourceRanges"] = json!(["192.0.2.0/24"]));
+    world.want(&public());
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    let ranges = || world.tree().listeners[0].settings.allowed_cidrs.len();
+    assert_eq!((ranges(), world.ingress().len()), (1, 1));
+    world.want(&spec());
+    let broken = Fault::Fail(DriverError::new(Reason::Unavailable, "disassociate"));
+    world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Disassociate, 1, broken);
+    assert!(world.event().await.unwrap_err().transient());
+    assert_eq!((ranges(), world.services.public_ips().len()), (1, 1));
+    world.event().await.unwrap();
+    assert_eq!((ranges(), world.services.public_ips().len()), (0, 0));
+}

@@ -1,4 +1,4 @@
-use staffetta_driver::{DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
+use staffetta_driver::{DriverError, ListenerChange, ListenerDriver, LoadBalancerDriver};
 use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
@@ -117,18 +117,8 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
         world.want(&spec());
         world.event().await.unwrap();
         let owner = Owner::of(&world.api.object().metadata);
-        let first = world.tree();
-        let second = LoadBalancer { id: id.into(), vip: [10, 0, 0, 9].into(), ..first.clone() };
-        world.services.remove_load_balancer(&first.id);
-        let mut both = [first, second];
-        both.sort_by(|one, other| other.id.cmp(&one.id));
-        for tree in both {
-            let security_groups = Some(tree.security_groups.clone());
-            let adopting =
-                LoadBalancerSpec { security_groups, adopt: Some(tree.id.clone()), ..bare(tree.vip) };
-            world.services.insert_load_balancer(tree);
-            world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
-        }
+        let second = LoadBalancer { id: id.into(), vip: [10, 0, 0, 9].into(), ..world.tree() };
+        world.services.insert_marked_load_balancer(&"east".into(), &owner, second);
         assert_eq!(world.balancers.load_balancers(Some(&owner)).await.unwrap().len(), 2);
         world.restart().await;
         world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();

@@ -18,6 +18,7 @@ mod block;
 mod change;
 mod model;
 mod name;
+mod observed;
 mod pod;
 mod rule_limit;
 mod rules;
@@ -29,18 +30,15 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use staffetta_driver::{
-    Direction, GroupName, NamespaceObserver, NetworkPolicyObserver, Owner, SecurityGroupId, Uid,
-};
-use staffetta_handler::{Event, Index};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use staffetta_driver::{Direction, GroupName, Owner, PodLifecycle, SecurityGroupId, Uid, VifId};
 use tokio::sync::Notify;
 
 pub(crate) use self::model::DesiredGroup;
 use self::model::{PodGroups, PolicyModel};
 use self::pod::PodFields;
-use self::terms::ParsedPolicy;
+use crate::os_vif::{KURYR_VIF, PodState};
 
 /// Index of the cluster's policies, pods, namespaces and nodes, and of the security groups that
 /// exist.
@@ -85,6 +83,8 @@ struct IndexState {
     unavailable: HashSet<GroupName>,
     /// The groups that were last chosen for new VIFs of each pod, with the logical time of the choice.
     assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
+    /// The annotation with the VIFs of each pod, unless the handler `vif` has checked them.
+    annotations: HashMap<Uid, Box<str>>,
     /// The logical time, a counter. Its values order the observations of this process, without a clock.
     tick: u64,
 }
@@ -153,7 +153,15 @@ impl PolicyIndex {
 
     /// Adds or updates a pod of the index.
     pub(crate) fn set_pod(&self, pod: &Pod) {
-        self.change(|state| state.model.set_pod(PodFields::of(pod)));
+        let (fields, lifecycle) = (PodFields::of(pod), PodLifecycle::of(pod));
+        // Without a node or a network of its own, a pod uses no VIF, and the handler `vif` checks none.
+        let may_use_vifs = lifecycle.has_network() && lifecycle != PodLifecycle::Unscheduled;
+        let annotation = pod.annotations().get(KURYR_VIF).filter(|_| may_use_vifs);
+        let annotation = annotation.map(|text| text.as_str().into());
+        self.change(|state| {
+            state.set_annotation(&fields.owner.uid, annotation);
+            state.model.set_pod(fields);
+        });
     }
 
     /// Removes a pod from the index.
@@ -161,7 +169,25 @@ impl PolicyIndex {
         self.change(|state| {
             state.model.remove_pod(uid);
             state.assigned.remove(uid);
+            state.set_annotation(uid, None);
         });
+    }
+
+    /// Returns the VIFs in the annotations of the pods whose VIFs are not checked yet according to `is_checked`. They may belong to
+    /// these pods.
+    pub(crate) fn unchecked_vifs(&self, is_checked: impl Fn(&Uid) -> bool) -> HashSet<VifId> {
+        let state = self.lock();
+        let unchecked = state.annotations.iter().filter(|(uid, _)| !is_checked(uid));
+        let unchecked: Vec<_> = unchecked.map(|(_, text)| text.clone()).collect();
+        drop(state);
+        // A malformed annotation is reported by the handler `vif`.
+        let read = unchecked.iter().filter_map(|text| PodState::read(text).ok());
+        read.flat_map(|state| state.vifs().map(|vif| vif.id.clone()).collect::<Vec<_>>()).collect()
+    }
+
+    /// Records that the handler `vif` has checked the VIFs of the pod, so that its annotation is not needed any more.
+    pub(crate) fn forget_annotation(&self, pod: &Uid) {
+        self.lock().set_annotation(pod, None);
     }
 
     /// Returns the three groups that exist regardless of policies, with their rules: the group that
@@ -183,6 +209,11 @@ impl PolicyIndex {
     /// list is empty if the policy does not exist.
     pub(crate) fn policy_groups(&self, policy: &Uid) -> Vec<DesiredGroup> {
         self.lock().model.policy_groups(policy)
+    }
+
+    /// Returns the namespace, name and UID of each policy.
+    pub(crate) fn policies(&self) -> Vec<Owner> {
+        self.lock().model.policy_owners().cloned().collect()
     }
 
     /// Returns the names of all security groups that the policies need.
@@ -354,58 +385,20 @@ impl IndexState {
         self.tick
     }
 
+    /// Sets or removes the annotation with the VIFs of a pod.
+    fn set_annotation(&mut self, pod: &Uid, text: Option<Box<str>>) {
+        match text {
+            Some(text) => drop(self.annotations.insert(pod.clone(), text)),
+            None => drop(self.annotations.remove(pod)),
+        }
+    }
+
     /// Forgets failed creations of groups that no policy needs any more.
     fn drop_unneeded(&mut self) {
         if !self.unavailable.is_empty() {
             let needed = self.model.group_names();
             self.unavailable.retain(|name| needed.contains(name));
         }
-    }
-}
-
-impl Index<Node> for PolicyIndex {
-    fn apply(&self, event: &Event<Node>) {
-        let uid: Uid = event.uid().into();
-        let (Event::Added(node) | Event::Modified(node)) = event else {
-            self.lock().nodes.remove(&uid);
-            return;
-        };
-        let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
-        let addresses = addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok());
-        self.lock().nodes.insert(uid, addresses.collect());
-    }
-}
-
-impl Index<Pod> for PolicyIndex {
-    fn apply(&self, event: &Event<Pod>) {
-        match event {
-            Event::Added(pod) | Event::Modified(pod) => self.set_pod(pod),
-            Event::Deleted(_) => self.remove_pod(&event.uid().into()),
-        }
-    }
-}
-
-impl NetworkPolicyObserver for PolicyIndex {
-    fn present(&self, policy: &NetworkPolicy) {
-        let terms = ParsedPolicy::of(policy);
-        self.change(|state| state.model.set_policy(terms));
-    }
-
-    fn gone(&self, uid: &Uid) {
-        self.change(|state| state.model.remove_policy(uid));
-    }
-}
-
-impl NamespaceObserver for PolicyIndex {
-    fn present(&self, namespace: &Namespace) {
-        let meta = &namespace.metadata;
-        let (uid, labels) = (meta.uid.clone().unwrap_or_default(), meta.labels.clone().unwrap_or_default());
-        let name = meta.name.clone().unwrap_or_default();
-        self.change(|state| state.model.set_namespace(&name, uid.into(), labels));
-    }
-
-    fn gone(&self, name: &str, uid: &Uid) {
-        self.change(|state| state.model.remove_namespace(name, uid));
     }
 }
 

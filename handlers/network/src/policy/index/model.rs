@@ -172,6 +172,11 @@ impl PolicyModel {
         self.policies.get(uid)
     }
 
+    /// Returns the namespace, name and UID of each policy.
+    pub(super) fn policy_owners(&self) -> impl Iterator<Item = &Owner> {
+        self.policies.values().map(|terms| &terms.owner)
+    }
+
     /// Marks all pods and policies as changed.
     pub(super) fn mark_all_changed(&mut self) {
         self.changed_pods = self.pods.keys().cloned().collect();

@@ -1,5 +1,7 @@
 //! Failures of the driver.
 
+use std::time::Duration;
+
 use staffetta_driver::PodVifDriver;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Failure;
@@ -200,8 +202,31 @@ async fn the_remaining_groups_of_one_policy_do_not_fail_another() {
     west.request_vif(&request).await.unwrap();
     let error = world.no_policy("p").await.unwrap_err();
     assert!(matches!(error, PolicyError::InUse(1)), "{error}");
+    let before = world.calls();
     world.policy("q", &admits("other")).await.unwrap();
-    assert_eq!(world.handler.owners().await.unwrap().len(), 1, "garbage collection finds it");
+    let calls = world.driver.calls().split_off(before);
+    assert!(!calls.contains(&NetworkPolicyCall::VifGroups), "{calls:?}");
+    let owners = world.handler.owners().await.unwrap();
+    let names: BTreeSet<_> = owners.iter().map(|owner| owner.name.as_str()).collect();
+    assert_eq!(names, ["p", "q"].into(), "garbage collection finds the one without a policy, among all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_a_list_of_vifs_that_fails_get_its_error() {
+    let (world, method) = (World::new().await, NetworkPolicyMethod::VifGroups);
+    world.driver.faults().inject(method, 1, Fault::Delay(Duration::from_secs(2)));
+    world.driver.faults().inject(method, 1, Fault::Fail(outage()));
+    let (before, refresh) = (world.calls(), || world.handler.vif_groups.refresh());
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::join!(refresh(), refresh(), refresh())
+    };
+    let (first, (second, third, fourth)) = tokio::join!(refresh(), late);
+    first.unwrap();
+    assert!([second, third, fourth].iter().all(Result::is_err));
+    assert_eq!(world.calls(), before + 2);
+    refresh().await.unwrap();
+    assert_eq!(world.calls(), before + 3, "the error is not kept");
 }
 
 #[tokio::test]

@@ -29,11 +29,15 @@ async fn the_groups_of_a_missed_deletion_are_found_by_their_owner() {
     let new = World::on(Arc::clone(&old.network));
     new.handler.recover().await.unwrap();
     new.namespace("shop", &json!({ "team": "shop" }));
-    new.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
+    new.shows_unverified("db", &json!({ "app": "db" }), &db).await.unwrap();
     let owners = new.handler.owners().await.unwrap();
     let [owner] = &owners[..] else { panic!("{owners:?}") };
     assert_eq!((owner.name.as_str(), owner.uid.as_str()), ("p", "uid-p"));
     let missed = Event::<NetworkPolicy>::Deleted(Tombstone::Missed(Arc::new(owner.clone())));
+    let (error, before) = (deliver(&new.handler, &missed).await.unwrap_err(), old.groups_of(&db));
+    assert!(matches!(error, PolicyError::InUse(1)), "{error}");
+    assert!(before.contains("policy-uid-p"), "the handler `vif` has not handled the pod yet");
+    new.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
     deliver(&new.handler, &missed).await.unwrap();
     assert_eq!(new.groups(), BTreeSet::new());
     assert_eq!(new.groups_of(&db), ["default".to_owned()].into());
@@ -78,6 +82,34 @@ async fn an_unpublished_vif_does_not_block_the_deletion_of_a_group() {
     world.no_policy("p").await.unwrap();
     assert_eq!(world.groups(), BTreeSet::new());
     assert!(!world.groups_of(&db).contains("policy-uid-p"));
+}
+
+#[tokio::test]
+async fn a_group_is_deleted_although_a_pod_names_a_free_vif_that_has_it() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let free = world.pod("db", &json!({ "app": "db" })).await;
+    world.no_pod("db").await;
+    world.shows_unverified("thief", &json!({}), &free).await.unwrap();
+    let error = world.no_policy("p").await.unwrap_err();
+    assert!(matches!(error, PolicyError::InUse(1)), "it may be the pod's: {error}");
+    world.claims.set_foreign(&"uid-thief".into(), std::slice::from_ref(&free));
+    world.no_policy("p").await.unwrap();
+    assert_eq!(world.groups(), BTreeSet::new());
+    assert!(!world.groups_of(&free).contains("policy-uid-p"));
+}
+
+#[tokio::test]
+async fn a_pod_without_a_node_keeps_no_group_in_use() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let free = world.pod("db", &json!({ "app": "db" })).await;
+    world.no_pod("db").await;
+    let mut waiting = pod("waiting", &json!({}), Some(&free));
+    waiting.spec.as_mut().unwrap().node_name = None;
+    world.index.set_pod(&waiting);
+    world.no_policy("p").await.unwrap();
+    assert_eq!(world.groups(), BTreeSet::new());
 }
 
 #[tokio::test]

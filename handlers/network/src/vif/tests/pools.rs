@@ -1,7 +1,8 @@
 //! The handler with a warm pool.
 
 use staffetta_driver::{
-    BulkVifDriver, BulkVifRequest, NodeInfo, PodVifDriver, VifPoolKey, VifPoolPolicy, WarmVifPool,
+    BulkVifDriver, BulkVifRequest, DriverError, NodeInfo, PodVifDriver, ProjectId, Reason, SecurityGroupId,
+    VifPoolKey, VifPoolPolicy, WarmVifPool,
 };
 use staffetta_handler::{AnyEvent, Change, GarbageCollector, Index, Kind};
 use staffetta_memory::{BulkVifCall, MemoryBulkVifDriver};
@@ -326,9 +327,21 @@ async fn a_vif_of_the_pool_that_a_pod_of_another_node_names_is_replaced_or_repor
     }
 }
 
+/// A driver that fails, as if a group did not exist yet.
+struct NoGroups;
+
+#[async_trait::async_trait]
+impl PodSecurityGroupsDriver for NoGroups {
+    async fn security_groups(&self, _: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+        Err(DriverError::new(Reason::Awaited, "choose security groups"))
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_vif_that_another_leader_handed_out_to_the_pod_at_the_last_moment_is_kept() {
-    let (pooled, vif) = free().await;
+    let (mut pooled, vif) = free().await;
+    // Security groups are chosen only for new VIFs.
+    pooled.world.handler.drivers.security_groups = Arc::new(NoGroups);
     pooled.world.annotate(&PodState::new(vif.clone()).write());
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id);
