@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 use staffetta_driver::{
     Adoption, AdoptionDriver, ClusterId, DriverError, ExistingLoadBalancer, ExistingMark, ExistingNetwork,
-    ExistingPort, ExistingPublicIp, NetworkId, Owner, ProjectId, Reason, SecurityGroupId, SubnetId,
-    UnusedResource,
+    ExistingPort, ExistingPublicIp, KURYR_POLICY_GROUP, NetworkId, Owner, ProjectId, Reason, SecurityGroupId,
+    SubnetId, UnusedResource,
 };
 
 use crate::cloud::{Cloud, Service};
@@ -34,12 +34,12 @@ pub struct OpenStackAdoption {
 
 /// The fields of a network or a security group that tell whose it is: its project and its description.
 #[derive(Deserialize)]
-struct DescribedResource {
-    id: String,
+pub(crate) struct DescribedResource {
+    pub(crate) id: String,
     #[serde(default)]
-    project_id: ProjectId,
+    pub(crate) project_id: ProjectId,
     #[serde(default, deserialize_with = "or_default")]
-    description: String,
+    pub(crate) description: String,
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -66,11 +66,8 @@ impl OpenStackAdoption {
 
     /// Returns the ownership mark in the description of a resource.
     fn mark_of(&self, resource: &DescribedResource) -> ExistingMark {
-        match mark::owner_in(&resource.description, &self.cluster) {
-            Some(owner) => ExistingMark::Owned(owner),
-            None if mark::is_marked(&resource.description, &[]) => ExistingMark::Foreign,
-            None => ExistingMark::Unmarked,
-        }
+        let owner = mark::owner_in(&resource.description, &self.cluster);
+        mark::existing(owner, &resource.description, &[])
     }
 
     /// Reads a resource. Returns `None` if it does not exist or is not in the projects of the configuration, or if `id` does not have the
@@ -103,12 +100,14 @@ impl OpenStackAdoption {
         Ok(())
     }
 
-    /// Deletes a security group without an ownership mark, which Kuryr created for a network policy. Refuses
-    /// any other one, and the default group of a project.
+    /// Deletes a security group without an ownership mark, which Kuryr created for a network policy. Refuses any other one.
     async fn delete_group(&self, id: &SecurityGroupId) -> DriverResult<()> {
         let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
-        if self.mark_of(&group) != ExistingMark::Unmarked || group.name == "default" {
-            let detail = format!("security group {id} is not one of a policy of Kuryr");
+        // The mark of a cluster would be in the description.
+        if !group.description.starts_with(KURYR_POLICY_GROUP) {
+            let detail = format!(
+                "security group {id} is not one of a policy of Kuryr; if nothing needs it, delete it by hand"
+            );
             return Err(DriverError::new(Reason::Refused, DELETE).detail(detail));
         }
         Ok(existing(self.network.delete(DELETE, format!("security-groups/{id}")).done().await).map(drop)?)

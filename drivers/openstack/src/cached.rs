@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::Result;
 use crate::lock::lock;
 
 /// Caches values by key, each for the same fixed time. Of simultaneous calls for the same key, one makes a request and the others wait for
-/// its value. If the request fails, the next waiting call makes one.
+/// its value or its error. If that call is cancelled, the next waiting call makes a request.
 #[derive(Debug)]
 pub(crate) struct Cached<K, T> {
     ttl: Duration,
     slots: Mutex<HashMap<K, CacheSlot<T>>>,
 }
 
-/// The value of one key and the time at which it expires, or `None` without a value. The slot is locked while a request reads the value.
-type CacheSlot<T> = Arc<tokio::sync::Mutex<Option<(T, Instant)>>>;
+/// The result of the last request for one key, for the calls that began before the given time: for a value, the time at which it expires;
+/// for an error, the time at which the request failed. `None` before the first result. The slot is locked during a request.
+type CacheSlot<T> = Arc<tokio::sync::Mutex<Option<(Result<T>, Instant)>>>;
 
 impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
     /// Creates an empty cache in which each value is valid for `ttl`.
@@ -27,26 +29,24 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         Self { ttl, slots: Mutex::default() }
     }
 
-    /// Returns the cached value of `key` or, if there is no valid one, the result of `request`. Errors are not cached.
-    pub(crate) async fn get<E, F>(&self, key: &K, request: impl FnOnce() -> F) -> Result<T, E>
+    /// Returns the cached value of `key` or, if there is no valid one, the result of `request`. Errors are not cached: only the calls that
+    /// waited for a failed request return its error.
+    pub(crate) async fn get<F>(&self, key: &K, request: impl FnOnce() -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, E>>,
+        F: Future<Output = Result<T>>,
     {
-        let slot = self.slot(key);
+        let (began, slot) = (Instant::now(), self.slot(key));
         let mut slot = slot.lock().await;
-        if let Some((value, _)) = slot.as_ref().filter(|(_, until)| Instant::now() < *until) {
-            return Ok(value.clone());
+        if let Some((result, _)) = slot.as_ref().filter(|(_, until)| began < *until) {
+            return result.clone();
         }
-        *slot = None;
-        let value = request().await;
-        match &value {
-            Ok(value) => *slot = Some((value.clone(), Instant::now() + self.ttl)),
-            Err(_) => self.forget(key),
-        }
-        value
+        let result = request().await;
+        let valid = if result.is_ok() { self.ttl } else { Duration::ZERO };
+        *slot = Some((result.clone(), Instant::now() + valid));
+        result
     }
 
-    /// Returns the slot of `key`. If there is none, slots whose values have expired are removed first (except
+    /// Returns the slot of `key`. If there is none, slots without a valid value are removed first (except
     /// those that a call holds), and a new one is added.
     fn slot(&self, key: &K) -> CacheSlot<T> {
         let (mut slots, now) = (lock(&self.slots), Instant::now());
@@ -58,18 +58,16 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         }
         Arc::clone(slots.entry(key.clone()).or_default())
     }
-
-    /// Drops the cached value of `key`, so that the next call reads it again.
-    pub(crate) fn forget(&self, key: &K) {
-        lock(&self.slots).remove(key);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
+    use futures_util::future::join_all;
+
     use super::*;
+    use crate::error::OpenStackError;
 
     #[tokio::test(start_paused = true)]
     async fn those_who_ask_together_share_one_question_and_its_answer_for_a_while() {
@@ -77,28 +75,32 @@ mod tests {
         let ask = || async {
             asked.set(asked.get() + 1);
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok::<_, ()>(asked.get())
+            Ok(asked.get())
         };
         let (one, other) = tokio::join!(cached.get(&"a", ask), cached.get(&"a", ask));
-        assert_eq!((one, other, cached.get(&"b", ask).await), (Ok(1), Ok(1), Ok(2)));
+        let beside = cached.get(&"b", ask).await;
+        assert_eq!([one, other, beside].map(Result::unwrap), [1, 1, 2]);
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(cached.get(&"a", ask).await, Ok(3));
-        cached.forget(&"a");
-        assert_eq!(cached.get(&"a", ask).await, Ok(4));
+        assert_eq!(cached.get(&"a", ask).await.unwrap(), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_is_not_kept() {
-        let cached = Cached::new(Duration::from_secs(60));
-        assert_eq!(cached.get(&(), || async { Err::<u8, _>("no") }).await, Err("no"));
-        assert!(lock(&cached.slots).is_empty());
-        assert_eq!(cached.get(&(), || async { Ok::<_, &str>(1) }).await, Ok(1));
+    async fn a_failure_is_shared_by_those_who_waited_for_it_and_not_kept() {
+        let (cached, asked) = (Cached::new(Duration::from_secs(60)), Cell::new(0));
+        let ask = || async {
+            asked.set(asked.get() + 1);
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            if asked.get() == 1 { Err(OpenStackError::unavailable("look", "no")) } else { Ok(asked.get()) }
+        };
+        let failed = join_all((0..100).map(|_| cached.get(&(), ask))).await;
+        assert!(failed.into_iter().all(|result| result.is_err()));
+        assert_eq!((cached.get(&(), ask).await.unwrap(), asked.get()), (2, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn answers_that_nobody_would_get_any_more_take_no_room() {
         let cached = Cached::new(Duration::from_secs(60));
-        let ask = async |key| cached.get(&key, || async { Ok::<_, ()>(key) }).await.unwrap();
+        let ask = async |key| cached.get(&key, || async { Ok(key) }).await.unwrap();
         for key in 0..100 {
             ask(key).await;
         }
@@ -106,7 +108,9 @@ mod tests {
         ask(100).await;
         assert_eq!(lock(&cached.slots).len(), 101);
         tokio::time::advance(Duration::from_secs(30)).await;
-        ask(101).await;
+        let refused = || async { Err(OpenStackError::unavailable("look", "no")) };
+        cached.get(&101, refused).await.unwrap_err();
+        ask(102).await;
         assert_eq!(lock(&cached.slots).len(), 2);
     }
 }

@@ -36,16 +36,9 @@ struct FloatingIp {
     port_id: Option<PortId>,
     #[serde(default, deserialize_with = "or_default")]
     description: String,
-    project_id: Option<ProjectId>,
+    #[serde(default, deserialize_with = "or_default")]
+    project_id: ProjectId,
     revision_number: Option<u64>,
-}
-
-impl FloatingIp {
-    /// Returns `true` if the floating IP belongs to `project`. A list that an administrator requests contains the floating IPs of all
-    /// projects.
-    fn is_of(&self, project: &ProjectId) -> bool {
-        self.project_id.as_ref() == Some(project)
-    }
 }
 
 /// The fields of floating IPs that lists and reads request, separated by spaces.
@@ -68,7 +61,7 @@ impl NeutronFloatingIps {
         Self { network: cloud.network(), cluster, pool, subnet }
     }
 
-    /// Lists the floating IPs that match `filter`.
+    /// Lists the floating IPs that match `filter`. If the user is an administrator, these may belong to any project.
     async fn list(&self, step: StepName, filter: &[(&'static str, String)]) -> Result<Vec<FloatingIp>> {
         self.network.get(step, "floatingips").fields(FIELDS).filter(filter).list("floatingips").await
     }
@@ -99,8 +92,7 @@ impl NeutronFloatingIps {
 
     /// Returns the owner that the ownership mark of a floating IP names, or `None` if the description is not a mark of this cluster.
     fn owner_of(&self, found: &FloatingIp) -> Option<Owner> {
-        let is_in_project = found.project_id.as_ref().is_some_and(|project| self.network.owns(project));
-        mark::owner_in(&found.description, &self.cluster).filter(|_| is_in_project)
+        mark::owner_in(&found.description, &self.cluster).filter(|_| self.network.owns(&found.project_id))
     }
 
     /// Converts a floating IP. A floating IP with the ownership mark of this cluster was allocated by this driver, any
@@ -117,7 +109,7 @@ impl NeutronFloatingIps {
         let failed = |reason, why: &str| DriverError::new(reason, NAMED).detail(format!("{ip} {why}"));
         let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
         let listed = self.list(NAMED, &filter).await?;
-        let Some(found) = listed.into_iter().find(|found| found.is_of(&request.project)) else {
+        let Some(found) = listed.into_iter().find(|found| found.project_id == request.project) else {
             return Err(failed(Reason::NotFound, "is not a floating IP of this project"));
         };
         let is_foreign = match self.owner_of(&found) {
@@ -144,7 +136,7 @@ impl NeutronFloatingIps {
     ) -> Result<Option<PublicIp>> {
         let Some(found) = self.read(ADOPT, id).await? else { return Ok(None) };
         let is_elsewhere = found.port_id.as_ref().is_some_and(|port| *port != request.port);
-        if mark::is_marked(&found.description, &[]) || is_elsewhere || !found.is_of(&request.project) {
+        if mark::is_marked(&found.description, &[]) || is_elsewhere || found.project_id != request.project {
             return Ok(None);
         }
         let change = json!({ "description": mark::description(&self.cluster, owner) });
@@ -154,8 +146,7 @@ impl NeutronFloatingIps {
     /// Lists the floating IPs in the projects of the configuration, whichever controller or user created them.
     pub(crate) async fn existing(&self) -> DriverResult<Vec<ExistingPublicIp>> {
         let listed = self.list("list the floating IPs", &[]).await?.into_iter();
-        let ours = listed
-            .filter(|found| found.project_id.as_ref().is_some_and(|project| self.network.owns(project)));
+        let ours = listed.filter(|found| self.network.owns(&found.project_id));
         let existing = |found: FloatingIp| ExistingPublicIp {
             mark: self.mark_of(&found),
             id: found.id,
@@ -167,11 +158,7 @@ impl NeutronFloatingIps {
 
     /// Returns the ownership mark in the description of a floating IP.
     fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
-        match self.owner_of(found) {
-            Some(owner) => ExistingMark::Owned(owner),
-            None if mark::is_marked(&found.description, &[]) => ExistingMark::Foreign,
-            None => ExistingMark::Unmarked,
-        }
+        mark::existing(self.owner_of(found), &found.description, &[])
     }
 
     /// Writes the ownership mark of `owner` into the description of a floating IP. Fails with [`Reason::NotFound`] if the floating IP does
@@ -179,9 +166,8 @@ impl NeutronFloatingIps {
     pub(crate) async fn adopt(&self, id: &PublicIpId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("floating IP {id}"));
         let found = self.read(ADOPT, id).await?.ok_or_else(|| failed(Reason::NotFound))?;
-        let is_in_project = found.project_id.as_ref().is_some_and(|project| self.network.owns(project));
         match self.mark_of(&found) {
-            ExistingMark::Unmarked if is_in_project => {
+            ExistingMark::Unmarked if self.network.owns(&found.project_id) => {
                 let change = json!({ "description": mark::description(&self.cluster, owner) });
                 self.change(ADOPT, &found, change).await?;
                 Ok(())
@@ -201,8 +187,9 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
         };
         let found = found.into_iter().filter_map(|found| {
             let owner = self.owner_of(&found);
-            // Those of other clusters are left out.
-            let relevant = owner.is_some() || !mark::is_marked(&found.description, &[]);
+            // Those of other clusters and other projects are left out.
+            let is_unmarked = || !mark::is_marked(&found.description, &[]);
+            let relevant = owner.is_some() || (self.network.owns(&found.project_id) && is_unmarked());
             relevant.then(|| Owned { owner, resource: self.public_ip(found) })
         });
         Ok(found.collect())

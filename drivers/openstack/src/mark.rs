@@ -8,7 +8,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use staffetta_driver::{ClusterId, GroupName, Owner, PortId, Uid};
+use staffetta_driver::{ClusterId, ExistingMark, GroupName, Owner, PortId, Uid};
 
 use crate::text::is_well_formed;
 
@@ -69,6 +69,15 @@ pub(crate) fn description(cluster: &ClusterId, owner: &Owner) -> String {
 pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> {
     let mark = ResourceMark::parse(description).filter(|mark| mark.cluster == *cluster)?;
     mark.owner.filter(|owner| !owner.name.is_empty())
+}
+
+/// Returns the ownership mark of a resource whose description and tags name `owner`, if any, as one of this cluster.
+pub(crate) fn existing(owner: Option<Owner>, description: &str, tags: &[String]) -> ExistingMark {
+    match owner {
+        Some(owner) => ExistingMark::Owned(owner),
+        None if is_marked(description, tags) => ExistingMark::Foreign,
+        None => ExistingMark::Unmarked,
+    }
 }
 
 /// The parsed words of a description: first the id of the cluster, then the keys and values of all other

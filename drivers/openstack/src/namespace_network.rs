@@ -14,6 +14,7 @@ use staffetta_driver::{
     ClusterId, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, VifPoolDriver,
 };
 
+use crate::adoption::DescribedResource;
 use crate::cached::Cached;
 use crate::cloud::Service;
 use crate::error::{DriverResult, Result, StepName, existing};
@@ -36,16 +37,6 @@ pub struct NamespaceNetworks {
     ip_version: Cached<(), u8>,
     /// The VIF pool that may have ports in the networks.
     pool: Option<Arc<dyn VifPoolDriver>>,
-}
-
-/// The id, the project and the description of a network or a subnet.
-#[derive(Deserialize)]
-struct DescribedBody {
-    id: String,
-    #[serde(default)]
-    project_id: ProjectId,
-    #[serde(default)]
-    description: String,
 }
 
 /// The fields of a subnet pool that are read.
@@ -74,7 +65,7 @@ impl NamespaceNetworks {
         let description = mark::description(&self.cluster, owner);
         let call = self.neutron.service.get("find the network of a namespace", "networks");
         let call = call.query("description", description.clone()).fields("id project_id description");
-        let mut found: Vec<DescribedBody> = call.list("networks").await?;
+        let mut found: Vec<DescribedResource> = call.list("networks").await?;
         found.retain(|network| {
             network.description == description && self.neutron.service.owns(&network.project_id)
         });
@@ -100,7 +91,7 @@ impl NamespaceNetworks {
         body["description"] = mark::description(&self.cluster, owner).into();
         body["project_id"] = project.as_str().into();
         let call = self.neutron.service.post(step, format!("{kind}s")).json(&json!({ kind: body }));
-        Ok(call.json_member::<DescribedBody>(kind).await?.id)
+        Ok(call.json_member::<DescribedResource>(kind).await?.id)
     }
 
     /// Creates the subnet of the network of `owner`, from the subnet pool, and returns its id.
@@ -199,7 +190,7 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
 
     async fn networks(&self) -> DriverResult<Vec<Owned<()>>> {
         let call = self.neutron.service.get("list the networks of namespaces", "networks");
-        let found: Vec<DescribedBody> = call.fields("id project_id description").list("networks").await?;
+        let found: Vec<DescribedResource> = call.fields("id project_id description").list("networks").await?;
         let ours = found.iter().filter(|network| self.neutron.service.owns(&network.project_id));
         let owners = ours.filter_map(|network| mark::owner_in(&network.description, &self.cluster));
         Ok(owners.map(|owner| Owned { owner: Some(owner), resource: () }).collect())
@@ -207,7 +198,7 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
 }
 
 /// Returns the ids of these resources, sorted.
-fn sorted_ids(bodies: Vec<DescribedBody>) -> Vec<String> {
+fn sorted_ids(bodies: Vec<DescribedResource>) -> Vec<String> {
     let mut ids: Vec<_> = bodies.into_iter().map(|body| body.id).collect();
     ids.sort();
     ids

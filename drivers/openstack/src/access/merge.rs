@@ -1,5 +1,5 @@
 //! Merges the section `[neutron]` with the options of clouds.yaml. Options of the section override those of clouds.yaml, and a login option
-//! of the section that the merged login does not use is an error.
+//! of the section that has no part in the login is an error.
 
 use super::error::AccessProblems;
 use super::resolve::Locations;
@@ -49,22 +49,31 @@ impl NeutronOptions {
         Self { cloud: self.cloud.clone(), max_concurrency: self.max_concurrency, ..cloud }
     }
 
-    /// Returns an error for each login option of this section that the merged login `auth` does not use.
-    pub(super) fn reject_unused(&self, auth: &Auth) -> Result<(), AccessError> {
+    /// Returns an error for each login option of this section that has no part in the login `auth`. Without a login, all are accepted.
+    /// `overrides` is `true` if the section overrides the options of a cloud: an option that has no effect because of an alternative, such
+    /// as a name beside an id, is then an error too.
+    pub(super) fn reject_unused(&self, auth: &Auth, overrides: bool) -> Result<(), AccessError> {
+        let of = |resource: &DomainResource, options: [&'static str; 4]| {
+            if overrides { options_of(resource, options) } else { options.to_vec() }
+        };
         let (method, used) = match auth {
-            Auth::None => ("none", Vec::new()),
+            Auth::None => return Ok(()),
             Auth::Password { user, scope, .. } => {
                 let secret = vec!["password", "password_file"];
-                ("password", [secret, options_of(user, USER), options_of(scope, PROJECT)].concat())
+                ("password", [secret, of(user, USER), of(scope, PROJECT)].concat())
             }
             Auth::ApplicationCredential { credential, .. } => {
-                let key = match credential.key {
-                    IdOrName::Id(_) => "application_credential_id",
-                    IdOrName::Name(_) => "application_credential_name",
-                };
-                let mut used =
-                    vec![key, "application_credential_secret", "application_credential_secret_file"];
-                used.extend(credential.user.iter().flat_map(|user| options_of(user, USER)));
+                let mut used = vec!["application_credential_secret", "application_credential_secret_file"];
+                if overrides {
+                    used.push(match credential.key {
+                        IdOrName::Id(_) => "application_credential_id",
+                        IdOrName::Name(_) => "application_credential_name",
+                    });
+                    used.extend(credential.user.iter().flat_map(|user| options_of(user, USER)));
+                } else {
+                    used.extend(["application_credential_id", "application_credential_name"]);
+                    used.extend(USER);
+                }
                 ("v3applicationcredential", used)
             }
         };

@@ -120,23 +120,28 @@ impl NeutronOptions {
     pub fn access(&self, environment: &Environment) -> Result<Access, AccessError> {
         let named = self.auth_url.is_some() || self.endpoint_override.is_some();
         let cloud = self.cloud.as_ref().or(environment.cloud.as_ref().filter(|_| !named));
-        match cloud {
+        let access = match cloud {
             Some(_) if self.auth_url.is_some() => {
-                Err(AccessError::new("neutron.auth_url", "only one of this and neutron.cloud may be given"))
+                return Err(AccessError::new(
+                    "neutron.auth_url",
+                    "only one of this and neutron.cloud may be given",
+                ));
             }
             Some(cloud) => {
                 let (cloud_options, mut locations) = read_cloud(cloud, environment)?;
-                let access = resolve(&self.merged_over(cloud_options, &mut locations), &locations)?;
-                self.reject_unused(&access.auth)?;
-                Ok(access)
+                resolve(&self.merged_over(cloud_options, &mut locations), &locations)?
             }
             None if named || self.auth_type.as_deref() == Some("none") => {
-                resolve(self, &Locations::for_neutron_section())
+                resolve(self, &Locations::for_neutron_section())?
             }
-            None => Err(AccessError::new(
-                "neutron.auth_url",
-                "is missing, and neither neutron.cloud nor $OS_CLOUD names a cloud of clouds.yaml",
-            )),
-        }
+            None => {
+                return Err(AccessError::new(
+                    "neutron.auth_url",
+                    "is missing, and neither neutron.cloud nor $OS_CLOUD names a cloud of clouds.yaml",
+                ));
+            }
+        };
+        self.reject_unused(&access.auth, cloud.is_some())?;
+        Ok(access)
     }
 }

@@ -367,7 +367,7 @@ fn an_option_stands_above_those_of_clouds_yaml_whose_place_it_takes() {
 }
 
 #[test]
-fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
+fn what_has_no_part_in_a_login_is_refused_by_name() {
     let home = Home::new(&[("user/clouds.yaml", CLOUDS)]);
     let by_credential = [
         "username",
@@ -399,6 +399,32 @@ fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
         );
         assert!(error.ends_with(auth_type) && !error.contains("hidden"), "{error}");
     }
+    let both = NeutronOptions {
+        application_credential_id: Some("c1".into()),
+        application_credential_secret: Some("hidden".into()),
+        ..tests::by_password()
+    };
+    let unused =
+        |option| format!("neutron.{option}: does not apply to the login method v3applicationcredential");
+    assert_eq!(section(&both).unwrap_err(), ["password", "project_name"].map(unused).join("; "));
+}
+
+#[test]
+fn without_a_cloud_an_id_and_a_name_may_both_be_given_and_the_id_wins() {
+    let both = NeutronOptions {
+        user_id: Some("u1".into()),
+        user_domain_name: Some("Default".into()),
+        user_domain_id: Some("default".into()),
+        project_id: Some("p1".into()),
+        project_domain_id: Some("default".into()),
+        ..by_password()
+    };
+    let Auth::Password { user, scope, .. } = section(&both).unwrap().auth else { panic!("by password") };
+    assert_eq!((user, scope), (by_id("u1"), by_id("p1")));
+    let other = NeutronOptions { application_credential_secret: Some("hidden".into()), ..both };
+    let error = section(&other).unwrap_err();
+    let expected = "neutron.application_credential_secret: does not apply to the login method password";
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -31,9 +31,9 @@ pub enum CloudError {
     NotPem {
         /// The file.
         path: PathBuf,
-        /// The cause.
+        /// The cause; `None` if the file has no part in PEM form at all.
         #[source]
-        source: reqwest::Error,
+        source: Option<reqwest::Error>,
     },
     /// The HTTP client cannot be built.
     #[error("cannot build the HTTP client of OpenStack; does the system have CA certificates?")]
@@ -51,7 +51,11 @@ pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
         .retry(retry::never())
         .tls_danger_accept_invalid_certs(tls.insecure);
     if let Some(path) = &tls.ca_file {
-        let certificates = Certificate::from_pem_bundle(&read(path)?).map_err(not_pem(path))?;
+        let certificates = Certificate::from_pem_bundle(&read(path)?);
+        let certificates = certificates.map_err(|source| not_pem(path, Some(source)))?;
+        if certificates.is_empty() {
+            return Err(not_pem(path, None));
+        }
         builder = builder.tls_certs_only(certificates);
     }
     if let Some(path) = &tls.certificate_file {
@@ -60,14 +64,14 @@ pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
             pem.push(b'\n');
             pem.extend(read(key)?);
         }
-        builder = builder.identity(Identity::from_pem(&pem).map_err(not_pem(path))?);
+        builder = builder.identity(Identity::from_pem(&pem).map_err(|source| not_pem(path, Some(source)))?);
     }
     builder.build().map_err(CloudError::Client)
 }
 
-/// Returns a function that converts the error of the content of the certificate file `path`.
-fn not_pem(path: &Path) -> impl FnOnce(reqwest::Error) -> CloudError {
-    |source| CloudError::NotPem { path: path.to_owned(), source }
+/// Returns the error of the content of the certificate file `path`.
+fn not_pem(path: &Path, source: Option<reqwest::Error>) -> CloudError {
+    CloudError::NotPem { path: path.to_owned(), source }
 }
 
 /// Reads a certificate or key file.

@@ -72,7 +72,6 @@ impl AddressPairs {
             }
             Err(error) if error.reason() == Reason::NotFound => {
                 // A port that does not exist has no pairs.
-                self.ports.remove(port);
                 let result = |edit: &Edit| match edit {
                     Edit::Add(_) => Err(error.clone()),
                     Edit::Remove(_) => Ok(()),

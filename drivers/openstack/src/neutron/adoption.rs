@@ -114,6 +114,7 @@ fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> Exi
         mac_address: port.mac_address.to_lowercase(),
         ips: ips(&port),
         active: port.is_active(),
+        subnets: port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect(),
         pod: is_uid(&port.device_id).then(|| port.device_id.as_str().into()),
         attachment: nodes.attachment(&port),
         mark: mark_of(&port, cluster),

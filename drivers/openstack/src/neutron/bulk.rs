@@ -10,7 +10,7 @@ use staffetta_driver::{
 };
 
 use super::batches::{Batch, BatchCutoff};
-use super::ports::{MarkedPort, MarkedPorts};
+use super::ports::{MarkedPort, MarkedPorts, name_project};
 use super::wire::{NewPort, PortBody, VIF_FIELDS};
 use crate::error::{DriverResult, OpenStackError, StepName};
 use crate::mark::{Nesting, PortMark, Purpose};
@@ -44,10 +44,11 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     while created.vifs.len() < count && created.failure.is_none() {
         size = size.min(count - created.vifs.len());
         let BulkVifResult { vifs, failure } = create(size).await;
+        let is_empty = vifs.is_empty();
         created.vifs.extend(vifs);
         match failure {
             Some(error) if has_no_room(&error) && size > 1 => (size, halved) = (size / 2, true),
-            None if !halved => break,
+            None if !halved || is_empty => break,
             failure => created.failure = failure,
         }
     }
@@ -55,7 +56,7 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
 }
 
 /// Returns `true` if a quota or a subnet is exhausted, so that a request for fewer ports may succeed.
-fn has_no_room(error: &DriverError) -> bool {
+pub(super) fn has_no_room(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Quota | Reason::NoAddress) && !error.ambiguous()
 }
 
@@ -71,7 +72,8 @@ pub(super) fn all_failed(vifs: &[Vif], error: &DriverError) -> Vec<(VifId, Drive
 
 impl MarkedPorts {
     /// Creates the ports of a bulk request by one call, all of them or none. If the response is lost, the ports are listed by their
-    /// ownership mark. In that case fewer than `count` ports may be returned, together with the error, and more may appear later.
+    /// ownership mark. In that case fewer than `count` ports may be returned, together with the error, and more may appear later. Ports
+    /// beyond `count`, which a proxy that repeats requests creates, are left to the list of pooled ports.
     pub(super) async fn create_pooled(
         &self,
         request: &BulkVifRequest,
@@ -87,8 +89,13 @@ impl MarkedPorts {
             name: self.options.port_debug.then(|| NAME.to_owned()),
             ..NewPort::marked(&mark, &request.subnets, host)
         };
-        let error = match self.create_all(&port, count).await {
-            Ok(created) => return (created, None),
+        let ports = vec![&port; count];
+        let created = self.noting_untagged(self.neutron.create_ports("create ports", &ports)).await;
+        let error = match created.map_err(|error| name_project(error, &port.project_id)) {
+            Ok(created) => {
+                self.record(&created);
+                return (created, None);
+            }
             Err(error) if !error.ambiguous() => return (Vec::new(), Some(error.into())),
             Err(error) => error,
         };
@@ -97,6 +104,7 @@ impl MarkedPorts {
         let mut found = self.neutron.ports(step, &filter, VIF_FIELDS).await.unwrap_or_default();
         // Some releases ignore filters that they do not know.
         found.retain(|found| found.description == port.description);
+        found.truncate(count);
         let failure = (found.len() != count).then(|| error.into());
         (found, failure)
     }
@@ -234,6 +242,20 @@ mod tests {
             assert_eq!((created.vifs.len(), created.failure.unwrap().reason()), (20, reason));
             assert_eq!(sizes, [50, 25, 12, 12, 6, 6, 3, 1, 1, 1]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_creates_nothing_and_does_not_fail_is_the_last_one() {
+        let sizes = Mutex::new(Vec::new());
+        let created = create_batch(50, |size| {
+            sizes.lock().unwrap().push(size);
+            assert!(sizes.lock().unwrap().len() < 10, "it never ends");
+            let full = failed(DriverError::new(Reason::Quota, "create"));
+            std::future::ready(if size > 25 { full } else { BulkVifResult::default() })
+        });
+        let created = created.await;
+        assert_eq!((created.vifs.len(), created.failure.is_none()), (0, true));
+        assert_eq!(sizes.into_inner().unwrap(), [50, 25]);
     }
 
     #[tokio::test]

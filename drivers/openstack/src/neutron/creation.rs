@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use staffetta_driver::RequestLog;
 use tokio::sync::oneshot;
 
 use super::api::NeutronApi;
+use super::bulk::has_no_room;
 use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 use crate::lock::lock;
@@ -20,6 +21,8 @@ const MIN_BATCH: usize = 8;
 /// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight, so that other
 /// calls are not delayed.
 const CREATION_DIVISOR: usize = 4;
+/// The maximum number of single calls in flight after a rejected bulk call.
+const MAX_SINGLE_CALLS: usize = 4;
 const STEP: &str = "create a port";
 
 /// The result of the creation of one port.
@@ -33,7 +36,8 @@ type Created = Result<PortBody>;
 #[derive(Clone, Debug)]
 pub(crate) struct PortCreator {
     neutron: NeutronApi,
-    /// The maximum number of batches of ports in flight, each of which is a call, or several single calls after a rejected bulk call.
+    /// The maximum number of batches of ports in flight, each of which is a call, or [`MAX_SINGLE_CALLS`] single calls at a time
+    /// after a rejected bulk call.
     max_calls: usize,
     queue: Arc<Mutex<CreationQueue>>,
 }
@@ -116,13 +120,28 @@ impl PortCreator {
         }
     }
 
-    /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error.
+    /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error. An error because a quota or a
+    /// subnet is exhausted is also that of the following ports with the same project and subnets, which are not requested.
     async fn create_each(&self, batch: Vec<PendingPort>) {
+        let exhausted = Mutex::new(Vec::<(NewPort, OpenStackError)>::new());
+        let create = async |(port, caller, log): PendingPort| {
+            let is_same = |(other, _): &&(NewPort, _)| {
+                other.project_id == port.project_id && other.fixed_ips == port.fixed_ips
+            };
+            let known = lock(&exhausted).iter().find(is_same).map(|(_, error)| error.clone());
+            let created = match known {
+                Some(error) => Err(error),
+                None => log.collect(self.neutron.create_port(STEP, &port)).await,
+            };
+            if let Err(error) = &created
+                && has_no_room(error)
+            {
+                lock(&exhausted).push((port, error.clone()));
+            }
+            drop(caller.send(created));
+        };
         let waiting = batch.into_iter().filter(|(_, caller, _)| !caller.is_closed());
-        let each = waiting.map(|(port, caller, log)| async move {
-            drop(caller.send(log.collect(self.neutron.create_port(STEP, &port)).await));
-        });
-        join_all(each).await;
+        stream::iter(waiting).for_each_concurrent(MAX_SINGLE_CALLS, create).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! The driver `nested-macvlan`: each pod has a port of its own, and the port of its node is allowed to use the addresses of that port.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,7 +11,7 @@ use super::options::PodVifNestedOptions;
 use super::ownership::{PortOwnership, missing};
 use super::ports::MarkedPorts;
 use super::translate::{self, PortAttachment};
-use super::wire::{AddressPair, KURYR_OWNER, PortBody};
+use super::wire::{KURYR_OWNER, PortBody};
 use crate::error::DriverResult;
 use crate::mark::{Nesting, Parent, PortMark};
 use crate::subnets::SubnetMap;
@@ -37,7 +36,7 @@ impl NestedMacvlanDriver {
 
     /// Allows the port of the node to use the addresses of `port`, by allowed address pairs.
     async fn allow(&self, parent: &PortId, port: &PortBody) -> DriverResult<()> {
-        self.pairs.edit(parent, Edit::Add(pairs(port))).await
+        self.pairs.edit(parent, Edit::Add(port.address_pairs())).await
     }
 }
 
@@ -54,7 +53,7 @@ impl PodVifDriver for NestedMacvlanDriver {
             Err(error) => {
                 self.nodes.forget(host);
                 // A pair of a deleted port would allow the node to use an address that another port may get.
-                match self.pairs.edit(&parent, Edit::Remove(pairs(&port))).await {
+                match self.pairs.edit(&parent, Edit::Remove(port.address_pairs())).await {
                     Ok(()) => Err(self.ports.delete_unusable(&port.id, error).await),
                     Err(_) => Err(error.maybe_applied()),
                 }
@@ -66,9 +65,8 @@ impl PodVifDriver for NestedMacvlanDriver {
         let PortOwnership::Owned(nesting) = self.ports.ownership(owner, vif).await? else { return Ok(()) };
         if let Some(Nesting { parent: Parent::Port(parent), .. }) = nesting {
             let port = self.ports.neutron.port(READ, &vif.id).await?;
-            // The pairs remain even if the port was deleted.
-            let pairs =
-                port.map_or_else(|| pairs_of(vif.ips(), &vif.address.to_string()), |port| pairs(&port));
+            // The pairs remain even if the port was deleted. The annotation of the pod may name those of another pod.
+            let pairs = port.map_or_else(|| self.ports.recorded_pairs(&vif.id), |port| port.address_pairs());
             self.pairs.edit(&parent, Edit::Remove(pairs)).await?;
         }
         Ok(self.ports.delete(&vif.id).await?)
@@ -101,17 +99,4 @@ impl PodVifDriver for NestedMacvlanDriver {
             .vifs(ports, |_, port, subnets| translate::listed(port, subnets, PortAttachment::Macvlan))
             .await
     }
-}
-
-/// Returns an allowed address pair for each IP address of a port, all with the MAC address of the port.
-fn pairs(port: &PortBody) -> Vec<AddressPair> {
-    let addresses = port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
-    pairs_of(addresses, &port.mac_address)
-}
-
-/// Returns an allowed address pair for each of `addresses`, all with `mac_address`.
-fn pairs_of(addresses: impl Iterator<Item = IpAddr>, mac_address: &str) -> Vec<AddressPair> {
-    let pair =
-        |ip: IpAddr| AddressPair { ip_address: ip.to_string(), mac_address: Some(mac_address.to_owned()) };
-    addresses.map(pair).collect()
 }

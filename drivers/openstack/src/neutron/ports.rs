@@ -10,14 +10,14 @@ use staffetta_driver::{
     ClusterId, DriverError, Owned, Owner, ProjectId, Reason, SecurityGroupId, SubnetId, Uid, Vif, VifId,
     VifRequest,
 };
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::api::NeutronApi;
 use super::batches::BatchRegistry;
 use super::creation::PortCreator;
 use super::options::PortOptions;
-use super::wire::{DEVICE_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
+use super::wire::{AddressPair, DEVICE_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
 use crate::cached::Cached;
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, OpenStackError, Result, StepName};
@@ -62,12 +62,21 @@ pub struct MarkedPorts {
     pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
     /// The default security groups of projects.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
-    /// Set as soon as all ports with an ownership mark also have tags. Ports that were created before Neutron accepted tags in creation
-    /// requests have none at first.
-    tagged: OnceCell<()>,
-    /// The cached projects and ownership marks of ports that this process has created or read. They never change, so a port can be deleted
-    /// without reading its mark again. A list of all ports removes the entries that it lacks, except those with a parent port.
-    records: DashMap<VifId, (ProjectId, PortMark)>,
+    /// `true` if all ports with an ownership mark also have tags. Ports that were created while Neutron accepted no tags in creation
+    /// requests, before an upgrade or during it, have none at first. Locked while tags are added.
+    tagged: Mutex<bool>,
+    /// What is cached of ports that this process has created or read. A list of all ports removes the entries that it lacks, except those
+    /// with a parent port.
+    records: DashMap<VifId, PortRecord>,
+}
+
+/// The project and the ownership mark of a port. They never change, so a port can be deleted without reading its mark again.
+#[derive(Debug)]
+struct PortRecord {
+    project: ProjectId,
+    mark: PortMark,
+    /// The address pairs of a port with a parent port, which may have them longer than the port exists; empty for other ports.
+    pairs: Vec<AddressPair>,
 }
 
 impl MarkedPorts {
@@ -85,7 +94,7 @@ impl MarkedPorts {
             full_lists: Coalescer::default(),
             kuryr_lists: Coalescer::default(),
             default_groups: Cached::new(GROUP_TTL),
-            tagged: OnceCell::new(),
+            tagged: Mutex::default(),
             records: DashMap::new(),
         }
     }
@@ -124,17 +133,10 @@ impl MarkedPorts {
     /// Creates a port. Ports that are requested while many calls are in flight share bulk calls.
     pub(crate) async fn create(&self, port: NewPort) -> Result<PortBody> {
         let project = port.project_id.clone();
-        let port = self.creator.create(port).await.map_err(|error| name_project(error, &project))?;
+        let created = self.noting_untagged(self.creator.create(port)).await;
+        let port = created.map_err(|error| name_project(error, &project))?;
         self.record([&port]);
         Ok(port)
-    }
-
-    /// Creates `count` ports with the same properties, all of them or none.
-    pub(crate) async fn create_all(&self, port: &NewPort, count: usize) -> Result<Vec<PortBody>> {
-        let created = self.neutron.create_ports("create ports", &vec![port; count]).await;
-        let ports = created.map_err(|error| name_project(error, &port.project_id))?;
-        self.record(&ports);
-        Ok(ports)
     }
 
     /// Lists the ports with the ownership mark of this cluster, or only those of `owner`. Simultaneous calls share requests.
@@ -161,7 +163,11 @@ impl MarkedPorts {
         let tagged = self.neutron.tags_new_ports().await?;
         let cluster = cluster_tag(&self.cluster);
         if tagged {
-            self.tagged.get_or_try_init(|| self.tag_untagged(&cluster)).await?;
+            let mut all_tagged = self.tagged.lock().await;
+            if !*all_tagged {
+                self.tag_untagged(&cluster).await?;
+                *all_tagged = true;
+            }
         }
         let filters = match (tagged, uids) {
             (true, Some([uid])) => vec![vec![("tags", format!("{cluster},{}", uid_tag(uid)))]],
@@ -182,10 +188,24 @@ impl MarkedPorts {
         if uids.is_none() {
             // A port with a parent port is remembered until its pod ends: nothing else says where its addresses are allowed.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
-            self.records.retain(|id, (_, mark)| listed.contains(id) || mark.parent_port().is_some());
+            self.records.retain(|id, record| listed.contains(id) || record.mark.parent_port().is_some());
         }
         self.record(marked.iter().map(|(_, port)| port));
         Ok(marked)
+    }
+
+    /// Runs `creation`, which creates ports. If Neutron does not accept their tags, the next list that is filtered by tags adds them first:
+    /// one that began meanwhile may have missed the ports, and a caller that is cancelled may have created some.
+    pub(super) async fn noting_untagged<T>(&self, creation: impl Future<Output = T>) -> T {
+        let untagged = self.neutron.tags_new_ports().await.is_ok_and(|tagged| !tagged);
+        if untagged {
+            *self.tagged.lock().await = false;
+        }
+        let created = creation.await;
+        if untagged {
+            *self.tagged.lock().await = false;
+        }
+        created
     }
 
     /// Adds tags to the ports with an ownership mark but without tags, so that lists by tag find them. The filter selects only ports
@@ -258,7 +278,7 @@ impl MarkedPorts {
 
     /// Returns the project of a port, or `None` if the port does not exist. The port is read only if its project is not cached.
     pub(super) async fn project(&self, step: StepName, id: &VifId) -> Result<Option<ProjectId>> {
-        let recorded = self.records.get(id).map(|record| record.0.clone());
+        let recorded = self.records.get(id).map(|record| record.project.clone());
         match recorded {
             Some(project) => Ok(Some(project)),
             None => Ok(self.neutron.port(step, id).await?.map(|port| port.project_id)),
@@ -267,7 +287,12 @@ impl MarkedPorts {
 
     /// Returns the cached ownership mark of a port of this cluster; `None` if none is cached.
     pub(super) fn recorded(&self, id: &VifId) -> Option<PortMark> {
-        self.records.get(id).map(|record| record.1.clone())
+        self.records.get(id).map(|record| record.mark.clone())
+    }
+
+    /// Returns the cached address pairs of a port that has a parent port; none for any other port.
+    pub(super) fn recorded_pairs(&self, id: &VifId) -> Vec<AddressPair> {
+        self.records.get(id).map(|record| record.pairs.clone()).unwrap_or_default()
     }
 
     /// Returns the node and the parent of a nested port of this cluster, or `None` for any other port. The port is read only if its
@@ -314,18 +339,20 @@ impl MarkedPorts {
         }
     }
 
-    /// Caches the project and the ownership mark of each of these ports that belongs to this cluster.
+    /// Caches the project, the ownership mark and the address pairs of each of these ports that belongs to this cluster.
     pub(super) fn record<'a>(&self, ports: impl IntoIterator<Item = &'a PortBody>) {
         for port in ports {
             if let Some(mark) = self.mark_of(port) {
-                self.records.insert(port.id.clone(), (port.project_id.clone(), mark));
+                let pairs = mark.parent_port().map(|_| port.address_pairs()).unwrap_or_default();
+                let record = PortRecord { project: port.project_id.clone(), mark, pairs };
+                self.records.insert(port.id.clone(), record);
             }
         }
     }
 }
 
 /// Adds the project to the error about a missing security group, because Neutron reports groups of other projects as missing.
-fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
+pub(super) fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
     if error.is("SecurityGroupNotFound") {
         error.hint(&format!("the port is to be in the project {project}"))
     } else {

@@ -56,7 +56,7 @@ impl BindingStatus {
 
 /// Converts a port to a VIF. The VIF has those addresses of the port that are in `subnets`, in the same order. Fails if the MAC address is
 /// invalid, or if the port's binding is not visible or has a type that is not supported.
-pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> DriverResult<Vif> {
+fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
     })?;

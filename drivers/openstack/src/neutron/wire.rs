@@ -63,12 +63,22 @@ pub(crate) struct PortBody {
 
 /// The fields of a port that its conversion to a VIF needs, separated by spaces.
 pub(crate) const VIF_FIELDS: &str = "id project_id network_id mac_address status fixed_ips security_groups device_owner \
-     device_id description binding:host_id binding:vif_type binding:vif_details revision_number";
+     device_id description binding:host_id binding:vif_type binding:vif_details";
 
 impl PortBody {
     /// Returns `true` if the status of the port is ACTIVE.
     pub(crate) fn is_active(&self) -> bool {
         self.status == "ACTIVE"
+    }
+
+    /// Returns an allowed address pair for each IP address of the port, all with its MAC address. They let a parent port use the addresses.
+    pub(crate) fn address_pairs(&self) -> Vec<AddressPair> {
+        let addresses = self.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
+        let pair = |ip: IpAddr| AddressPair {
+            ip_address: ip.to_string(),
+            mac_address: Some(self.mac_address.clone()),
+        };
+        addresses.map(pair).collect()
     }
 
     /// Returns the ownership mark in the description of the port, of any cluster.

@@ -76,11 +76,7 @@ impl LoadBalancerAdoption {
 
     /// Returns the ownership mark in the description or the tags of a load balancer.
     fn mark_of(&self, body: &LoadBalancerBody) -> ExistingMark {
-        match marked_owner(body, &self.cluster) {
-            Some(owner) => ExistingMark::Owned(owner),
-            None if mark::is_marked(&body.description, &body.tags) => ExistingMark::Foreign,
-            None => ExistingMark::Unmarked,
-        }
+        mark::existing(marked_owner(body, &self.cluster), &body.description, &body.tags)
     }
 }
 

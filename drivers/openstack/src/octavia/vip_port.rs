@@ -73,13 +73,12 @@ impl VipPorts {
         existing.map(|(_, port)| port_id(&port)).ok_or_else(|| error.into())
     }
 
-    /// Lists the ports of virtual addresses with the ownership mark of this cluster, or only those of `owner`.
+    /// Lists the ports of virtual addresses with the ownership mark of this cluster, or only those of `owner`. The list is not filtered by
+    /// tags, because ports that were created before Neutron accepted tags in creation requests have none.
     pub(super) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, PortBody)>> {
         let list = owner.is_none().then(|| self.owners.start_list());
         let mut filter = vec![("device_owner", DEVICE_OWNER.to_owned())];
-        if self.neutron.tags_new_ports().await? {
-            filter.push(("tags", mark::tags(&self.cluster, owner).join(",")));
-        }
+        filter.extend(owner.map(|owner| ("description", mark::description(&self.cluster, owner))));
         let ports = self.neutron.ports("list the ports of virtual addresses", &filter, FIELDS).await?;
         let marked = ports.into_iter().filter_map(|port| {
             let ours = Some(&port).filter(|port| self.neutron.service.owns(&port.project_id))?;

@@ -71,7 +71,7 @@ resource!(
     "healthmonitors",
     "healthmonitor",
     "a health monitor",
-    "id type delay timeout max_retries admin_state_up"
+    "id delay timeout max_retries admin_state_up"
 );
 
 /// A load balancer in a response. The response to its creation contains whole listeners and pools; other responses contain only their ids.

@@ -46,7 +46,7 @@ async fn an_application_credential_asks_for_no_scope() {
     let world = World::new().await;
     world.answers("GET", PORT, vec![port()]).await;
     let cloud = world.cloud_with(|options| {
-        options.password = None;
+        (options.username, options.password, options.project_name) = (None, None, None);
         options.application_credential_id = Some("c1".into());
         options.application_credential_secret = Some(Secret::from("s"));
     });

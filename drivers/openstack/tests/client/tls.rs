@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use staffetta_openstack::{
-    Access, Auth, Cloud, EndpointInterface, EndpointOverrides, OpenStackError, TlsOptions,
+    Access, Auth, Cloud, CloudError, EndpointInterface, EndpointOverrides, OpenStackError, TlsOptions,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,7 +89,7 @@ async fn neutron(authority: &Authority, clients: Option<&Authority>) -> String {
     url
 }
 
-async fn asked(url: &str, tls: TlsOptions) -> Result<(), OpenStackError> {
+fn cloud(url: &str, tls: TlsOptions) -> Result<Cloud, CloudError> {
     let urls = EndpointOverrides { network: Some(url.parse().unwrap()), load_balancer: None };
     let access = Access {
         auth: Auth::None,
@@ -100,7 +100,11 @@ async fn asked(url: &str, tls: TlsOptions) -> Result<(), OpenStackError> {
         timeout: Duration::from_secs(60),
         max_concurrency: 4,
     };
-    Cloud::new(access, Arc::new(Seen::default())).unwrap().network().get("look", "x").done().await
+    Cloud::new(access, Arc::new(Seen::default()))
+}
+
+async fn asked(url: &str, tls: TlsOptions) -> Result<(), OpenStackError> {
+    cloud(url, tls).unwrap().network().get("look", "x").done().await
 }
 
 async fn refused(url: &str, tls: TlsOptions) {
@@ -120,6 +124,18 @@ async fn only_a_service_is_believed_whose_authority_is_named() {
     assert!(error.to_string().contains("cannot connect to"), "no authority of this system knows it: {error}");
     // Its name counts too.
     refused(&url.replace("127.0.0.1", "localhost"), by(&authority)).await;
+}
+
+#[test]
+fn a_file_without_a_certificate_in_pem_form_is_refused_by_name() {
+    let authority = Authority::new();
+    let der = authority.folder.path().join("ca.der");
+    std::fs::write(&der, authority.der()).unwrap();
+    for path in [authority.file("empty.pem", ""), der] {
+        let tls = TlsOptions { ca_file: Some(path.clone()), ..TlsOptions::default() };
+        let error = cloud("https://127.0.0.1", tls).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("no certificates"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -164,6 +164,23 @@ async fn what_is_refused_to_one_pod_costs_the_others_nothing() {
 }
 
 #[tokio::test]
+async fn pods_for_which_a_quota_has_no_room_are_not_asked_for_one_by_one() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    driver.vifs(None).await.unwrap();
+    fake.state().quota = Some(3);
+    fake.requests();
+    let requests: Vec<_> = (0..60).map(|pod| world.request(&format!("pod-{pod}"), &host, &subnet)).collect();
+    let made = join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+    assert_eq!((made.len(), refused.len()), (3, 57));
+    assert!(refused.into_iter().all(|error| error.unwrap_err().reason() == Reason::Quota));
+    let calls = fake.requests().len();
+    assert!(calls <= 40, "{calls} calls for 60 pods");
+}
+
+#[tokio::test]
 async fn a_pod_that_gives_up_in_the_middle_of_a_call_makes_nobodys_port_twice() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);

@@ -47,6 +47,31 @@ async fn a_lot_of_ports_whose_answer_got_lost_is_found_by_its_mark() {
 }
 
 #[tokio::test]
+async fn of_the_ports_of_a_repeated_call_a_node_gets_as_many_as_were_wanted() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let stock = world.vlan("east", &machine);
+    let order = order(&stock, &world.nested_request("any", &machine, &subnet), 4);
+    assert_eq!(stock.create_vifs(&order).await.vifs.len(), 4);
+    let (sender, mut held) = tokio::sync::mpsc::unbounded_channel();
+    fake.inject(Method::POST, "ports", Fault::DoneThenClose);
+    fake.inject(Method::GET, "ports", Fault::Hold(sender));
+    let repeated = async {
+        let hold = held.recv().await.unwrap();
+        let mut port = world.ports(&subnet).await.pop().unwrap();
+        port["id"] = json!("ffffffff-0000-4000-8000-000000000001");
+        fake.state().ports.insert(text(&port["id"]).to_owned(), port);
+        drop(hold);
+    };
+    let (made, ()) = tokio::join!(stock.create_vifs(&order), repeated);
+    assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
+    assert_eq!((world.subports(&machine).await.len(), world.ports(&subnet).await.len()), (8, 9));
+    let list = stock.list_vifs().await.unwrap();
+    assert_eq!((list.usable.len(), list.incomplete.len()), (8, 1), "the pool deletes it");
+}
+
+#[tokio::test]
 async fn a_service_in_trouble_is_told_as_such_and_recovered_from() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
@@ -187,6 +212,14 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let tagged = world.ports(&subnet).await;
     let tagged = tagged.iter().filter(|port| !port["tags"].as_array().unwrap().is_empty()).count();
     assert!(tagged == 3 && last.contains("tags="), "{tagged} {last}");
+    // While servers are upgraded one after the other, some of them accept tags and some do not.
+    let later = world.request("later", &host, &subnet);
+    fake.state().extensions.remove("tag-ports-during-bulk-creation");
+    an_hour_passes().await;
+    driver.request_vif(&later).await.unwrap();
+    fake.state().extensions.insert("tag-ports-during-bulk-creation");
+    an_hour_passes().await;
+    assert_eq!(driver.vifs(Some(&later.owner)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

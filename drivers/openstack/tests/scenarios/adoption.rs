@@ -240,9 +240,16 @@ pub(crate) async fn the_network_of_a_namespace_is_marked_with_its_subnet(world: 
 pub(crate) async fn a_security_group_of_kuryr_is_deleted_when_no_port_has_it(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = driver(world, None);
-    let wish = json!({ "name": "sg-default-web", "project_id": world.project });
-    let group = world.create("security-groups", "security_group", wish).await;
-    let group = UnusedResource::SecurityGroup(text(&group["id"]).into());
+    let group = async |description: &str| {
+        let wish =
+            json!({ "name": "sg-default-web", "project_id": world.project, "description": description });
+        let group = world.create("security-groups", "security_group", wish).await;
+        UnusedResource::SecurityGroup(text(&group["id"]).into())
+    };
+    let refused = driver.delete(&group("bastion").await).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::Refused);
+    driver.delete(&group("Kuryr-Kubernetes NetPolicy SG").await).await.unwrap();
+    let group = group("Kuryr-Kubernetes Network Policy default/web SG").await;
     let UnusedResource::SecurityGroup(id) = &group else { unreachable!() };
     let wish = json!({ "network_id": subnet.network.id, "fixed_ips": [{ "subnet_id": subnet.id }],
         "project_id": world.project, "security_groups": [id] });

@@ -18,16 +18,23 @@ pub(crate) async fn the_port_of_the_node_may_use_the_addresses_of_its_pods_as_lo
     let vif = driver.request_vif(&world.nested_request("a", &machine, &machine.subnet)).await.unwrap();
     assert!(vif.active && matches!(vif.class, VifClass::MacvlanNested { .. }));
     let other = driver.request_vif(&world.nested_request("b", &machine, &machine.subnet)).await.unwrap();
-    let mut pairs = [pair(&vif), pair(&other)];
+    let third = driver.request_vif(&world.nested_request("c", &machine, &machine.subnet)).await.unwrap();
+    let mut pairs = [pair(&vif), pair(&other), pair(&third)];
     pairs.sort_unstable();
     assert_eq!(world.pairs(&machine.port).await, pairs);
     driver.release_vif(&world.owner("a"), &vif).await.unwrap();
-    assert_eq!(world.pairs(&machine.port).await, [pair(&other)]);
+    let mut pairs = [pair(&other), pair(&third)];
+    pairs.sort_unstable();
+    assert_eq!(world.pairs(&machine.port).await, pairs);
     assert!(world.port(vif.id.as_str()).await.is_null());
     // Its port is gone already, its addresses are not; a sweep sees neither.
     world.remove(&format!("ports/{}", other.id)).await;
-    assert!(driver.vifs(None).await.unwrap().is_empty());
-    driver.release_vif(&world.owner("b"), &other).await.unwrap();
+    assert_eq!(driver.vifs(None).await.unwrap().len(), 1);
+    // The annotation of a pod may name the addresses of another one.
+    let forged = Vif { id: other.id.clone(), ..third.clone() };
+    driver.release_vif(&world.owner("b"), &forged).await.unwrap();
+    assert_eq!(world.pairs(&machine.port).await, [pair(&third)]);
+    driver.release_vif(&world.owner("c"), &third).await.unwrap();
     assert!(world.pairs(&machine.port).await.is_empty());
 }
 

@@ -1,5 +1,6 @@
 //! Ownership marks in other projects.
 
+use serde_json::json;
 use staffetta_driver::{LoadBalancerDriver, PodVifDriver, PublicIpRequest, Reason, ServicePublicIpDriver};
 use staffetta_openstack::{OctaviaDefaults, Projects};
 
@@ -39,6 +40,8 @@ pub(crate) async fn a_public_address_in_another_project_is_not_ours_whatever_its
     let port = "00000000-0000-4000-8000-000000000000".into();
     let request = PublicIpRequest { project: world.project.clone(), named: None, port, adopt: None };
     let made = ours.acquire(&web, &request).await.unwrap();
+    let unmarked = json!({ "floating_network_id": pool.network.id, "project_id": world.project });
+    world.create("floatingips", "floatingip", unmarked).await;
     let driver = elsewhere(world).floating("east", &pool);
     assert_eq!(driver.public_ips(None).await.unwrap(), []);
     assert_eq!(driver.public_ips(Some(&web)).await.unwrap(), []);

@@ -8,7 +8,7 @@ use staffetta_driver::{
     SecurityRule, SecurityRuleId,
 };
 
-use crate::text::without_nulls;
+use crate::text::{or_default, without_nulls};
 
 /// A rule whose remote groups are ids of Neutron's security groups.
 pub(super) type Rule = SecurityRule<SecurityGroupId>;
@@ -19,7 +19,7 @@ pub(super) struct SecurityGroupBody {
     /// The id of the group.
     pub(super) id: SecurityGroupId,
     /// The description, which contains the ownership mark.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) description: String,
     /// The rules of the group.
     #[serde(default)]

@@ -176,6 +176,27 @@ async fn a_load_balancer_whose_tags_somebody_took_off_gets_them_back_and_is_foun
 }
 
 #[tokio::test]
+async fn a_port_of_ours_that_was_made_before_ports_could_be_tagged_is_found_afterwards() {
+    let (fake, world) = crate::fake().await;
+    fake.state().extensions.remove("tag-ports-during-bulk-creation");
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let before = world.balancers("east", &options);
+    let spec = spec(&world, &before, &subnet, Vec::new()).await;
+    world.allow_balancers(0).await;
+    let error = before.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Quota, "{error}");
+    world.allow_balancers(-1).await;
+    fake.state().extensions.insert("tag-ports-during-bulk-creation");
+    crate::an_hour_passes().await;
+    let driver = world.balancers("east", &options);
+    let left = driver.load_balancers(None).await.unwrap().remove(0).resource;
+    assert!(left.is_port_alone());
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(made.port, left.port);
+}
+
+#[tokio::test]
 async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
     let (fake, world) = crate::fake().await;
     let subnet = world.subnet("10.1.0.0/24").await;
