@@ -111,7 +111,7 @@ async fn add_nodes(cloud: &MemoryPrefixes, table: &NodeTable, count: usize) -> V
         let (name, instance) = (format!("node-{number}"), InstanceId::from(format!("i-{number}")));
         cloud.add_machine(&instance, &"subnet".into(), 10, true);
         let read = cloud.interfaces(std::slice::from_ref(&instance)).await.expect("nothing fails");
-        table.add(&name, &instance, &read[&instance], settings, Vec::new);
+        table.add(&name, &instance, &read[&instance], || settings, Vec::new);
         let (pods, cooling, history) = (Vec::new(), VecDeque::new(), Vec::new());
         nodes.push(BenchNode { name, instance, pods, cooling, history });
     }

@@ -8,7 +8,7 @@ use staffetta_driver::{DriverError, MacAddress, interface_name};
 use crate::error::failed;
 use crate::netlink::RouteSocket;
 use crate::options::NodePortOptions;
-use crate::ovsdb::{Ovsdb, PortRow};
+use crate::ovsdb::{InterfaceRow, Ovsdb, PortRow};
 use crate::{host_interface, messages};
 
 /// An internal port of Open vSwitch on the node, so that the node reaches its pods and they reach it.
@@ -32,14 +32,18 @@ impl NodePort {
         Ok(Some(Self { ovsdb: Ovsdb { socket }, port_id, mac, options }))
     }
 
-    /// Creates the port if it does not exist, sets its MAC address and MTU, and adds its addresses. Other addresses of the port, and the
-    /// bridge of an existing port, are not changed. Blocks.
+    /// Creates the port if it does not exist on its bridge, sets its MAC address and MTU, and adds its addresses. Other addresses of the
+    /// port are not changed. Blocks.
     pub fn ensure(&self) -> Result<(), DriverError> {
         let Self { port_id, mac, options: NodePortOptions { addresses, bridge, mtu, .. }, .. } = self;
         let name = interface_name("tap", port_id);
         let old = self.ovsdb.interface(&name)?;
-        if !old.as_ref().is_some_and(|row| row.ours && row.port_id == *port_id && row.number.is_some()) {
+        let is_usable = |row: &&InterfaceRow| row.ours && row.port_id == *port_id && row.number.is_some();
+        let usable = old.as_ref().filter(is_usable).map(|row| self.ovsdb.is_on(row, bridge));
+        if !usable.transpose()?.unwrap_or_default() {
             if let Some(old) = old.filter(|row| row.ours) {
+                // A wrong name of a bridge does not cost the node its port.
+                self.ovsdb.datapath(bridge)?;
                 self.ovsdb.remove(&old)?;
             }
             let port = PortRow { bridge, name: &name, port_id, mac: &mac.to_string(), internal: true };

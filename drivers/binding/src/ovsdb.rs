@@ -93,6 +93,14 @@ impl Ovsdb {
         }))
     }
 
+    /// Returns `true` if the port of an interface is one of the bridge `bridge`.
+    pub(crate) fn is_on(&self, row: &InterfaceRow, bridge: &str) -> Result<bool, DriverError> {
+        let conditions = json!([["name", "==", bridge], ["ports", "includes", row.port]]);
+        let select = json!({ "op": "select", "table": "Bridge", "where": conditions, "columns": ["name"] });
+        let answer = self.transact("read the bridge of the port", &[select])?;
+        Ok(answer[0]["rows"].get(0).is_some())
+    }
+
     /// Returns the existing port called `name` that may be replaced or removed: one that these drivers created, or one of the port
     /// `port_id` whose interface no longer exists. Fails with [`Reason::Refused`] if it belongs to another program.
     pub(crate) fn own(&self, name: &str, port_id: &str) -> Result<Option<InterfaceRow>, DriverError> {

@@ -10,9 +10,11 @@ use crate::environment::{AwsEnvironment, service_url};
 
 /// The driver `ec2`, which assigns prefixes to the network interfaces of EC2 instances.
 ///
-/// It finds its credentials as the AWS SDKs do: in the environment variables `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; as a web
-/// identity (`AWS_WEB_IDENTITY_TOKEN_FILE` and `AWS_ROLE_ARN`, which EKS sets for a service account with a role); from a pod identity
-/// (`AWS_CONTAINER_CREDENTIALS_FULL_URI`); in a profile; from the instance on which it runs (version 2 of the metadata service).
+/// It finds its credentials as the AWS SDKs do: in the profile `profile`; in the environment variables `AWS_ACCESS_KEY_ID` and
+/// `AWS_SECRET_ACCESS_KEY`; in the profile `AWS_PROFILE`; as a web identity (`AWS_WEB_IDENTITY_TOKEN_FILE` and `AWS_ROLE_ARN`, which EKS
+/// sets for a service account with a role); from a pod identity or a task of ECS (`AWS_CONTAINER_CREDENTIALS_FULL_URI` or
+/// `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI`); in the default profile; from the instance on which it runs (version 2 of the metadata
+/// service).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ec2Options {
@@ -20,7 +22,7 @@ pub struct Ec2Options {
     #[schemars(length(min = 1, max = 64), example = &"eu-west-1")]
     pub region: Option<String>,
     /// The profile in `~/.aws/credentials` or `~/.aws/config`. It has access keys, assumes a role with those of another profile, or
-    /// names a program that prints keys. If not set: `AWS_PROFILE`, or where other credentials are.
+    /// names a program that prints keys. If not set: the first of the other sources that is configured.
     #[schemars(length(min = 1), example = &"production")]
     pub profile: Option<String>,
     /// The URL of EC2, for private endpoints. If not set: `AWS_ENDPOINT_URL_EC2`, or the public one of the region.

@@ -40,9 +40,10 @@ impl RateLimit {
         self.bucket().throttle(Instant::now())
     }
 
-    /// Records that EC2 accepted a request: the next pause is the shortest one again.
+    /// Records that EC2 accepted a request: the next pause is the shortest one again. A pause that runs is not ended by a request that was
+    /// sent before it.
     pub(crate) fn accepted(&self) {
-        self.bucket().throttled = None;
+        self.bucket().throttled.take_if(|(until, _)| *until <= Instant::now());
     }
 
     fn bucket(&self) -> MutexGuard<'_, RequestBucket> {
@@ -58,7 +59,7 @@ struct RequestBucket {
     burst: u32,
     /// The time at which the last token that was taken became available; `None` if none was taken yet.
     last: Option<Instant>,
-    /// The end and the length of the last pause; `None` if EC2 has accepted a request since.
+    /// The end and the length of the last pause; `None` if EC2 has accepted a request after it.
     throttled: Option<(Instant, Duration)>,
 }
 
@@ -132,6 +133,7 @@ mod tests {
         let limit = RateLimit::new(5);
         assert_eq!(limit.throttled(), Duration::from_secs(1));
         assert_eq!(limit.throttled(), Duration::from_secs(1), "it was sent before the pause");
+        limit.accepted();
         assert_eq!(limit.permit().await, Err(Duration::from_secs(1)));
         for seconds in [2, 4, 8, 16, 30, 30] {
             tokio::time::advance(LONGEST_PAUSE).await;

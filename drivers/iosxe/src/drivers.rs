@@ -54,17 +54,13 @@ impl IosXeDrivers {
 
 impl AppHostingDrivers for IosXeDrivers {
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
-        let wrong = |refusal: Refusal| {
-            DriverError::new(Reason::Refused, "read the description of a device")
-                .because(DriverError::from(refusal))
-        };
+        let refused = || DriverError::new(Reason::Refused, "read the description of a device");
+        let wrong = |refusal: Refusal| refused().because(DriverError::from(refusal));
         if spec.xe.is_none() {
-            let error = DriverError::new(Reason::Refused, "read the description of a device");
-            return Err(error.detail("xe: required for a device of the kind `XE`, even if empty"));
+            return Err(refused().detail("xe: required for a device of the kind `XE`, even if empty"));
         }
         if !spec.driver_options.is_empty() {
-            let error = DriverError::new(Reason::Refused, "read the description of a device");
-            return Err(error.detail("driverOptions: the options of the driver `XE` are in `xe`"));
+            return Err(refused().detail("driverOptions: the options of the driver `XE` are in `xe`"));
         }
         for key in without_effect(spec) {
             warn!(device = spec.address, key, "a key in the description of a device is ignored");

@@ -230,15 +230,17 @@ impl CniDaemon {
         Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"))
     }
 
-    /// Unbinds all pods whose sandbox is not in the list of the container runtime (`GC` of CNI).
+    /// Unbinds all pods whose sandbox is not in the list of the container runtime (`GC` of CNI). If one cannot be unbound, the others still
+    /// are, and then the first error is returned.
     pub async fn collect(self: &Arc<Self>, valid: &ValidAttachments) -> Result<(), CniError> {
         let is_valid =
             |record: &Record| valid.valid.iter().any(|valid| valid.container_id == record.container_id);
+        let mut result = Ok(());
         for record in self.records.all().into_iter().filter(|record| !is_valid(record)) {
             info!(namespace = record.namespace, name = record.name, "a pod without a sandbox is unbound");
-            self.release_unless_replaced(record).await?;
+            result = result.and(self.release_unless_replaced(record).await);
         }
-        Ok(())
+        result
     }
 
     /// Unbinds the VIFs of a record, unless a command has replaced or removed it in the meantime.
@@ -250,17 +252,9 @@ impl CniDaemon {
         Ok(())
     }
 
-    /// Reports the duration and the result of a command to the observer of commands.
-    pub(crate) fn observed(&self, command: &'static str, error: Option<&CniError>, duration: Duration) {
+    /// Reports the duration of a command and the code of its error to the observer of commands.
+    pub(crate) fn observed(&self, command: &'static str, code: &'static str, duration: Duration) {
         if let Some(on_request) = self.on_request.get() {
-            let code = match error.map(|error| error.code) {
-                None => "none",
-                Some(3) => "unknown_container",
-                Some(4 | 6 | 7) => "bad_request",
-                Some(11) => "try_again_later",
-                Some(50) => "unavailable",
-                Some(_) => "failed",
-            };
             on_request(command, code, duration);
         }
     }

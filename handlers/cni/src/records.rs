@@ -2,6 +2,7 @@
 //! that a daemon that was killed finds all that it has to remove.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use staffetta_cni::conflist::install;
-use staffetta_driver::VifAttachment;
+use staffetta_driver::{VifAttachment, VifClass};
 use tracing::warn;
 
 /// A pod whose VIFs are bound, or were about to be.
@@ -43,7 +44,12 @@ impl Record {
             if ours.address == theirs.address {
                 return Some(format!("the MAC address {}", ours.address));
             }
-            ours.ips().find(|ip| theirs.ips().any(|other| other == *ip)).map(|ip| format!("the address {ip}"))
+            // Other networks may have the same addresses. All macvlan interfaces of a node are in the network of the node, whatever
+            // network the annotation names.
+            let in_node_network = matches!(ours.class, VifClass::MacvlanNested { .. });
+            let may_share = ours.network.id != theirs.network.id && !in_node_network;
+            let mut shared = ours.ips().filter(|_| !may_share);
+            shared.find(|ip| theirs.ips().any(|other| other == *ip)).map(|ip| format!("the address {ip}"))
         })
     }
 }
@@ -75,24 +81,28 @@ pub(crate) enum ClaimError {
 }
 
 impl Records {
-    /// Reads the records in `folder`. A file that cannot be read is logged and removed: a power failure cuts off files, and then no
-    /// network namespace is left either. Every file whose name does not end in `.json` is removed too.
+    /// Reads the records in `folder`, and removes the temporary files of a writer that was killed. A record that cannot be read is logged
+    /// and left: a power failure cuts off files, and then no network namespace is left either. Other files are ignored.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
         let failed = |source| RecordError { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;
         let mut records = HashMap::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                // The temporary file of a writer that was killed.
-                let _ = fs::remove_file(&path);
-                continue;
+            let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            match path.extension().and_then(OsStr::to_str) {
+                Some("json") => {}
+                Some("tmp") if is_hidden => {
+                    let _ = fs::remove_file(&path);
+                    continue;
+                }
+                _ => continue,
             }
             match fs::read(&path).and_then(|text| Ok(serde_json::from_slice::<Record>(&text)?)) {
                 Ok(record) => drop(records.insert(record.uid.clone(), record)),
                 Err(error) => {
-                    warn!(path = %path.display(), %error, "a record of a pod is unreadable and was removed");
-                    let _ = fs::remove_file(&path);
+                    let path = path.display();
+                    warn!(%path, %error, "a file is not the record of a pod; delete it if a power failure has cut it off");
                 }
             }
         }

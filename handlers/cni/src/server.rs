@@ -155,7 +155,8 @@ async fn observed<R: DeserializeOwned, T, F: Future<Output = Result<T, CniError>
         Ok(request) => run(Arc::clone(daemon), request).await,
         Err(error) => Err(CniError::new(Code::Decode, "the request is malformed").details(error.to_string())),
     };
-    daemon.observed(command, result.as_ref().err(), start.elapsed());
+    let code = result.as_ref().err().map_or("none", |error| class(error).0);
+    daemon.observed(command, code, start.elapsed());
     result
 }
 
@@ -167,16 +168,20 @@ fn empty(result: Result<(), CniError>) -> Response {
     }
 }
 
-/// Returns the HTTP response for an error, with the status that Kuryr's daemon uses.
+/// Returns the HTTP response for an error.
 fn failure(error: CniError) -> Response {
-    let status = match error.code {
-        3 => StatusCode::GONE,
-        4 | 6 | 7 => StatusCode::BAD_REQUEST,
-        11 => StatusCode::GATEWAY_TIMEOUT,
-        50 => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    (status, Json(error)).into_response()
+    (class(&error).1, Json(error)).into_response()
+}
+
+/// Returns the name of the code of an error, for metrics, and the HTTP status, which is that of Kuryr's daemon.
+fn class(error: &CniError) -> (&'static str, StatusCode) {
+    match error.code {
+        3 => ("unknown_container", StatusCode::GONE),
+        4 | 6 | 7 => ("bad_request", StatusCode::BAD_REQUEST),
+        11 => ("try_again_later", StatusCode::GATEWAY_TIMEOUT),
+        50 => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        _ => ("failed", StatusCode::INTERNAL_SERVER_ERROR),
+    }
 }
 
 #[cfg(test)]

@@ -58,12 +58,6 @@ impl WatchedCluster {
         self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
     }
 
-    /// Returns the machine of a node with the configured label; `None` if the node lacks the label, is of EKS Auto Mode, or has no machine
-    /// yet.
-    pub fn machine(&self, node: &str) -> Option<InstanceId> {
-        self.state().nodes.get(node).and_then(|node| instance(node))
-    }
-
     /// Returns the nodes that have the configured label and a machine, except for those of EKS Auto Mode.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.state().nodes.values().cloned().collect()
@@ -86,6 +80,17 @@ impl WatchedCluster {
 
     fn state(&self) -> MutexGuard<'_, WatchedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WatchedState {
+    /// Removes a pod of a node.
+    fn forget(&mut self, node: &str, uid: &str) {
+        let Some(pods) = self.pods.get_mut(node) else { return };
+        pods.remove(uid);
+        if pods.is_empty() {
+            self.pods.remove(node);
+        }
     }
 }
 
@@ -115,12 +120,12 @@ impl Index<Pod> for WatchedCluster {
         let uid = event.uid();
         let (Event::Added(pod) | Event::Modified(pod)) = event else {
             self.waiting.remove(&uid.into());
-            if let Some(node) = event.object().and_then(|pod| node_of(pod)) {
-                if let Some(pods) = state.pods.get_mut(node) {
+            match event.object().and_then(|pod| node_of(pod)) {
+                Some(node) => state.forget(node, uid),
+                None => state.pods.retain(|_, pods| {
                     pods.remove(uid);
-                }
-            } else {
-                state.pods.values_mut().for_each(|pods| drop(pods.remove(uid)));
+                    !pods.is_empty()
+                }),
             }
             return;
         };
@@ -128,7 +133,7 @@ impl Index<Pod> for WatchedCluster {
         let Some(node) = node_of(pod) else { return };
         match known(&self.admission, pod) {
             Some(known) => drop(state.pods.entry(node.to_owned()).or_default().insert(uid.to_owned(), known)),
-            None => drop(state.pods.get_mut(node).and_then(|pods| pods.remove(uid))),
+            None => state.forget(node, uid),
         }
     }
 }

@@ -114,7 +114,11 @@ impl Failure for PrefixIpError {
     }
 
     fn pending(&self) -> Option<Pending> {
-        matches!(self, Self::AwaitOwnWrite(_)).then(Pending::default)
+        match self {
+            Self::AwaitOwnWrite(error) => error.pending(),
+            Self::Write(error) => error.pending(),
+            _ => None,
+        }
     }
 
     fn reason(&self) -> &'static str {

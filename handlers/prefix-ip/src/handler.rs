@@ -100,7 +100,7 @@ impl PrefixIpHandler {
 
     /// Returns `true` if pods of the node get addresses.
     fn serves(&self, node: &str) -> bool {
-        self.cluster.machine(node).is_some() && self.cluster.settings().enabled
+        self.cluster.node(node).is_some() && self.cluster.settings().enabled
     }
 
     /// Adds a node that the table lacks: reads its network interface, and recovers the addresses of its pods.
@@ -114,8 +114,13 @@ impl PrefixIpHandler {
         let mut interfaces = read.map_err(PrefixIpError::ReadInterface)?;
         let interface =
             interfaces.remove(&machine).ok_or_else(|| PrefixIpError::NoMachine(machine.to_string()))?;
-        let Recovery { shared, foreign } =
-            self.table.add(&name, &machine, &interface, self.cluster.settings(), || self.cluster.pods(&name));
+        let Recovery { shared, foreign } = self.table.add(
+            &name,
+            &machine,
+            &interface,
+            || self.cluster.settings(),
+            || self.cluster.pods(&name),
+        );
         for (pod, owner) in &shared {
             let text = format!(
                 "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
@@ -175,12 +180,18 @@ impl PrefixIpHandler {
         let uid = Uid::from(pod.uid().unwrap_or_default());
         let life = PodLifecycle::of(pod);
         let published = pod.annotations().get(PRIVATE_IPV4_ADDRESS);
+        // A read that ends meanwhile wakes the pod only if it waits already.
+        self.cluster.waiting.add(&uid, pod, node);
+        let awaits_read = self.table.awaits_read(node, &uid);
         let held = self.table.address_of(node, &uid);
         if held.is_none() && life != PodLifecycle::Starting {
+            if awaits_read {
+                return self.wait(pod, &uid, node, Some(Wait::Growing));
+            }
             // A started pod has its network already: an address would only be lost on it.
+            self.cluster.waiting.remove(&uid);
             return if published.is_some() { Err(PrefixIpError::ForeignAddress) } else { Ok(()) };
         }
-        self.cluster.waiting.add(&uid, pod, node);
         let taken = match self.table.take(node, &uid) {
             Some(Ok(taken)) => taken,
             Some(Err(wait)) => return self.wait(pod, &uid, node, Some(wait)),
@@ -222,13 +233,13 @@ impl ResourceEventHandler<Node> for PrefixIpHandler {
 
     async fn on_present(&self, node: &Arc<Node>) -> Result<(), PrefixIpError> {
         let name = node.name_any();
-        let managed = self.cluster.machine(&name).is_some();
+        let managed = self.cluster.node(&name).is_some();
         if self.serves(&name) {
             self.nodes.fresh(node)?;
             self.learn(node).await?;
             self.table.wake(self.cluster.waiting.of_node(&name));
         }
-        self.table.manage(&name, managed, self.cluster.settings());
+        self.table.manage(&name, managed, || self.cluster.settings());
         let shown =
             node.status.as_ref().and_then(|status| status.capacity.as_ref()?.get(PRIVATE_IPV4_ADDRESS));
         // After a restart, the table lacks the nodes of a function that is switched off. They advertise nothing.
@@ -245,7 +256,9 @@ impl ResourceEventHandler<Node> for PrefixIpHandler {
     async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), PrefixIpError> {
         let object = tombstone.object_ref();
         self.nodes.forget(object.uid);
-        self.table.remove(object.name);
+        // A new node may have the name already, with another machine or with the same one.
+        let machine = self.cluster.node(object.name).and_then(|node| instance(&node));
+        self.table.remove(object.name, machine.as_ref());
         Ok(())
     }
 }

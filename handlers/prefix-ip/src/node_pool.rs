@@ -92,7 +92,7 @@ pub struct NodePool {
 const SURPLUS_COOL_DOWNS: u32 = 4;
 
 /// The two kinds of blocks, in the order of [`NodeEpoch`].
-const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
+pub(crate) const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
 
 impl NodePool {
     /// Creates the state of a node from its interface. The addresses of existing blocks are in their cool-down until pods
@@ -263,24 +263,32 @@ impl NodePool {
         self.pool(kind).shrunk(op, left, now)
     }
 
-    /// Prevents assignments of blocks before the time `until`, because the subnet, which other nodes use too, has no free block.
-    pub fn block(&mut self, until: Duration) {
-        for kind in KINDS {
-            self.pool(kind).block(until);
-        }
+    /// Prevents assignments of blocks of this kind before the time `until`, because the subnet, which other nodes use too, has no free
+    /// one.
+    pub fn block(&mut self, kind: BlockKind, until: Duration) {
+        self.pool(kind).block(until);
     }
 
-    /// Ends the effect of [`block`](Self::block) and of failed assignments: blocks may be assigned at once, because the subnet has free
-    /// ones again.
-    pub fn end_backoff(&mut self) {
-        for kind in KINDS {
-            self.pool(kind).end_backoff();
-        }
+    /// Ends the effect of [`block`](Self::block) and of failed assignments of this kind: blocks may be assigned at once, because the subnet
+    /// has free ones again.
+    pub fn end_backoff(&mut self, kind: BlockKind) {
+        self.pool(kind).end_backoff();
+    }
+
+    /// Adapts the pools to the limits of the interface, which change with the type of the machine.
+    pub fn limit(&mut self, interface: &PrimaryInterface, now: Duration) {
+        (self.slots, self.delegates_prefixes) = (interface.slots(), interface.delegates_prefixes);
+        self.configure(self.settings, now);
     }
 
     /// Returns the current state of the pools, for the [`resync`](Self::resync) after a read of the interface that begins now.
     pub fn epoch(&self) -> NodeEpoch {
         NodeEpoch(KINDS.map(|kind| self.pool_ref(kind).epoch()))
+    }
+
+    /// Returns `true` if the blocks have not changed since `since`, nor were about to change then: a read that began then shows all blocks.
+    pub fn is_unchanged(&self, since: NodeEpoch) -> bool {
+        KINDS.into_iter().zip(since.0).all(|(kind, since)| self.pool_ref(kind).is_unchanged(since))
     }
 
     /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences.

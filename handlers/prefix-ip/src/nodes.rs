@@ -1,6 +1,7 @@
 //! The table of all nodes: their pools, their reads that are due, and the subnets that they share.
 
 mod metrics;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -9,20 +10,20 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::pool::{Adopted, Grown, Shortfall, Wait};
-use staffetta_driver::prefix::PrimaryInterface;
+use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{InstanceId, InterfaceId, LoggedRequest, RequestLog, SubnetId, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::node_pool::{InterfaceDrift, NodeAction, NodeEpoch, NodePool, PodAddress};
+use crate::node_pool::{KINDS, NodeAction, NodePool, PodAddress};
 use crate::settings::Settings;
 
 pub use metrics::NodeTableMetrics;
+pub use reads::DueRead;
+pub(crate) use reads::MAX_VISIBILITY_DELAY;
 
 /// The delay before the next request for blocks in a subnet that had no free one.
 const EXHAUSTED_RETRY: Duration = Duration::from_secs(30);
-/// The maximum delay until reads of an interface show a change of it.
-const MAX_VISIBILITY_DELAY: Duration = Duration::from_secs(15);
 
 /// A pod of a node that uses an address, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,17 +47,6 @@ pub struct Recovery {
     pub foreign: Vec<KnownPod>,
 }
 
-/// A node whose interface is to be read, and the state of its pools before.
-#[derive(Clone, Debug)]
-pub struct DueRead {
-    /// The name of the node.
-    pub node: String,
-    /// The machine whose interface is read.
-    pub instance: InstanceId,
-    /// The state of the node's pools before the read.
-    pub since: NodeEpoch,
-}
-
 /// The states of all nodes by name. The methods do no I/O; only those that are `async` wait.
 pub struct NodeTable {
     state: Mutex<TableState>,
@@ -77,9 +67,8 @@ struct TableState {
     nodes: BTreeMap<String, KnownNode>,
     /// The nodes to plan next.
     changed: BTreeSet<String>,
-    /// The subnets without a free block, each with the time of the next attempt, which one node makes for
-    /// all.
-    exhausted: BTreeMap<SubnetId, Duration>,
+    /// The subnets without a free block of a kind, each with the time of the next attempt, which one node makes for all.
+    exhausted: BTreeMap<(SubnetId, BlockKind), Duration>,
     /// The pods whose wait may be over, or that wait for another reason than before.
     woken: BTreeSet<Uid>,
 }
@@ -100,7 +89,7 @@ struct KnownNode {
     is_uncertain: bool,
     /// `false` for a node that lost its label: its pool is emptied.
     managed: bool,
-    /// `false` until the interface was read a second time, if the first read may not show the last changes of an earlier process.
+    /// `false` until a second read has shown the whole interface, if the first read may not show the last changes of an earlier process.
     is_confirmed: bool,
     /// The requests of the changes of the interface that have failed since the last successful one. Emptied when the interface needs no
     /// change.
@@ -122,19 +111,19 @@ impl NodeTable {
     /// Adds a node, and recovers the addresses of its pods from their status or their annotations. Of two pods with one address, the one
     /// that uses it keeps it, otherwise the older one.
     ///
-    /// `pods` is called under the lock of the table: a pod whose end is noticed meanwhile is either missing in its result, or returns its
-    /// address afterwards.
+    /// `settings` and `pods` are called under the lock of the table: options that change meanwhile are applied afterwards, and a pod whose
+    /// end is noticed meanwhile is either missing in the result, or returns its address afterwards.
     pub fn add(
         &self,
         node: &str,
         instance: &InstanceId,
         interface: &PrimaryInterface,
-        settings: Settings,
+        settings: impl FnOnce() -> Settings,
         pods: impl FnOnce() -> Vec<KnownPod>,
     ) -> Recovery {
         let mut state = self.state();
         let mut pods = pods();
-        let mut pool = NodePool::new(interface, settings, self.cool_down, self.now());
+        let mut pool = NodePool::new(interface, settings(), self.cool_down, self.now());
         pods.sort_by(|a, b| (!a.uses_it, &a.created, &a.uid).cmp(&(!b.uses_it, &b.created, &b.uid)));
         let (mut recovery, mut owners) = (Recovery::default(), BTreeMap::<Ipv4Addr, Uid>::new());
         for pod in pods {
@@ -169,18 +158,26 @@ impl NodeTable {
         recovery
     }
 
-    /// Forgets a node that was deleted. Its blocks end with its machine.
-    pub fn remove(&self, node: &str) {
-        self.state().nodes.remove(node);
+    /// Forgets a node that was deleted, unless its machine is `except`, that of another node with the same name. The blocks of a forgotten
+    /// node end with its machine.
+    pub fn remove(&self, node: &str, except: Option<&InstanceId>) {
+        let mut state = self.state();
+        let TableState { nodes, exhausted, .. } = &mut *state;
+        if nodes.get(node).is_some_and(|known| Some(&known.instance) == except) {
+            return;
+        }
+        nodes.remove(node);
+        exhausted.retain(|(subnet, _), _| nodes.values().any(|node| node.subnet == *subnet));
     }
 
-    /// Records that a node got or lost its label (`managed`), and applies the options `settings` to it. Without the label, its pods get no
-    /// more addresses, and its blocks are removed as soon as no pod uses them. Does nothing for an unknown node, or without a change.
-    pub fn manage(&self, node: &str, managed: bool, settings: Settings) {
+    /// Records that a node got or lost its label (`managed`), and applies the options `settings` to it, which are read under the lock of
+    /// the table. Without the label, its pods get no more addresses, and its blocks are removed as soon as no pod uses them. Does nothing
+    /// for an unknown node, or without a change.
+    pub fn manage(&self, node: &str, managed: bool, settings: impl FnOnce() -> Settings) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(known) = state.nodes.get_mut(node).filter(|known| known.managed != managed) {
             known.managed = managed;
-            known.configure(settings, now);
+            known.configure(settings(), now);
             self.plan_soon(&mut state, node);
         }
     }
@@ -203,7 +200,7 @@ impl NodeTable {
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
         let (now, mut state) = (self.now(), self.state());
         let known = state.nodes.get_mut(node)?;
-        if !known.is_confirmed && known.pool.unplaced().any(|unplaced| unplaced == pod) {
+        if known.awaits_read(pod) {
             return Some(Err(Wait::Growing));
         }
         let waiting = known.pool.waiting();
@@ -213,6 +210,11 @@ impl NodeTable {
             self.plan_soon(&mut state, node);
         }
         Some(taken)
+    }
+
+    /// Returns `true` if the address of a pod of the node is in no known block, and a second read of the interface may still show one.
+    pub fn awaits_read(&self, node: &str, pod: &Uid) -> bool {
+        self.state().nodes.get(node).is_some_and(|known| known.awaits_read(pod))
     }
 
     /// Gives the address of a pod that is finished or deleted back to the pool of its node.
@@ -272,12 +274,16 @@ impl NodeTable {
             if !changed.contains(name) && node.due.is_none_or(|due| due > now) {
                 continue;
             }
-            let mut exhausted = exhausted.get_mut(&node.subnet);
-            if let Some(until) = exhausted.as_deref().filter(|until| **until > now) {
-                node.pool.block(*until);
+            for kind in KINDS {
+                let until = exhausted.get(&(node.subnet.clone(), kind));
+                if let Some(until) = until.filter(|until| **until > now) {
+                    node.pool.block(kind, *until);
+                }
             }
             for action in node.pool.plan(now) {
-                if let (NodeAction::Assign { .. }, Some(until)) = (&action, exhausted.as_deref_mut()) {
+                if let NodeAction::Assign { kind, .. } = action
+                    && let Some(until) = exhausted.get_mut(&(node.subnet.clone(), kind))
+                {
                     *until = now + EXHAUSTED_RETRY;
                 }
                 actions.push((name.clone(), node.pool.interface().clone(), action));
@@ -295,46 +301,61 @@ impl NodeTable {
         (actions, next.map(|next| next.saturating_sub(now)))
     }
 
-    /// Records the result of an assignment. If the subnet is exhausted, one of its nodes requests blocks every 30 s, and when it gets
-    /// one, all others may again.
-    pub(crate) fn assigned(&self, name: &str, action: &NodeAction, result: Grown<Ipv4Net>) {
-        let NodeAction::Assign { op, kind, .. } = action else { return };
+    /// Records the result of an assignment to `interface`; that of an earlier node with the same name changes nothing. If the subnet has no
+    /// block of the kind, one of its nodes requests blocks every 30 s, and when it gets one, all others may again. Returns `true` if the
+    /// action is an assignment and the node still has the interface.
+    pub(crate) fn assigned(
+        &self,
+        name: &str,
+        interface: &InterfaceId,
+        action: &NodeAction,
+        result: Grown<Ipv4Net>,
+    ) -> bool {
+        let NodeAction::Assign { op, kind, .. } = action else { return false };
         let (now, mut guard) = (self.now(), self.state());
         let state = &mut *guard;
         let (is_exhausted, got) = (result.shortfall == Some(Shortfall::Exhausted), !result.got.is_empty());
-        let Some(node) = state.nodes.get_mut(name) else { return };
+        let Some(node) = state.node_of(name, interface) else { return false };
         node.pool.assigned(*op, *kind, result, now);
         node.visible_at = now + MAX_VISIBILITY_DELAY;
+        let exhausted = (node.subnet.clone(), *kind);
         self.plan_soon(state, name);
-        let Some(subnet) = state.nodes.get(name).map(|node| node.subnet.clone()) else { return };
         // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
-        let was_exhausted = !is_exhausted && state.exhausted.remove(&subnet).is_some();
+        let was_exhausted = !is_exhausted && state.exhausted.remove(&exhausted).is_some();
         let relieved = got && was_exhausted;
         if is_exhausted {
-            state.exhausted.insert(subnet.clone(), now + EXHAUSTED_RETRY);
+            state.exhausted.insert(exhausted.clone(), now + EXHAUSTED_RETRY);
         }
         if is_exhausted || relieved {
-            for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
+            for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == exhausted.0) {
                 if is_exhausted {
-                    node.pool.block(now + EXHAUSTED_RETRY);
+                    node.pool.block(*kind, now + EXHAUSTED_RETRY);
                 } else {
-                    node.pool.end_backoff();
+                    node.pool.end_backoff(*kind);
                 }
                 state.changed.insert(name.clone());
             }
         }
+        true
     }
 
-    /// Records the result of a removal. If it failed, its blocks may still exist.
-    pub(crate) fn unassigned(&self, name: &str, action: &NodeAction, succeeded: bool) {
-        let NodeAction::Unassign { op, kind, blocks } = action else { return };
+    /// Records the result of a removal from `interface`. If it failed, its blocks may still exist. Returns `true` if the action is a
+    /// removal and the node still has the interface.
+    pub(crate) fn unassigned(
+        &self,
+        name: &str,
+        interface: &InterfaceId,
+        action: &NodeAction,
+        succeeded: bool,
+    ) -> bool {
+        let NodeAction::Unassign { op, kind, blocks } = action else { return false };
         let (now, left) = (self.now(), if succeeded { &[] } else { blocks.as_slice() });
         let mut state = self.state();
-        if let Some(node) = state.nodes.get_mut(name) {
-            node.pool.unassigned(*op, *kind, left, now);
-            node.visible_at = now + MAX_VISIBILITY_DELAY;
-            self.plan_soon(&mut state, name);
-        }
+        let Some(node) = state.node_of(name, interface) else { return false };
+        node.pool.unassigned(*op, *kind, left, now);
+        node.visible_at = now + MAX_VISIBILITY_DELAY;
+        self.plan_soon(&mut state, name);
+        true
     }
 
     /// Adds the requests of a failed change of an interface to those of earlier failures, or clears them if the change `succeeded`.
@@ -352,49 +373,6 @@ impl NodeTable {
     /// no change.
     pub fn failed_requests(&self, name: &str) -> Vec<LoggedRequest> {
         self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
-    }
-
-    /// Reads the interface of a node soon, because the effect of a call is not known or a read failed.
-    pub(crate) fn read_soon(&self, name: &str) {
-        let (now, mut state) = (self.now(), self.state());
-        if let Some(node) = state.nodes.get_mut(name) {
-            (node.is_uncertain, node.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
-            self.reads_changed.notify_one();
-        }
-    }
-
-    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or because the effect of a call is not known. They
-    /// count as read then.
-    pub(crate) fn take_due_reads(&self, interval: Duration) -> Vec<DueRead> {
-        let (now, mut state) = (self.now(), self.state());
-        let due = state.nodes.iter_mut().filter(|(_, node)| node.read_due(interval) <= now);
-        let due = due.map(|(name, node)| {
-            (node.read, node.is_uncertain) = (now, false);
-            DueRead { node: name.clone(), instance: node.instance.clone(), since: node.pool.epoch() }
-        });
-        due.collect()
-    }
-
-    /// Returns the time until the next interface is to be read; `None` without nodes.
-    pub(crate) fn next_read(&self, interval: Duration) -> Option<Duration> {
-        let (now, state) = (self.now(), self.state());
-        let next = state.nodes.values().map(|node| node.read_due(interval)).min();
-        next.map(|next| next.saturating_sub(now))
-    }
-
-    /// Adapts the pools of a node to the `blocks` that a read of its interface has shown. Returns the differences.
-    pub(crate) fn resync(&self, read: &DueRead, blocks: &BTreeSet<Ipv4Net>) -> InterfaceDrift {
-        let (now, mut state) = (self.now(), self.state());
-        let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
-        let Some(node) = node else { return InterfaceDrift::default() };
-        let unplaced: Vec<_> = node.pool.unplaced().cloned().collect();
-        let drift = node.pool.resync(read.since, blocks, now);
-        if !std::mem::replace(&mut node.is_confirmed, true) && !unplaced.is_empty() {
-            state.woken.extend(unplaced);
-            self.woken.notify_one();
-        }
-        self.plan_soon(&mut state, &read.node);
-        drift
     }
 
     /// Plans a node at the next call of [`plan`](Self::plan), and wakes the task that calls it.
@@ -420,10 +398,17 @@ impl NodeTable {
     }
 }
 
+impl TableState {
+    /// Returns the node called `name` if it has this interface: a node that replaced another one has its own.
+    fn node_of(&mut self, name: &str, interface: &InterfaceId) -> Option<&mut KnownNode> {
+        self.nodes.get_mut(name).filter(|node| node.pool.interface() == interface)
+    }
+}
+
 impl KnownNode {
-    /// Returns the time at which the interface is to be read.
-    fn read_due(&self, interval: Duration) -> Duration {
-        self.visible_at.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
+    /// Returns `true` if the address of a pod is in no known block, and a second read of the interface may still show one.
+    fn awaits_read(&self, pod: &Uid) -> bool {
+        !self.is_confirmed && self.pool.unplaced().any(|unplaced| unplaced == pod)
     }
 
     /// Applies the options to the pool. Without its label, the node counts as one for which addresses are switched off.

@@ -14,12 +14,15 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::node_pool::{InterfaceDrift, NodeAction};
-use crate::nodes::NodeTable;
+use crate::nodes::{MAX_VISIBILITY_DELAY, NodeTable};
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
 /// The time after which planning is repeated even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// The delay before an assignment whose effect is not known is repeated. In this time, a read of the interface usually shows the effect.
+const REPEAT_AFTER_READ: Duration = MAX_VISIBILITY_DELAY.saturating_add(Duration::from_secs(5));
 
 /// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
@@ -56,11 +59,19 @@ enum CallOutcome {
     Unassigned(Result<(), DriverError>),
 }
 
-/// The calls in progress, each with its node, its action and its requests, by the id of its task.
+/// The calls in progress, by the id of their task.
 #[derive(Default)]
 struct ProviderCalls {
     tasks: JoinSet<CallOutcome>,
-    actions: HashMap<Id, (String, NodeAction, Arc<RequestLog>)>,
+    calls: HashMap<Id, ProviderCall>,
+}
+
+/// A call in progress that changes the interface of a node.
+struct ProviderCall {
+    node: String,
+    interface: InterfaceId,
+    action: NodeAction,
+    requests: Arc<RequestLog>,
 }
 
 impl Worker {
@@ -103,24 +114,29 @@ impl Worker {
     /// Handles the end of a call: records its result in the table of nodes, and reports a failure.
     fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let Some((node, action, requests)) = calls.actions.remove(&id) else { return };
+        let Some(call) = calls.calls.remove(&id) else { return };
+        let ProviderCall { node, interface, action, requests } = call;
         let outcome = match ended {
             Ok((_, outcome)) => outcome,
             Err(error) => CallOutcome::Unassigned(Err(panicked(&error))),
         };
-        let error = match outcome {
+        let (is_current, error) = match outcome {
             CallOutcome::Assigned(Assigned { blocks, error }) => {
                 let result = Grown { got: blocks, rest: 0, shortfall: error.as_ref().map(shortfall) };
-                self.nodes.assigned(&node, &action, result);
-                error
+                (self.nodes.assigned(&node, &interface, &action, result), error)
             }
             CallOutcome::Unassigned(result) => {
-                let lost = Grown { got: Vec::new(), rest: 0, shortfall: Some(Shortfall::Failed) };
-                self.nodes.assigned(&node, &action, lost);
-                self.nodes.unassigned(&node, &action, result.is_ok());
-                result.err()
+                let shortfall = result.as_ref().err().map(shortfall);
+                let lost = Grown { got: Vec::new(), rest: 0, shortfall };
+                let is_current = self.nodes.assigned(&node, &interface, &action, lost)
+                    || self.nodes.unassigned(&node, &interface, &action, result.is_ok());
+                (is_current, result.err())
             }
         };
+        // A node that replaced another one has nothing to do with the calls for that one.
+        if !is_current {
+            return;
+        }
         self.nodes.keep_requests(&node, &requests, error.is_none());
         let Some(error) = error else { return };
         warn!(node, %error, "the addresses of a node cannot be changed");
@@ -150,7 +166,7 @@ impl Worker {
                     (self.report)(&read.node, NodeReport::Gone);
                     continue;
                 };
-                let drift = self.nodes.resync(read, &interface.blocks);
+                let drift = self.nodes.resync(read, interface);
                 if drift != InterfaceDrift::default() {
                     info!(node = read.node, ?drift, "the blocks of a node's interface were changed");
                     (self.report)(&read.node, NodeReport::Drift(drift));
@@ -170,25 +186,30 @@ impl ProviderCalls {
         interface: InterfaceId,
         action: NodeAction,
     ) {
-        let (provider, call, requests) = (Arc::clone(provider), action.clone(), Arc::<RequestLog>::default());
+        let (provider, requests) = (Arc::clone(provider), Arc::<RequestLog>::default());
+        let (id, change) = (interface.clone(), action.clone());
         let task = self.tasks.spawn(requests.collect(async move {
-            match call {
+            match change {
                 NodeAction::Assign { kind, count, .. } => {
-                    CallOutcome::Assigned(provider.assign(&interface, kind, count).await)
+                    CallOutcome::Assigned(provider.assign(&id, kind, count).await)
                 }
                 NodeAction::Unassign { blocks, .. } => {
-                    CallOutcome::Unassigned(provider.unassign(&interface, &blocks).await)
+                    CallOutcome::Unassigned(provider.unassign(&id, &blocks).await)
                 }
             }
         }));
-        self.actions.insert(task.id(), (node, action, requests));
+        self.calls.insert(task.id(), ProviderCall { node, interface, action, requests });
     }
 }
 
-/// Converts an error of the provider to the [`Shortfall`] by which a pool backs off.
+/// Converts an error of the provider to the [`Shortfall`] by which a pool backs off. An assignment whose effect is not known is repeated
+/// after a delay in which a read usually shows its effect.
 fn shortfall(error: &DriverError) -> Shortfall {
     match (error.reason(), error.retry_after()) {
         (Reason::NoAddress, _) => Shortfall::Exhausted,
+        (_, wait) if error.ambiguous() => {
+            Shortfall::Throttled(REPEAT_AFTER_READ.max(wait.unwrap_or_default()))
+        }
         (Reason::Unavailable, Some(wait)) => Shortfall::Throttled(wait),
         _ => Shortfall::Failed,
     }

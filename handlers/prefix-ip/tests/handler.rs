@@ -319,9 +319,12 @@ async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
     let _ = second.feed.added(running.clone()).await;
     second.feed.added(node("windows")).await.unwrap();
     second.feed.modified(pod("starting", "Pending", "10.0.0.16/32")).await.unwrap();
+    second.feed.modified(running.clone()).await.unwrap();
     second.feed.added(pod("new", "Pending", "")).await.unwrap();
     cloud.freeze_reads(false);
+    second.triggered.lock().unwrap().clear();
     sleep(Duration::from_secs(20)).await;
+    assert!(second.triggered.lock().unwrap().contains(&"running".to_owned()));
     for (name, address) in [("starting", "10.0.0.16"), ("running", "10.0.0.17")] {
         let held = second.table.address_of("win", &name.into());
         assert_eq!(held.map(|held| held.address.to_string()).as_deref(), Some(address), "{name}");
@@ -341,6 +344,17 @@ async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_tak
     let error = world.feed.added(pod("web", "Running", "192.0.2.1/32")).await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("ForeignAddress", false));
     assert_eq!(world.table.address_of("win", &"web".into()), None);
+    world.feed.modified(node("linux")).await.unwrap();
+    world.feed.added(pod("db", "Running", "")).await.unwrap();
+    world.triggered.lock().unwrap().clear();
+    world.feed.modified(node("windows")).await.unwrap();
+    settle().await;
+    assert_eq!(*world.triggered.lock().unwrap(), ["db"], "its node may serve it now");
+    world.feed.trigger(AddressReady::of(&pod("db", "Running", ""))).await.unwrap();
+    world.triggered.lock().unwrap().clear();
+    world.feed.modified(node("windows")).await.unwrap();
+    settle().await;
+    assert_eq!(*world.triggered.lock().unwrap(), [""; 0], "it waits no more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! VIFs on a bridge of Open vSwitch.
 
-use staffetta_binding::{BridgeBinding, OpenVSwitchBinding, PermittedBridges};
+use staffetta_binding::{BridgeBinding, NodePort, NodePortOptions, OpenVSwitchBinding, PermittedBridges};
 use staffetta_driver::{Reason, VifBindingDriver, VifClass, interface_name};
 
 use crate::node::{Node, link, sh};
@@ -43,6 +43,35 @@ fn two_pods_on_open_vswitch_exchange_packets_of_both_ip_versions() {
     binding.unplug(&pods[0]).unwrap();
     assert_eq!(switch.vsctl(&format!("list-ports {bridge}")).trim(), name);
     switch.vsctl(&format!("del-br {bridge}"));
+}
+
+#[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn the_port_of_the_node_follows_its_bridge_unless_that_does_not_exist() {
+    let node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let other = format!("{bridge}b");
+    let switch = OpenVSwitch::start(&bridge);
+    switch.vsctl(&format!("add-br {other} -- set bridge {other} datapath_type=netdev"));
+    let port_id = format!("{:05}999-0000-4000", node.number);
+    let ensure = |bridge: &str| {
+        let options = NodePortOptions {
+            port_id: Some(port_id.clone()),
+            mac: Some("fa:16:3e:00:00:99".parse().unwrap()),
+            addresses: vec!["10.99.9.9/24".parse().unwrap()],
+            bridge: bridge.to_owned(),
+            mtu: None,
+        };
+        NodePort::new(switch.socket(), options).unwrap().unwrap().ensure()
+    };
+    let name = interface_name("tap", &port_id);
+    for bridge in [&bridge, &bridge, &other] {
+        ensure(bridge).unwrap();
+        assert_eq!(switch.vsctl(&format!("port-to-br {name}")).trim(), bridge);
+    }
+    assert!(ensure("none").unwrap_err().to_string().contains("there is no bridge none"));
+    assert_eq!(switch.vsctl(&format!("port-to-br {name}")).trim(), other, "it is kept");
+    switch.vsctl(&format!("del-br {bridge} -- del-br {other}"));
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub(crate) use resolve::resolve;
 /// The link-local address at which instances reach their metadata service (EC2 User Guide, "Instance metadata
 /// service").
 const METADATA: &str = "http://169.254.169.254";
+/// The link-local address of the credentials agent of ECS, to which `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` is relative (AWS SDKs and
+/// Tools Reference Guide, "Container credential provider").
+const ECS_AGENT: &str = "http://169.254.170.2";
 
 /// The reason why the environment and the options name no usable source of credentials.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +37,10 @@ pub enum CredentialError {
     #[error(transparent)]
     IncompleteVariables(#[from] IncompleteVariables),
     /// The URL of the container credentials is neither HTTPS nor local.
-    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host")]
+    #[error(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI must use https, or an address of this host; \
+         AWS_CONTAINER_CREDENTIALS_RELATIVE_URI must begin with `/`"
+    )]
     ContainerUrl,
     /// The profile cannot be used.
     #[error(transparent)]
@@ -78,18 +84,21 @@ const STEP: &str = "obtain the AWS credentials";
 const SESSION: &str = "staffetta";
 
 impl CredentialSource {
-    /// Chooses the first source that is configured: the profile `profile` or that in `AWS_PROFILE`, access keys in the environment, a web
-    /// identity, the credentials agent of a container, the default profile, the metadata service of the instance.
+    /// Chooses the first source that is configured: the profile `profile`, access keys in the environment, the profile in `AWS_PROFILE`, a
+    /// web identity, the credentials agent of a container, the default profile, the metadata service of the instance.
     pub(crate) fn choose(
         profile: Option<&str>,
         environment: &AwsEnvironment,
     ) -> Result<Self, CredentialError> {
         let files = |name: &str| ProfileFiles::new(name, environment);
-        if let Some(name) = profile.or_else(|| environment.get("AWS_PROFILE")) {
+        if let Some(name) = profile {
             return Ok(Self::Profile(files(name)));
         }
         if let Some(keys) = environment_keys(environment)? {
             return Ok(Self::Direct(DirectSource::Fixed(keys)));
+        }
+        if let Some(name) = environment.get("AWS_PROFILE") {
+            return Ok(Self::Profile(files(name)));
         }
         if let Some((token_file, role)) = environment.both("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")? {
             return Ok(Self::Direct(DirectSource::WebIdentity {
@@ -122,12 +131,15 @@ fn environment_keys(environment: &AwsEnvironment) -> Result<Option<AccessKeys>, 
 
 /// Returns the credentials agent on the node that the environment names; `None` if it names none.
 fn container(environment: &AwsEnvironment) -> Result<Option<DirectSource>, CredentialError> {
-    let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") else { return Ok(None) };
-    if !is_local_or_https(url) {
+    let relative = environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    let of_ecs = relative.map(|path| format!("{ECS_AGENT}{path}"));
+    let full = || environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI").map(str::to_owned);
+    let Some(url) = of_ecs.or_else(full) else { return Ok(None) };
+    if !is_local_or_https(&url) {
         return Err(CredentialError::ContainerUrl);
     }
     let token_file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
-    Ok(Some(DirectSource::Container { url: url.to_owned(), token_file }))
+    Ok(Some(DirectSource::Container { url, token_file }))
 }
 
 /// Returns the metadata service of the instance as the source, at the URL in the environment or at the default one.
@@ -179,11 +191,11 @@ mod tests {
     fn the_source_is_chosen_in_the_order_of_the_sdks() {
         let identity = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/t"), ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")];
         let all: Vec<_> = KEYS.into_iter().chain(identity).chain([("AWS_PROFILE", "p")]).collect();
-        assert!(matches!(choose(None, &all), Ok(CredentialSource::Profile(files)) if files.name == "p"));
         assert!(matches!(choose(Some("q"), &all), Ok(CredentialSource::Profile(files)) if files.name == "q"));
         assert!(
-            matches!(choose(None, &all[..4]), Ok(CredentialSource::Direct(DirectSource::Fixed(keys))) if keys.id == "AKIA")
+            matches!(choose(None, &all), Ok(CredentialSource::Direct(DirectSource::Fixed(keys))) if keys.id == "AKIA")
         );
+        assert!(matches!(choose(None, &all[2..]), Ok(CredentialSource::Profile(files)) if files.name == "p"));
         assert!(matches!(
             choose(None, &identity),
             Ok(CredentialSource::Direct(DirectSource::WebIdentity { .. }))
@@ -219,6 +231,10 @@ mod tests {
                 "{url}"
             );
         }
+        let of_ecs = |path: &str| choose(None, &[("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", path)]);
+        assert!(matches!(of_ecs("/v2/credentials/1"),
+            Ok(CredentialSource::Direct(DirectSource::Container { url, .. })) if url == "http://169.254.170.2/v2/credentials/1"));
+        assert!(of_ecs("@example.com/").is_err());
         for url in ["http://example.com/", "http://127.evil.example/", "ftp://127.0.0.1/", "?"] {
             assert!(choose(None, &[(VARIABLE, url)]).is_err(), "{url}");
         }

@@ -139,7 +139,7 @@ impl AppResourceLimits {
             }
         };
         let amount = |measure: Measure| {
-            let request = read(measure, "requests", requests)?;
+            let request = read(measure, "requests", requests)?.filter(|amount| *amount > 0);
             let max = if request.is_some() { measure.max_limit_with_request } else { measure.max };
             let limit = read(Measure { max, ..measure }, "limits", limits)?;
             Ok(request.or(limit).filter(|amount| *amount > 0).unwrap_or(measure.default))
@@ -213,6 +213,8 @@ mod tests {
             profile(&none, &json!({ "requests": { "cpu": "0", "memory": "0" } })),
             Ok((1000, 512, 1024, 1))
         );
+        let limited = json!({ "requests": { "cpu": "0" }, "limits": { "cpu": "500m" } });
+        assert_eq!(profile(&none, &limited), Ok((500, 512, 1024, 1)), "a request of 0 is none");
     }
 
     #[test]

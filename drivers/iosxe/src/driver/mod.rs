@@ -42,6 +42,9 @@ const STEP_MAX_AGE: Duration = Duration::from_millis(150);
 /// The maximum age of a read that proves that the device is reachable.
 const REACHABLE_MAX_AGE: Duration = Duration::from_secs(10);
 
+/// The delay before a step is repeated that the device or the driver refused for good.
+const REFUSED_POLL: Duration = Duration::from_secs(60);
+
 /// The time for which device information is cached.
 const INFO_MAX_AGE: Duration = Duration::from_secs(300);
 
@@ -120,25 +123,28 @@ impl IosXeDriver {
     }
 
     /// Takes at most one step for each application of the requested pod, also for those to be removed because the pod no longer has a
-    /// container for them. `unformed` is the treatment of applications without a configuration digest.
+    /// container for them. If the step for one of them fails, the steps for the others are still taken. Then the first transient error is
+    /// returned; a final one is part of the progress, so that the steps for the others go on. `unformed` is the treatment of applications
+    /// without a configuration digest.
     async fn advance(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
         let observed = self.observe(STEP_MAX_AGE).await?;
         let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut kept = Vec::new();
-        let mut whole = PodProgress::Done;
+        let (mut whole, mut failed) = (PodProgress::Done, None);
         let mut earlier: Option<&str> = None;
         for wanted in &pod.apps {
             let of_container =
                 |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
             let by_name = observed.apps.get(&wanted.id);
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
-                let error = DriverError::new(Reason::Refused, "configure an app");
-                let container = &wanted.container;
-                return Err(error.detail(format!(
-                    "{container}: its application already exists and belongs to another pod or cluster"
-                )));
+                let error = DriverError::new(Reason::Refused, "configure an app")
+                    .detail("its application already exists and belongs to another pod or cluster");
+                whole = whole.and(refused(&wanted.container, &error));
+                // One of this pod, under another name, is not removed meanwhile.
+                kept.extend(of_pod().find(of_container).map(|app| app.id.as_str()));
+                continue;
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
@@ -152,7 +158,14 @@ impl IosXeDriver {
             let as_wanted = there.map_or(Configured::No, |app| configured(app, Some((wanted, unformed))));
             let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
             let case = AppTask { id, name, goal, wanted: Some(wanted), configured: as_wanted };
-            let progress = self.step(&observed, case).await?;
+            let progress = match self.step(&observed, case).await {
+                Ok(progress) => progress,
+                Err(error) if !error.transient() => refused(name, &error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
             // An application that fails holds up no other.
             if matches!(progress, PodProgress::Working { .. })
                 && !AppStep::Install.is_fulfilled_by(observed.state_of(id))
@@ -163,7 +176,11 @@ impl IosXeDriver {
         }
         // What an earlier form of the pod left.
         let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
-        Ok(whole.and(self.remove(&observed, rest).await?))
+        let removed = match self.remove(&observed, rest).await {
+            Err(error) if !error.transient() => Ok(refused("an application of the pod", &error)),
+            removed => removed,
+        };
+        failed.map_or(removed.map(|removed| whole.and(removed)), Err)
     }
 
     /// Takes at most one step towards the removal of each of the applications `ids`. If the step for one of them fails, the steps for
@@ -199,6 +216,15 @@ enum LegacyMark {
     AsWanted,
     /// The configuration counts as outdated, because the pod has changed.
     Outdated,
+}
+
+/// Converts the final error of a step for the container `name` to the progress of its pod.
+fn refused(name: &str, error: &DriverError) -> PodProgress {
+    PodProgress::Failing {
+        reason: error.name().unwrap_or(error.reason().name()).into(),
+        message: format!("{name}: {error}"),
+        poll_after: REFUSED_POLL,
+    }
 }
 
 /// Compares the configuration of an application with the wanted one. With `wanted` = `None`, every configuration counts

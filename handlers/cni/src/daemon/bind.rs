@@ -116,9 +116,16 @@ impl CniDaemon {
         self.records.remove(&record.uid).map_err(|error| unrecorded(&error))
     }
 
-    /// Removes the interfaces of these VIFs, by the driver of each.
+    /// Removes the interfaces of these VIFs, by the driver of each. If one cannot be removed, the others still are, and then the first
+    /// error is returned.
     pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<VifAttachment>) -> Result<(), CniError> {
-        self.each(attachments, |driver, attachment| driver.unplug(attachment)).await
+        let mut result = Ok(());
+        for attachment in attachments {
+            let unplug =
+                |driver: &dyn VifBindingDriver, attachment: &VifAttachment| driver.unplug(attachment);
+            result = result.and(self.each(vec![attachment], unplug).await);
+        }
+        result
     }
 
     /// Checks that the interfaces of these VIFs are still as they were bound (CHECK of CNI), by the driver of each.

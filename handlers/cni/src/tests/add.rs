@@ -1,7 +1,7 @@
 //! `ADD`: waiting, repetition, conflicts, and annotations that the controller did not write.
 
 use serde_json::json;
-use staffetta_driver::VifClass;
+use staffetta_driver::{Vif, VifClass};
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 
 use super::world::{Kernel, code, daemon, from, pod, request, starting_daemon, vif};
@@ -129,6 +129,16 @@ async fn no_port_and_no_address_is_bound_twice_on_a_node() {
         assert_eq!(error.details, "default/first");
     }
     assert_eq!(kernel.ports(), ["port-001-0000"]);
+    let mut elsewhere = vif(5);
+    (elsewhere.subnets, elsewhere.network.id) = (vif(1).subnets, "other".into());
+    let macvlan = VifClass::MacvlanNested { vif_name: "eth0".to_owned() };
+    let in_node_network = Vif { class: macvlan, ..elsewhere.clone() };
+    daemon.pods.put(&pod("u6", "u6", &PodState::new(in_node_network)));
+    let error = daemon.add(&request("u6", "u6", "u6")).await.unwrap_err();
+    assert_eq!(error.msg, "the address 10.0.0.1 is bound to another pod of this node");
+    daemon.pods.put(&pod("u5", "u5", &PodState::new(elsewhere)));
+    daemon.add(&request("u5", "u5", "u5")).await.unwrap();
+    daemon.delete(&request("u5", "u5", "u5")).await.unwrap();
     // The first pod is gone and its DEL was lost: its address is free.
     daemon.pods.remove("u1");
     daemon.add(&request("u4", "u4", "u4")).await.unwrap();

@@ -64,10 +64,16 @@ async fn what_a_reboot_left_is_unbound_at_the_start() {
 
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     std::fs::write(&path, record.replace(boot.trim(), "earlier")).unwrap();
-    std::fs::write(folder.path().join("cut.json"), "{\"uid").unwrap();
+    let others = ["10-other.conflist", "cut.json"];
+    for file in others.into_iter().chain([".u2.json.1.tmp"]) {
+        std::fs::write(folder.path().join(file), "{\"uid").unwrap();
+    }
     daemon(&kernel, folder.path()).release_earlier_boot().await;
     assert!(kernel.ports().is_empty());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<_> = files.collect();
+    left.sort();
+    assert_eq!(left, others, "only temporary files are removed besides");
 }
 
 #[tokio::test]
@@ -113,6 +119,24 @@ async fn gc_unbinds_the_pods_whose_sandbox_is_not_listed() {
     let valid = vec![ValidAttachment { container_id: "u2".to_owned(), ifname: "eth0".to_owned() }];
     daemon.collect(&ValidAttachments { valid }).await.unwrap();
     assert_eq!(kernel.ports(), ["port-002-0000"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gc_unbinds_what_it_can_when_one_interface_cannot_be_removed() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    for number in [1, 3] {
+        let (uid, mut state) = (format!("u{number}"), PodState::new(vif(number)));
+        state.additional_vifs.insert("eth1".to_owned(), vif(number + 1));
+        daemon.pods.put(&pod(&uid, &uid, &state));
+        daemon.add(&request(&uid, &uid, &uid)).await.unwrap();
+    }
+    *kernel.stuck.lock().unwrap() = Some("port-001-0000".to_owned());
+    daemon.collect(&ValidAttachments { valid: Vec::new() }).await.unwrap_err();
+    assert_eq!(kernel.ports(), ["port-001-0000"]);
+    *kernel.stuck.lock().unwrap() = Some("port-003-0000".to_owned());
+    daemon.collect(&ValidAttachments { valid: Vec::new() }).await.unwrap();
+    assert!(kernel.ports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

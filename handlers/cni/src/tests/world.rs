@@ -1,6 +1,6 @@
 //! A node whose kernel is a set, and pods with VIFs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
@@ -27,6 +27,8 @@ pub(crate) struct Kernel {
     pub(crate) left: AtomicUsize,
     /// The next change waits for a message.
     pub(crate) gate: Mutex<Option<Receiver<()>>>,
+    /// The port whose interface cannot be removed.
+    pub(crate) stuck: Mutex<Option<String>>,
     /// The ports whose addresses were announced.
     pub(crate) announced: Mutex<Vec<String>>,
 }
@@ -62,6 +64,9 @@ impl VifBindingDriver for Kernel {
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
+        if self.stuck.lock().unwrap().as_deref() == Some(attachment.vif.id.as_str()) {
+            return Err(DriverError::new(Reason::Unavailable, "remove the interface"));
+        }
         self.plugged.lock().unwrap().remove(&place(attachment));
         Ok(())
     }
@@ -86,9 +91,9 @@ pub(crate) fn daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
 
 /// Starts a daemon that has not read the pods of its node yet.
 pub(crate) fn starting_daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
-    let bindings =
-        BTreeMap::from([("VIFBridge".to_owned(), Arc::<Kernel>::clone(kernel) as Arc<dyn VifBindingDriver>)]);
-    Arc::new(CniDaemon::new(Records::open(folder).unwrap(), bindings, Duration::from_secs(60)))
+    let driver = |class: &str| (class.to_owned(), Arc::<Kernel>::clone(kernel) as Arc<dyn VifBindingDriver>);
+    let bindings = ["VIFBridge", "VIFMacvlanNested"].map(driver);
+    Arc::new(CniDaemon::new(Records::open(folder).unwrap(), bindings.into(), Duration::from_secs(60)))
 }
 
 /// A VIF whose port, MAC address and IP address end in `number`.

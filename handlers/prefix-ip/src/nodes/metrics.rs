@@ -1,6 +1,8 @@
 //! The metrics of all nodes together.
 
-use staffetta_driver::prefix::BlockKind;
+use std::collections::BTreeSet;
+
+use crate::node_pool::KINDS;
 
 use super::NodeTable;
 
@@ -17,7 +19,7 @@ pub struct NodeTableMetrics {
     pub free: usize,
     /// The number of addresses in their cool-down: those of ended pods, and those that were found on an interface.
     pub cooling: usize,
-    /// The number of subnets that had no free block at the last request.
+    /// The number of subnets that had no free block of a kind at a request of the last 30 seconds.
     pub exhausted_subnets: usize,
 }
 
@@ -25,10 +27,12 @@ impl NodeTable {
     /// Returns the current numbers of all nodes together.
     pub fn metrics(&self) -> NodeTableMetrics {
         let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
-        sum.exhausted_subnets = state.exhausted.len();
+        // An entry whose time has passed remains if no node requests blocks of its kind any more.
+        let exhausted = state.exhausted.iter().filter(|(_, until)| **until > now);
+        sum.exhausted_subnets = exhausted.map(|((subnet, _), _)| subnet).collect::<BTreeSet<_>>().len();
         for node in state.nodes.values() {
             sum.nodes += usize::from(node.managed);
-            for (index, kind) in [BlockKind::Prefix, BlockKind::Address].into_iter().enumerate() {
+            for (index, kind) in KINDS.into_iter().enumerate() {
                 let counts = node.pool.counts(kind, now);
                 sum.blocks[index] += counts.groups;
                 sum.used += counts.used;

@@ -82,7 +82,7 @@ impl World {
         }
         let interface =
             self.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap().remove(&instance).unwrap();
-        self.nodes.add(node, &instance, &interface, settings(), || pods)
+        self.nodes.add(node, &instance, &interface, settings, || pods)
     }
 
     fn take(&self, pod: &str) -> Result<PodAddress, Wait> {
@@ -246,11 +246,99 @@ async fn a_partial_assignment_is_used_and_the_rest_is_assigned_next() {
 async fn a_block_whose_assignment_was_not_answered_is_found_by_a_read_and_not_lost() {
     let world = World::new("10.0.0.0/24").await;
     world.cloud.fail_next([PrefixFault::Lost]);
-    pass(240).await;
+    pass(19).await;
+    assert_eq!(
+        world.cloud.calls(),
+        PrefixCalls { interfaces: 2, assign: 1, unassign: 0 },
+        "it is searched first"
+    );
+    pass(221).await;
     let known: BTreeSet<_> = world.cloud.blocks();
     assert_eq!(known.len(), 1, "the one too many was found and removed");
     assert!(world.reports().iter().any(|report| report.contains("found")));
     assert!(world.take("pod-1").is_ok_and(|taken| known.iter().any(|block| block.contains(&taken.address))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_during_a_change_does_not_count_as_one() {
+    let world = World::new("10.0.0.0/24").await;
+    // The first read does not show the block of the pod yet, and the second one begins during an assignment.
+    world.cloud.freeze_reads(true);
+    let assigned = world.cloud.assign(&"eni-i-win-1".into(), BlockKind::Prefix, 1).await;
+    let address = assigned.blocks[0].network();
+    let pod = KnownPod { uid: "pod-1".into(), address, uses_it: false, created: String::new() };
+    assert_eq!(world.add(NODE, vec![pod]).await.foreign.len(), 1);
+    world.cloud.freeze_reads(false);
+    world.cloud.fail_next([PrefixFault::Slow(Duration::from_secs(18))]);
+    pass(19).await;
+    assert_eq!(world.take("pod-1"), Err(Wait::Growing), "no read was complete yet");
+    pass(20).await;
+    assert_eq!(world.take("pod-1").map(|taken| taken.address), Ok(address));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_result_of_a_replaced_node_changes_nothing_on_the_new_one() {
+    let world = World::new("10.0.0.0/24").await;
+    let instance = InstanceId::from("i-new");
+    world.cloud.add_machine(&instance, &subnet(), 10, true);
+    let read = world.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap();
+    world.cloud.fail_next([10, 60].map(|seconds| PrefixFault::Slow(Duration::from_secs(seconds))));
+    pass(1).await;
+    world.nodes.add(NODE, &instance, &read[&instance], settings, Vec::new);
+    pass(20).await;
+    assert_eq!(world.cloud.blocks().len(), 1, "the first machine has it");
+    assert_eq!(world.take("pod-1"), Err(Wait::Growing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_failure_of_a_replaced_node_is_no_failure_of_the_new_one() {
+    let world = World::new("10.0.0.0/24").await;
+    let instance = InstanceId::from("i-new");
+    world.cloud.add_machine(&instance, &subnet(), 10, true);
+    let read = world.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap();
+    world.cloud.fail_next([10, 60].map(|seconds| PrefixFault::Slow(Duration::from_secs(seconds))));
+    pass(1).await;
+    world.nodes.add(NODE, &instance, &read[&instance], settings, Vec::new);
+    world.cloud.remove_machine(&"i-win-1".into());
+    pass(20).await;
+    assert_eq!(world.reports(), [""; 0]);
+    assert_eq!(world.statuses(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_type_of_the_machine_changes_the_capacity_of_its_node_with_the_next_read() {
+    let world = World::new("10.0.0.0/24").await;
+    assert_eq!(world.nodes.capacity(NODE), Some(144));
+    let instance = InstanceId::from("i-win-1");
+    world.cloud.remove_machine(&instance);
+    world.cloud.add_machine(&instance, &subnet(), 5, true);
+    pass(301).await;
+    assert_eq!(world.nodes.capacity(NODE), Some(64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subnet_without_a_prefix_still_gives_single_addresses() {
+    let world = World::new("10.0.0.0/27").await;
+    pass(1).await;
+    assert!(world.take("pod-1").is_err());
+    world.nodes.configure(Settings { prefix_delegation: false, ..settings() });
+    pass(1).await;
+    assert!(world.take("pod-1").is_ok());
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 1);
+    pass(31).await;
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 0, "no node requests prefixes any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_is_forgotten_unless_another_one_with_its_name_has_the_machine() {
+    let world = World::new("10.0.0.0/27").await;
+    pass(1).await;
+    world.nodes.remove(NODE, Some(&"i-win-1".into()));
+    assert!(world.nodes.contains(NODE, &"i-win-1".into()));
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 1);
+    world.nodes.remove(NODE, Some(&"i-new".into()));
+    assert_eq!(world.nodes.take(NODE, &"pod-1".into()), None, "the addresses were those of the old machine");
+    assert_eq!(world.nodes.metrics().exhausted_subnets, 0);
 }
 
 #[tokio::test(start_paused = true)]

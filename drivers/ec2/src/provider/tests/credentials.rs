@@ -41,7 +41,20 @@ async fn the_role_of_the_instance_is_used_with_a_session_and_replaced_before_it_
 }
 
 #[tokio::test]
-async fn a_web_identity_is_exchanged_for_the_keys_of_its_role_and_refused_keys_are_replaced() {
+async fn keys_that_cannot_be_replaced_are_used_without_another_attempt_at_each_call() {
+    let endpoint = Endpoint::with(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "URL/agent")]).await;
+    let text = ResponseTemplate::new(200).set_body_string(agent("ASIA1", 3));
+    Mock::given(path("/agent")).respond_with(text).up_to_n_times(1).mount(&endpoint.server).await;
+    endpoint.answer("DescribeSubnets", "", 200, SUBNETS).await;
+    for _ in 0..4 {
+        endpoint.driver.check().await.unwrap();
+    }
+    let requests = endpoint.server.received_requests().await.unwrap();
+    assert_eq!(requests.iter().filter(|request| request.url.path() == "/agent").count(), 2);
+}
+
+#[tokio::test]
+async fn a_web_identity_is_exchanged_for_the_keys_of_its_role_once_even_if_they_are_refused_at_first() {
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "jwt\n").unwrap();
     let endpoint = Endpoint::with(&[
@@ -60,12 +73,15 @@ async fn a_web_identity_is_exchanged_for_the_keys_of_its_role_and_refused_keys_a
         .and(body_string_contains("WebIdentityToken=jwt"))
         .and(body_string_contains("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr"))
         .respond_with(ResponseTemplate::new(200).set_body_string(sts))
-        .expect(2)
+        .expect(1)
         .mount(&endpoint.server)
         .await;
-    endpoint.answer_once("DescribeSubnets", 400, &error("RequestExpired")).await;
-    let failed = endpoint.driver.check().await.unwrap_err();
-    assert!(failed.transient() && !format!("{failed:?}").contains("hunter2"), "{failed:?}");
+    for (code, transient) in [("RequestExpired", true), ("AuthFailure", false)] {
+        endpoint.answer_once("DescribeSubnets", 400, &error(code)).await;
+        let failed = endpoint.driver.check().await.unwrap_err();
+        assert_eq!(failed.transient(), transient);
+        assert!(!format!("{failed:?}").contains("hunter2"), "{failed:?}");
+    }
     endpoint.answer("DescribeSubnets", "", 200, SUBNETS).await;
     endpoint.driver.check().await.unwrap();
 }

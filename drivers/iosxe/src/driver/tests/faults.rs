@@ -71,10 +71,35 @@ async fn applications_of_others_are_neither_told_nor_touched() {
     let east = driver(&device);
     assert!(east.list_pods().await.unwrap().is_empty());
     assert!(east.delete_pod(&pod(1).owner()).await.unwrap().is_done());
-    let error = east.deploy_pod(&pod(1)).await.unwrap_err();
-    assert_eq!(error.reason(), Reason::Refused);
-    assert!(error.to_string().contains("belongs to another pod or cluster"), "{error}");
+    let (reason, message, _) = failing(&east, &pod(1)).await;
+    assert_eq!(reason, "DriverRefused");
+    assert!(message.contains("belongs to another pod or cluster"), "{message}");
     assert_eq!(device.accepted(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_whose_application_belongs_to_another_cluster_holds_up_no_other() {
+    let device = Arc::new(Device::default());
+    deploy(&driver_of(&device, "west", &json!({})), &pod(1)).await;
+    device.accepted();
+    let containers = ["app", "db"].map(|name| json!({ "name": name, "image": "flash:/a.tar" }));
+    let (driver, pod) = (driver(&device), pod_with(1, &json!(containers), "Always"));
+    let begun = Instant::now();
+    loop {
+        let (reason, message, poll_after) = failing(&driver, &pod).await;
+        assert_eq!(reason, "DriverRefused");
+        assert!(message.starts_with("app: ") && message.contains("belongs to another"), "{message}");
+        if poll_after > Duration::from_secs(10) {
+            break;
+        }
+        tokio::time::sleep(poll_after).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let accepted = device.accepted();
+    let words: Vec<_> = accepted.iter().filter_map(|step| step.split(' ').next()).collect();
+    assert_eq!(words, ["configure", "install", "activate", "start"], "they are those of `db`");
+    let hosted = driver.get_pod_status(&pod.owner()).await.unwrap().unwrap();
+    assert_eq!(hosted.containers[0].state, HostedContainerState::Running);
 }
 
 #[tokio::test(start_paused = true)]
