@@ -15,11 +15,11 @@ use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
     Registry, Setup, causes,
 };
-use tracing::info;
 
 use crate::assembly;
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
+use crate::connect::answer;
 use crate::controller::{ControllerError, create_handlers};
 
 /// The delays between retries. Transient failures are retried for a minute only, because the user waits.
@@ -38,6 +38,17 @@ pub struct Leftover {
     pub owner: Identity,
     /// The result of the release; `None` if the resources were only listed.
     pub released: Option<Result<(), HandlerError>>,
+}
+
+/// The result of `staffetta cleanup`.
+#[derive(Debug, Default, Serialize)]
+pub struct CleanedUp {
+    /// The owners of the resources.
+    pub owners: Vec<Leftover>,
+    /// The number of VIFs that the pool of the cluster kept ready.
+    pub pooled: usize,
+    /// The reasons why the resources of a handler could not be listed, or the VIFs of the pool not deleted.
+    pub unknown: Vec<String>,
 }
 
 /// The reason why the resources of another cluster cannot be listed, or the ready VIFs of its pool cannot be deleted.
@@ -69,15 +80,16 @@ pub enum CleanupError {
 ///
 /// # Errors
 ///
-/// `cluster_id` is that of the cluster of `client`, or the resources cannot be listed. A failed release is in its [`Leftover`].
+/// `cluster_id` is that of the cluster of `client`, the API server does not answer, or a handler cannot be created. A failed release is in
+/// its [`Leftover`], and a handler whose resources cannot be listed is in the result, too.
 pub async fn cleanup(
     registry: Registry,
     configuration: &Configuration,
     client: Client,
     cluster_id: &str,
     apply: bool,
-) -> Result<Vec<Leftover>, CleanupError> {
-    let cluster = ClusterInfo::read(configuration, &client).await;
+) -> Result<CleanedUp, CleanupError> {
+    let cluster = answer(ClusterInfo::read(configuration, &client)).await;
     let cluster = cluster.map_err(|error| CleanupError::Api(Box::new(error)))?;
     let cluster =
         cluster.of_other(cluster_id).ok_or_else(|| CleanupError::OwnCluster(cluster_id.to_owned()))?;
@@ -85,20 +97,35 @@ pub async fn cleanup(
     let configuration = &with_pool(configuration);
     let setup = cluster.setup(&registry, configuration, client);
     let setup = if apply { setup } else { setup.dry_run(DryRunPlan::default()) };
-    let mut leftovers = Vec::new();
-    let enabled = &configuration.kubernetes.enabled_handlers;
-    for (handler, registration) in create_handlers(&registry, enabled, &setup)? {
-        let listed = clean_handler(&handler, registration, configuration, apply).await;
-        leftovers.extend(listed.map_err(|error| CleanupError::List { handler, error })?);
+    let handlers = create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup)?;
+    let mut result = CleanedUp::default();
+    clean_handlers(handlers, configuration, &setup, apply, &mut result).await;
+    Ok(result)
+}
+
+/// Adds the owners of the resources of `handlers`, and the VIFs that the pool keeps ready, to `result`, and releases all of them if `apply`
+/// is set. If a handler or the pool fails, the reason is added to `result` instead.
+pub(crate) async fn clean_handlers(
+    handlers: Vec<(String, Registration)>,
+    configuration: &Configuration,
+    setup: &Setup,
+    apply: bool,
+    result: &mut CleanedUp,
+) {
+    let has_pods = handlers.iter().any(|(handler, _)| handler == "vif");
+    for (handler, registration) in handlers {
+        match clean_handler(&handler, registration, configuration, apply).await {
+            Ok(listed) => result.owners.extend(listed),
+            Err(error) => result.unknown.push(causes(&CleanupError::List { handler, error })),
+        }
     }
-    if enabled.iter().any(|handler| handler == "vif") {
-        drain_pool(&setup, apply).await?;
+    if has_pods && let Err(error) = drain_pool(setup, apply, &mut result.pooled).await {
+        result.unknown.push(causes(&error));
     }
-    Ok(leftovers)
 }
 
 /// Lists the owners of the resources of one handler, and releases the resources if `apply` is set.
-pub(crate) async fn clean_handler(
+async fn clean_handler(
     name: &str,
     registration: Registration,
     configuration: &Configuration,
@@ -138,23 +165,22 @@ fn with_pool(configuration: &Configuration) -> Configuration {
     configuration
 }
 
-/// Returns the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. Call it after the handler `vif`
-/// has started the pool.
-pub(crate) async fn drain_pool(setup: &Setup, apply: bool) -> Result<usize, CleanupError> {
+/// Sets `count` to the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. Call it after the handler
+/// `vif` has started the pool. If they cannot be deleted, `count` is set nevertheless.
+async fn drain_pool(setup: &Setup, apply: bool, count: &mut usize) -> Result<(), CleanupError> {
     let pool = setup.driver::<dyn VifPoolDriver>();
     let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
     if pool.observer().is_none() {
-        return Ok(0);
+        return Ok(());
     }
     let vifs = pool.vifs(None).await.map_err(CleanupError::Pool)?;
     let pooled: Vec<_> = vifs.into_iter().filter(|marked| marked.owner.is_none()).collect();
-    let count = pooled.len();
-    info!(count, apply, "the pool of the cluster keeps these VIFs ready");
+    *count = pooled.len();
     let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.resource.network.id).collect();
     for network in networks.into_iter().filter(|_| apply) {
         pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
     }
-    Ok(count)
+    Ok(())
 }
 
 impl Serialize for Leftover {

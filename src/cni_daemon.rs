@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use serde::Deserialize;
+use serde_json::{Value, json};
 use staffetta_cni::conflist::{conflist, install};
 use staffetta_cni_daemon::{
     Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, RecordError, Records, ServeError,
 };
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{Registry, SetupError};
-use tokio::task::JoinError;
 use tracing::info;
 
 use crate::assembly::cni;
@@ -96,54 +97,60 @@ pub(crate) fn run(
 
 /// Overrides the options that only the controller may use, such as its handlers, the leader election and the selection of objects.
 fn adapt(configuration: &mut Configuration) {
-    configuration.kubernetes.enabled_handlers = vec![HANDLER.to_owned()];
-    configuration.leader_election.enabled = false;
-    configuration.webhook.listen = None;
+    let value = &mut configuration.value;
+    let kubernetes = &mut value["kubernetes"];
+    kubernetes["enabled_handlers"] = json!([HANDLER]);
     // The daemon binds what the controller has selected: pods with its finalizer.
-    configuration.kubernetes.namespaces.clear();
-    configuration.kubernetes.namespace_labels = None;
-    configuration.kubernetes.object_labels = None;
+    kubernetes["namespaces"] = json!([]);
+    kubernetes["namespace_labels"] = Value::Null;
+    kubernetes["object_labels"] = Value::Null;
     // Nothing is created outside the cluster, so nothing carries the id, and the daemon need not read it.
-    configuration.kubernetes.cluster_id.get_or_insert_with(|| HANDLER.to_owned());
+    if kubernetes["cluster_id"].is_null() {
+        kubernetes["cluster_id"] = HANDLER.into();
+    }
+    value["leader_election"]["enabled"] = false.into();
+    value["webhook"]["listen"] = Value::Null;
+    let sections = Configuration::deserialize(&*value).expect("the overridden options are valid");
+    configuration.kubernetes = sections.kubernetes;
+    configuration.leader_election = sections.leader_election;
+    configuration.webhook = sections.webhook;
 }
 
-/// Runs the server of the plugin and the controller until one of them ends. The CNI configuration is written only when the pods of the node
-/// are known, so that the container runtime calls the plugin no earlier.
+/// Runs the server of the plugin and the controller until both have ended, or one of them fails. The CNI configuration is written only when
+/// the pods of the node are known, so that the container runtime calls the plugin no earlier.
 async fn serve(
     registry: Registry,
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), CniDaemonError> {
     let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
-    let connection = run::connection(configuration, kubeconfig).await.map_err(RunError::from)?;
+    let connection = run::connection_before(&shutdown, configuration, kubeconfig).await?;
     let (registry, daemon, options) = assemble(registry, configuration, &connection)?;
     let server = CniServer::bind(&options.listen).await?;
     info!(address = String::from(options.listen.clone()), "the server of the CNI plugin is listening");
-    let mut server = tokio::spawn(server.serve(Arc::clone(&daemon), shutdown.clone().cancelled_owned()));
+    let server = tokio::spawn(server.serve(Arc::clone(&daemon), shutdown.clone().cancelled_owned()));
     daemon.release_earlier_boot().await;
-    let mut controller =
-        run::controller(registry, configuration, connection, shutdown).await.map_err(RunError::from)?;
+    let mut controller = run::controller(registry, configuration, connection, shutdown.clone())
+        .await
+        .map_err(RunError::from)?;
     let running = async {
         controller.ready().await.map_err(RunError::from)?;
-        daemon.set_ready();
-        if let Some(path) = &options.conflist {
-            publish(path, &options)?;
+        // It may have ended before the pods were known.
+        if !controller.token().is_cancelled() {
+            daemon.set_ready();
+            if let Some(path) = &options.conflist {
+                publish(path, &options)?;
+            }
         }
-        Ok::<_, CniDaemonError>(controller.ended().await.map_err(RunError::from)?)
+        controller.ended().await.map_err(RunError::from)?;
+        shutdown.cancel();
+        Ok(())
     };
-    tokio::select! {
-        ended = running => ended?,
-        ended = &mut server => {
-            ended.map_err(|error| RunError::Start(io::Error::other(error)))??;
-            return Ok(());
-        }
-    }
-    ended(server.await)
-}
-
-/// Converts the result of the task that runs the server of the plugin. A panic of the task is an error, too.
-fn ended(result: Result<Result<(), ServeError>, JoinError>) -> Result<(), CniDaemonError> {
-    Ok(result.map_err(|error| RunError::Start(io::Error::other(error)))??)
+    let serving = async {
+        let served = server.await.map_err(|panic| RunError::Start(io::Error::other(panic)))?;
+        Ok(served?)
+    };
+    tokio::try_join!(running, serving).map(drop)
 }
 
 /// Creates the daemon with the registered drivers, and adds its handler to the registry.
@@ -201,6 +208,9 @@ mod tests {
         assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
         adapt(&mut configuration);
         assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
+        // The check of the rights reads these values.
+        assert_eq!(configuration.value["kubernetes"]["namespace_labels"], Value::Null);
+        assert_eq!(configuration.value["kubernetes"]["cluster_id"], HANDLER);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tokio::time::timeout;
 use tower::util::{AndThenLayer, MapErrLayer};
 use tracing::warn;
 
@@ -22,6 +23,9 @@ use error_status::with_status;
 pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
 use token::{TokenFile, authenticated};
+
+/// The time limit of one call of [`answer`], for commands that do not repeat requests.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The user agent of all requests, which the audit log of the API server shows.
 const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
@@ -203,6 +207,14 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     let groups = client.list_api_groups().await?;
     let versions = groups.groups.into_iter().flat_map(|group| group.versions);
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
+}
+
+/// Returns the response to a request; fails if the API server does not respond in time.
+pub(crate) async fn answer<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    let late = || kube::Error::Service(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into());
+    timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(late()))
 }
 
 #[cfg(test)]

@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
@@ -24,7 +22,7 @@ pub(crate) struct ConnectionBound {
 }
 
 /// The time at which an open connection was accepted, and the task that serves it.
-type OpenConnection = (Instant, AbortOnDropHandle<()>);
+type OpenConnection = (Instant, AbortHandle);
 
 /// Accepts connections and serves each with `connection` until the future is dropped, which also closes the open ones. `server` names the
 /// server in the log.
@@ -39,17 +37,12 @@ where
 {
     // The oldest connection first.
     let mut open: VecDeque<OpenConnection> = VecDeque::new();
-    let ended = Arc::new(Notify::new());
+    let mut tasks = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                make_room(&mut open, bound, &ended).await;
-                let (connection, ended) = (connection(stream), Arc::clone(&ended));
-                let task = tokio::spawn(async move {
-                    connection.await;
-                    ended.notify_one();
-                });
-                open.push_back((Instant::now(), AbortOnDropHandle::new(task)));
+                make_room(&mut open, bound, &mut tasks).await;
+                open.push_back((Instant::now(), tasks.spawn(connection(stream))));
             }
             Err(error) => {
                 warn!(server, %error, "a server cannot accept a connection");
@@ -60,17 +53,19 @@ where
 }
 
 /// Waits until there is room for another connection: one has ended, or the oldest one is old enough to be closed.
-async fn make_room(open: &mut VecDeque<OpenConnection>, bound: ConnectionBound, ended: &Notify) {
+async fn make_room(open: &mut VecDeque<OpenConnection>, bound: ConnectionBound, tasks: &mut JoinSet<()>) {
     loop {
+        while tasks.try_join_next().is_some() {}
         open.retain(|(_, task)| !task.is_finished());
-        let Some((began, _)) = open.front().filter(|_| open.len() >= bound.connections) else { return };
+        let Some((began, task)) = open.front().filter(|_| open.len() >= bound.connections) else { return };
         let due = *began + bound.grace;
         if due <= Instant::now() {
+            task.abort();
             open.pop_front();
             return;
         }
         tokio::select! {
-            () = ended.notified() => {}
+            _ = tasks.join_next() => {}
             () = sleep_until(due) => {}
         }
     }
@@ -82,12 +77,13 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
 
     const GRACE: Duration = Duration::from_secs(2);
 
-    /// Starts a server with two connections. It answers one byte with another one.
+    /// Starts a server with two connections. It answers one byte with another one, and panics at the byte `!`.
     async fn served(grace: Duration) -> (SocketAddr, AbortOnDropHandle<Infallible>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -99,6 +95,7 @@ mod tests {
     async fn echo(mut stream: TcpStream) {
         let mut byte = [0];
         if stream.read_exact(&mut byte).await.is_ok() {
+            assert_ne!(byte, *b"!");
             let _ = stream.write_all(&byte).await;
         }
     }
@@ -123,17 +120,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_the_bound_a_connection_that_ends_makes_room_at_once() {
-        let (address, _task) = served(GRACE).await;
-        let mut idle = Vec::new();
-        for _ in 0..2 {
-            idle.push(TcpStream::connect(address).await.unwrap());
+    async fn at_the_bound_a_connection_that_ends_or_panics_makes_room_at_once() {
+        for last in [b"b", b"!"] {
+            let (address, _task) = served(GRACE).await;
+            let mut idle = Vec::new();
+            for _ in 0..2 {
+                idle.push(TcpStream::connect(address).await.unwrap());
+            }
+            let began = Instant::now();
+            let waiting = tokio::spawn(is_answered(address));
+            tokio::task::yield_now().await;
+            idle[1].write_all(last).await.unwrap();
+            assert!(timeout(GRACE / 2, waiting).await.unwrap().unwrap());
+            assert!(began.elapsed() < GRACE);
         }
-        let began = Instant::now();
-        let waiting = tokio::spawn(is_answered(address));
-        tokio::task::yield_now().await;
-        idle[1].write_all(b"b").await.unwrap();
-        assert!(timeout(GRACE / 2, waiting).await.unwrap().unwrap());
-        assert!(began.elapsed() < GRACE);
     }
 }

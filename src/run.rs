@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::check::{self, CheckReport};
-use crate::cleanup::{self, CleanupError, Leftover};
+use crate::cleanup::{self, CleanedUp, CleanupError};
 use crate::cluster::ClusterInfo;
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
@@ -100,7 +100,7 @@ pub(crate) fn cleanup(
     kubeconfig: Option<&Path>,
     cluster_id: &str,
     apply: bool,
-) -> Result<Vec<Leftover>, RunError> {
+) -> Result<CleanedUp, RunError> {
     block_on(start(configuration)?, async {
         let client = connection(configuration, kubeconfig).await?.client;
         Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
@@ -196,13 +196,7 @@ async fn serve(
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
     let shutdown = shutdown_signal().map_err(RunError::Start)?;
-    let connection = tokio::select! {
-        connection = connection(configuration, kubeconfig) => connection?,
-        () = shutdown.cancelled() => {
-            info!("received a signal before the controller started; stopping");
-            std::process::exit(0);
-        }
-    };
+    let connection = connection_before(&shutdown, configuration, kubeconfig).await?;
     Ok(controller(registry, configuration, connection, shutdown).await?.ended().await?)
 }
 
@@ -241,6 +235,21 @@ pub(crate) async fn connection(
         async move { connect::connection(kubeconfig.as_deref(), options.api_root.as_deref()).await };
     let task = spawn_blocking(move || Handle::current().block_on(connect));
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
+/// Builds the connection to the API server. If `shutdown` is cancelled first, the process ends.
+pub(crate) async fn connection_before(
+    shutdown: &CancellationToken,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<Connection, RunError> {
+    tokio::select! {
+        connection = connection(configuration, kubeconfig) => Ok(connection?),
+        () = shutdown.cancelled() => {
+            info!("received a signal before the controller started; stopping");
+            std::process::exit(0);
+        }
+    }
 }
 
 /// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process. A thread of its own receives the

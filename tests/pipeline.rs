@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +31,8 @@ impl ResourceEventHandler<Pod> for Scribe {
 
     fn wants(&self, event: &Event<Pod>) -> Interest {
         assert!(event.object_ref().name != "panics when asked" || self.handler != "first", "as ordered");
-        Interest::Taken
+        let is_labelled = event.object().is_some_and(|pod| pod.metadata.labels.is_some());
+        Interest::unless(is_labelled.then_some("it has labels"))
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Fault> {
@@ -67,8 +69,11 @@ fn world() -> World {
 
 impl World {
     async fn added(&self, name: &str) {
-        let event = Event::Added(Arc::new(pod("default", name))).erase();
-        self.pipeline.handle(&event, &Context::detached()).await.unwrap();
+        self.event(Event::Added(Arc::new(pod("default", name)))).await;
+    }
+
+    async fn event(&self, event: Event<Pod>) {
+        self.pipeline.handle(&event.erase(), &Context::detached()).await.unwrap();
         settle().await;
     }
 
@@ -92,6 +97,17 @@ async fn a_failing_object_delays_neither_other_objects_nor_other_handlers() {
     assert_eq!((world.count("second fails"), world.count("second works")), (1, 1));
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(world.count("first fails") >= 2, "it is repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_fails_is_not_retried_once_its_handler_declines_it() {
+    let world = world();
+    world.added("fails").await;
+    let mut declined = pod("default", "fails");
+    declined.metadata.labels = Some(BTreeMap::new());
+    world.event(Event::Modified(Arc::new(declined))).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.count("first fails"), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -212,23 +212,49 @@ fn a_token_file_that_cannot_be_used_is_named_and_ends_the_program() {
 async fn a_client_certificate_that_is_replaced_ends_the_program_in_good_order() {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let issue = || {
-        let pair = rcgen::generate_simple_self_signed(["staffetta".to_owned()]).unwrap();
-        std::fs::write(folder.path().join("tls.crt"), pair.cert.pem()).unwrap();
-        std::fs::write(folder.path().join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
-    };
-    issue();
+    let kubeconfig = issue_certificate(folder.path(), &server);
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &kubeconfig).await;
+    process.ready().await;
+    issue_certificate(folder.path(), &server);
+    process.says("the client certificate or key was replaced").await;
+    assert!(process.ends().await.success());
+    process.says("the lease is released").await;
+}
+
+#[tokio::test]
+async fn the_daemon_of_the_cni_plugin_ends_in_good_order_on_sigterm_and_with_another_client_certificate() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kubeconfig) = (folder.path().display(), folder.path().join("kubeconfig"));
+    let configuration = format!(
+        "[kubernetes]\n[cni_daemon]\nnode_name = \"n1\"\nlisten = \"{path}/cni.sock\"\nstate_folder = \"{path}/records\"\n"
+    );
+    for is_replaced in [false, true] {
+        std::fs::write(&kubeconfig, issue_certificate(folder.path(), &server)).unwrap();
+        let mut daemon =
+            Process::start_cni_daemon(Path::new(PROGRAM), folder.path(), &configuration, &kubeconfig).await;
+        daemon.ready().await;
+        if is_replaced {
+            issue_certificate(folder.path(), &server);
+        } else {
+            daemon.signal("TERM").await;
+        }
+        assert!(daemon.ends().await.success());
+        daemon.says("all queues are drained").await;
+    }
+}
+
+/// Writes a new client certificate and key, and returns a kubeconfig that names their files.
+fn issue_certificate(folder: &Path, server: &ApiServer) -> String {
+    let pair = rcgen::generate_simple_self_signed(["staffetta".to_owned()]).unwrap();
+    std::fs::write(folder.join("tls.crt"), pair.cert.pem()).unwrap();
+    std::fs::write(folder.join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
     let user =
         json!({ "name": "user", "user": { "client-certificate": "tls.crt", "client-key": "tls.key" } });
     let cluster = json!({ "name": "cluster", "cluster": { "server": server.url() } });
     let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
-    let kubeconfig = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
-    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &kubeconfig.to_string()).await;
-    process.ready().await;
-    issue();
-    process.says("the client certificate or key was replaced").await;
-    assert!(process.ends().await.success());
-    process.says("the lease is released").await;
+    json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" })
+        .to_string()
 }
 
 #[tokio::test]

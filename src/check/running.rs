@@ -21,8 +21,16 @@ impl Diagnostics {
         Self { readiness: readiness.into_iter().map(Arc::new).collect(), diagnoses }
     }
 
-    /// Runs all checks at the same time, each within [`CHECK_TIMEOUT`], and adds their findings to `report`.
-    pub(crate) async fn run(&self, report: &mut CheckReport) {
+    /// Runs the checks of all `diagnostics` at the same time, each within [`CHECK_TIMEOUT`], and adds their findings to `report`.
+    pub(crate) async fn run_all(diagnostics: &[Arc<Self>], report: &mut CheckReport) {
+        let checks = diagnostics.iter().flat_map(|diagnostics| diagnostics.checks());
+        for (category, findings) in join_all(checks).await {
+            report.add(category, findings);
+        }
+    }
+
+    /// Returns the checks, each as a future of its category and its findings.
+    fn checks(&self) -> impl Iterator<Item = impl Future<Output = (&str, Vec<Finding>)>> {
         let readiness = self.readiness.iter().map(|check| {
             let name = check.name.as_str();
             let run = (check.run)()
@@ -31,9 +39,7 @@ impl Diagnostics {
         });
         let diagnoses =
             self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.category, (diagnosis.run)()));
-        for (category, findings) in join_all(readiness.chain(diagnoses)).await {
-            report.add(category, findings);
-        }
+        readiness.chain(diagnoses)
     }
 }
 
@@ -83,7 +89,12 @@ mod tests {
         let low = || async { Ok(vec![Finding::warning("it has oil", "3 ml", "refill it")]) }.boxed();
         let diagnoses = vec![Diagnosis { category: "lamp".to_owned(), run: Box::new(low) }];
         let mut report = CheckReport::default();
-        Diagnostics::new((checks, diagnoses)).run(&mut report).await;
+        let began = tokio::time::Instant::now();
+        let also_silent = vec![check("also silent", || pending().boxed())];
+        let diagnostics = [(checks, diagnoses), (also_silent, Vec::new())];
+        Diagnostics::run_all(&diagnostics.map(|checks| Arc::new(Diagnostics::new(checks))), &mut report)
+            .await;
+        assert_eq!(began.elapsed().as_secs(), CHECK_TIMEOUT.as_secs());
         let lines = report.checks.iter().map(|ReportedFinding { category, finding }| {
             (category.as_str(), finding.result, finding.detail.as_str())
         });
@@ -93,6 +104,7 @@ mod tests {
             ("silent", CheckResult::Failed, "no answer within 10 s"),
             ("odd", CheckResult::Failed, "the handler panicked: out of oil"),
             ("lamp", CheckResult::Warning, "3 ml"),
+            ("also silent", CheckResult::Failed, "no answer within 10 s"),
         ];
         assert_eq!(lines.collect::<Vec<_>>(), expected);
     }

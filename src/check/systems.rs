@@ -46,6 +46,6 @@ pub(crate) async fn check_systems(
             }],
         );
     }
-    Diagnostics::new(setup.into_checks()).run(&mut report).await;
+    Diagnostics::run_all(&[Arc::new(Diagnostics::new(setup.into_checks()))], &mut report).await;
     report
 }

@@ -4,13 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 use staffetta_handler::Registry;
 
 use super::CommandError;
 use super::arguments::{ConfigFile, Output};
 use super::table::TextTable;
-use crate::cleanup::Leftover;
+use crate::cleanup::{CleanedUp, Leftover};
 use crate::config::Configuration;
 use crate::run;
 
@@ -39,10 +38,25 @@ pub(super) fn cleanup(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let CleanupArguments { cluster_id, apply, kubeconfig, .. } = arguments;
-    let leftovers = run::cleanup(registry, configuration, kubeconfig.as_deref(), cluster_id, *apply)?;
-    let document = json!({ "owners": leftovers });
-    arguments.output.format.write(&document, || leftovers_table(&leftovers).to_string(), output)?;
-    if leftovers.iter().all(Leftover::is_ok) { Ok(()) } else { Err(CommandError::NotReleased) }
+    let done = run::cleanup(registry, configuration, kubeconfig.as_deref(), cluster_id, *apply)?;
+    arguments.output.format.write(&done, || text(&done, *apply), output)?;
+    if is_complete(&done) { Ok(()) } else { Err(CommandError::NotReleased) }
+}
+
+/// Returns `true` if all resources are listed and, with `--apply`, released.
+fn is_complete(done: &CleanedUp) -> bool {
+    done.unknown.is_empty() && done.owners.iter().all(Leftover::is_ok)
+}
+
+/// Returns the table of the owners, the number of VIFs that the pool kept ready, and the errors of handlers.
+fn text(done: &CleanedUp, apply: bool) -> String {
+    let pooled = match done.pooled {
+        0 => String::new(),
+        count if apply => format!("VIFs that the pool kept ready, and that are deleted: {count}\n"),
+        count => format!("VIFs that the pool kept ready: {count}\n"),
+    };
+    let unknown = done.unknown.iter().map(|reason| format!("What else remains is not known: {reason}\n"));
+    format!("{}{pooled}{}", leftovers_table(&done.owners), unknown.collect::<String>())
 }
 
 /// Returns the table of the owners of resources in external systems.
@@ -54,4 +68,18 @@ pub(super) fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
         table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_that_cannot_list_its_resources_makes_the_command_fail() {
+        assert!(is_complete(&CleanedUp { pooled: 3, ..CleanedUp::default() }));
+        let done = CleanedUp { unknown: vec!["no rights".to_owned()], ..CleanedUp::default() };
+        assert!(!is_complete(&done));
+        assert!(text(&done, true).ends_with("\nWhat else remains is not known: no rights\n"));
+        assert_eq!(CommandError::NotReleased.exit_code(), std::process::ExitCode::FAILURE);
+    }
 }

@@ -76,8 +76,8 @@ enum CommandError {
     /// A dry run could not plan everything, or planned steps would fail.
     #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
     Incomplete,
-    /// `staffetta cleanup` could not release everything.
-    #[error("not everything was released; the table shows the errors")]
+    /// `staffetta cleanup` could not list or release everything.
+    #[error("not everything was listed or released; the output shows the errors")]
     NotReleased,
     /// `staffetta uninstall` could not free all objects.
     #[error("not every object was freed; the table shows the errors")]
@@ -91,6 +91,9 @@ enum CommandError {
     /// The arguments name no object.
     #[error(transparent)]
     ObjectName(#[from] ObjectNameError),
+    /// It is not known which object `explain` is to explain.
+    #[error("cannot find the object without its namespace (-n NAMESPACE): {0}")]
+    Unidentified(String),
     /// The object of `status --wait` was not handled in time.
     #[error("the object was not handled within {0} (--timeout)")]
     NotHandled(TimeSpan),
@@ -125,6 +128,7 @@ impl CommandError {
             | Self::InvalidSetup(_)
             | Self::Address(_)
             | Self::ObjectName(_)
+            | Self::Unidentified(_)
             | Self::Screen(ScreenError::NoTerminal)
             | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))

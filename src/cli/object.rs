@@ -16,14 +16,20 @@ const SHORT_NAMES: [(&str, &str); 7] = [
     ("svc", "service"),
 ];
 
-/// The error for arguments that do not name an object in the form `TYPE/NAME` or `TYPE NAME`.
+/// The error for arguments that do not name an object.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1")]
-pub(super) struct ObjectNameError(String);
+pub(super) enum ObjectNameError {
+    /// The form is not `TYPE/NAME` or `TYPE NAME`.
+    #[error("`{0}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1")]
+    Malformed(String),
+    /// The object has a type, and `--kind` is given, too.
+    #[error("`{0}` names the kind already; leave out --kind")]
+    TwoKinds(String),
+}
 
 impl ObjectNameError {
     pub(super) fn of_words(words: &[String]) -> Self {
-        Self(words.join(" "))
+        Self::Malformed(words.join(" "))
     }
 }
 
@@ -53,17 +59,30 @@ impl ObjectName {
         Ok(Some(Self { kind: kind.map(kind_of), name: name.to_owned() }))
     }
 
+    /// Adds the kind that the option `--kind` names; fails if the name has one already.
+    pub(super) fn of_kind(self, kind: Option<String>) -> Result<Self, ObjectNameError> {
+        match (self.kind, kind) {
+            (Some(kind), Some(_)) => Err(ObjectNameError::TwoKinds(format!("{kind}/{}", self.name))),
+            (own, given) => Ok(Self { kind: own.or(given), name: self.name }),
+        }
+    }
+
     /// Returns the query that selects the object. Without `namespace`, the object is searched in the namespace `default` (in all if that is
     /// `None`, or if its kind has no namespace).
     pub(super) fn query(self, namespace: Option<String>, default: Option<&str>) -> Query {
-        let is_namespaced = self.kind.as_deref().is_none_or(|kind| !CLUSTER_SCOPED.contains(&kind));
+        let is_namespaced = self.kind.as_deref().is_none_or(is_namespaced);
         let default = default.filter(|_| is_namespaced).map(str::to_owned);
         Query { name: Some(self.name), kind: self.kind, namespace: namespace.or(default), ..Query::default() }
     }
 }
 
+/// Returns `true` if the objects of `kind`, in lower case, have a namespace.
+pub(super) fn is_namespaced(kind: &str) -> bool {
+    !CLUSTER_SCOPED.contains(&kind)
+}
+
 /// Returns the kind that a type of kubectl names: `po`, `pods`, `Pod` and `pods.v1` are all `pod`.
-fn kind_of(type_name: &str) -> String {
+pub(super) fn kind_of(type_name: &str) -> String {
     let word = type_name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     if let Some((_, kind)) = SHORT_NAMES.iter().find(|(short, _)| *short == word) {
         return (*kind).to_owned();
@@ -71,7 +90,7 @@ fn kind_of(type_name: &str) -> String {
     match word.strip_suffix("ies") {
         Some(stem) => format!("{stem}y"),
         None if word == "endpoints" => word,
-        None => word.strip_suffix('s').unwrap_or(&word).to_owned(),
+        None => word.strip_suffix('s').filter(|stem| !stem.ends_with('s')).unwrap_or(&word).to_owned(),
     }
 }
 
@@ -93,6 +112,7 @@ mod tests {
             (&["networkpolicies.networking.k8s.io/web"], Some("networkpolicy")),
             (&["Endpoints/web"], Some("endpoints")),
             (&["EndpointSlice", "web"], Some("endpointslice")),
+            (&["Ingress/web"], Some("ingress")),
             (&["web"], None),
         ] {
             let expected = ObjectName { kind: kind.map(str::to_owned), name: "web".to_owned() };
@@ -112,5 +132,13 @@ mod tests {
         assert_eq!(namespace(&["pod/web"], None).as_deref(), Some("shop"));
         assert_eq!(namespace(&["pod/web"], Some("other")).as_deref(), Some("other"));
         assert_eq!(namespace(&["node/n1"], None), None);
+    }
+
+    #[test]
+    fn the_option_kind_is_the_type_of_an_object_without_one() {
+        let of_kind = |words: &[&str]| read(words).unwrap().unwrap().of_kind(Some(kind_of("nodes")));
+        let query = of_kind(&["n1"]).unwrap().query(None, Some("shop"));
+        assert_eq!((query.kind.as_deref(), query.namespace), (Some("node"), None));
+        assert!(of_kind(&["pod/web"]).unwrap_err().to_string().contains("--kind"));
     }
 }

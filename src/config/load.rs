@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use config::{Config, File, FileFormat};
+use config::Config;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -64,9 +64,10 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Returns the configuration file to read: `named`, or else [`DEFAULT_FILE`] if it exists.
+/// Returns the configuration file to read: `named`, or else [`DEFAULT_FILE`] unless it does not exist. One that cannot be accessed is an
+/// error when it is loaded.
 pub fn choose_file(named: Option<PathBuf>) -> Option<PathBuf> {
-    named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()))
+    named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.try_exists().unwrap_or(true)))
 }
 
 impl Configuration {
@@ -147,23 +148,19 @@ fn read(
     }
 }
 
-/// Merges the defaults, the file and the environment, option by option. The environment has precedence over the file.
+/// Merges the defaults, the file and the environment, option by option. The environment has precedence over the file. A table replaces the
+/// one with lower precedence: the crate config would merge the tables of two sources.
 fn merge(
     schema: &FileSchema,
     file: Option<&SourceFile>,
     environment: &Value,
 ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+    let defaults = schema.sections.iter().flat_map(|section| {
+        section.options.iter().map(|option| (section.name.as_str(), option.name.as_str(), &option.default))
+    });
+    let in_file = file.into_iter().flat_map(|file| options(&file.values));
     let mut builder = Config::builder();
-    for section in &schema.sections {
-        for option in &section.options {
-            let default: config::Value = serde_json::from_value(option.default.clone())?;
-            builder = builder.set_default(format!("{}.{}", section.name, option.name), default)?;
-        }
-    }
-    if let Some(file) = file {
-        builder = builder.add_source(File::from_str(&file.text, FileFormat::Toml));
-    }
-    for (section, option, value) in options(environment) {
+    for (section, option, value) in defaults.chain(in_file).chain(options(environment)) {
         let value: config::Value = serde_json::from_value(value.clone())?;
         builder = builder.set_override(format!("{section}.{option}"), value)?;
     }

@@ -9,7 +9,8 @@ use super::normalize::{SECRET, normalize};
 const KUBERNETES: &str = "kubernetes";
 
 /// The sections that the program itself needs.
-const REQUIRED: [&str; 7] = [KUBERNETES, "relay", "leader_election", "events", "admin", "log", "shutdown"];
+const REQUIRED: [&str; 9] =
+    [KUBERNETES, "relay", "leader_election", "events", "admin", "webhook", "log", "traces", "shutdown"];
 
 /// The sections and options that the configuration file may contain.
 #[derive(Debug)]

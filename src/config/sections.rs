@@ -49,7 +49,7 @@ pub struct KubernetesOptions {
     /// Selects pods and services by their labels. An object that is managed already stays so until it is deleted.
     #[schemars(extend("format" = "label-selector"), example = &"network=neutron")]
     pub object_labels: Option<String>,
-    /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
+    /// The kubeconfig file. If not set: `$KUBECONFIG` or `~/.kube/config`; without a usable one, the service account of the pod.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
     /// The URL of the API server, in place of the one in the kubeconfig or of the service account. The daemon on a node needs it,
@@ -178,8 +178,8 @@ pub struct LeaderElectionOptions {
     /// The name of the Lease. Replicas with the same name elect one leader.
     #[schemars(length(min = 1, max = 63), extend("format" = "dns-label"))]
     pub lease_name: String,
-    /// The namespace of the Lease. If not set: the namespace of the service account inside a pod, elsewhere that of the
-    /// kubeconfig's context.
+    /// The namespace of the Lease. If not set: that of the kubeconfig's context; without a kubeconfig, that of the service account
+    /// of the pod.
     #[schemars(length(min = 1, max = 63), extend("format" = "dns-label"), example = "kube-system")]
     pub namespace: Option<String>,
     /// The time after the last renewal after which a standby may take the Lease. The Lease states it in whole seconds, rounded

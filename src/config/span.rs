@@ -36,11 +36,6 @@ impl TimeSpan {
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
-
-    /// Returns a duration of `milliseconds`.
-    pub const fn from_millis(milliseconds: u64) -> Self {
-        Self(Duration::from_millis(milliseconds))
-    }
 }
 
 impl From<TimeSpan> for Duration {
@@ -137,7 +132,7 @@ mod tests {
     #[test]
     fn units_may_be_combined_and_a_bare_number_is_seconds() {
         assert_eq!("2m30s".parse(), Ok(TimeSpan::from_secs(150)));
-        assert_eq!("500ms".parse(), Ok(TimeSpan::from_millis(500)));
+        assert_eq!("500ms".parse(), Ok(TimeSpan(Duration::from_millis(500))));
         assert_eq!(serde_json::from_str::<TimeSpan>("90").unwrap(), TimeSpan::from_secs(90));
         assert_eq!(serde_json::from_str::<TimeSpan>("\"1 hour\"").unwrap(), TimeSpan::from_secs(3600));
     }
@@ -161,7 +156,7 @@ mod tests {
         assert_eq!(written(TimeSpan::from_secs(0)), "0s");
         assert_eq!(written(TimeSpan::from_secs(500)), "500s");
         assert_eq!(written(TimeSpan::from_secs(120)), "2m");
-        assert_eq!(written(TimeSpan::from_millis(1500)), "1500ms");
+        assert_eq!(written(TimeSpan(Duration::from_millis(1500))), "1500ms");
     }
 
     proptest! {

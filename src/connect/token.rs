@@ -34,10 +34,12 @@ struct CachedToken {
 
 impl TokenFile {
     /// Removes the path of the token file from `auth` and returns it. Returns `None` if `auth` has no token file, or other credentials
-    /// that take precedence.
+    /// that take precedence. Also removes a credential plugin, over which the token file takes precedence.
     pub(super) fn take(auth: &mut AuthInfo) -> Option<PathBuf> {
         let other = auth.token.is_some() || auth.username.is_some() || auth.auth_provider.is_some();
-        if other { None } else { auth.token_file.take().map(PathBuf::from) }
+        let path = auth.token_file.take_if(|_| !other)?;
+        auth.exec = None;
+        Some(path.into())
     }
 
     /// Reads the token file for the first time; fails if that is not possible.
@@ -210,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_precede_a_token_file_are_left_to_kube() {
+    fn credentials_that_precede_a_token_file_are_left_to_kube_and_a_plugin_that_it_precedes_is_not_run() {
         let auth = |yaml: &str| serde_saphyr::from_str::<AuthInfo>(yaml).unwrap();
-        let mut file = auth("tokenFile: /t");
+        let mut file = auth("{tokenFile: /t, exec: {command: c}}");
         assert_eq!(TokenFile::take(&mut file), Some("/t".into()));
-        assert_eq!(file.token_file, None);
+        assert!(file.token_file.is_none() && file.exec.is_none());
         let others =
             ["token: t", "{username: u, password: p}", "auth-provider: {name: oidc, config: {}}", "{}"];
         for other in others {

@@ -28,7 +28,7 @@ use tracing::info;
 use crate::config::Configuration;
 use crate::connect::Connection;
 use crate::health::Health;
-use crate::identity::{ReplicaIdentity, identity};
+use crate::identity::identity;
 use crate::metrics::Metrics;
 use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
@@ -212,13 +212,11 @@ impl ControllerContext {
             self.stop.cancel();
             result
         };
-        let (led, in_every_replica) = join(led.boxed(), in_every_replica.boxed()).await;
-        led.and(in_every_replica)
-    }
-
-    /// Returns the identity by which this process differs from the other replicas of the controller.
-    fn replica(&self) -> ReplicaIdentity {
-        ReplicaIdentity(self.identity.clone())
+        match join(led.boxed(), in_every_replica.boxed()).await {
+            // The other group was stopped because of this error, so it says more.
+            (Err(ControllerError::Undrained), Err(error)) => Err(error),
+            (led, in_every_replica) => led.and(in_every_replica),
+        }
     }
 
     /// Runs one leadership session after the other, until the controller is stopped.

@@ -62,7 +62,7 @@ impl<'r> LeadershipSession<'r> {
     /// Takes part in the election, and runs the handlers while this process is the leader.
     async fn run_term(&mut self) -> Result<Option<LossReason>, ControllerError> {
         let (context, client) = (self.context, self.client.clone());
-        let status = self.election.subscribe();
+        let status = context.status.subscribe();
         context.health.set_unmet(HANDLERS, "not created yet");
         let elected = async {
             tokio::select! {
@@ -80,7 +80,6 @@ impl<'r> LeadershipSession<'r> {
         let running = context.start(HandlerScope::Leader, &cluster, &client, self.election.term())?;
         let running = running.maintain_certificate(&client);
         context.health.set_met(HANDLERS);
-        context.health.set_met(API_SERVER);
         context.health.set_met(LEADERSHIP);
         let grace = context.configuration.shutdown.drain.into();
         tokio::select! {
@@ -115,7 +114,6 @@ async fn check_standby(
         // The lease was read, so an outage is over: ask again without the back-off.
         () = until_standby() => cluster_info(context, client).await,
     };
-    context.health.set_met(API_SERVER);
     until_standby().await;
     if let Err(error) = check_handlers(&context.registry, &context.configuration, &cluster) {
         return error;
@@ -126,7 +124,7 @@ async fn check_standby(
 
 /// Reads the API versions and the id of the cluster, and repeats that until the API server answers.
 pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -> ClusterInfo {
-    until_success(
+    let cluster = until_success(
         DISCOVERY_TIMEOUT,
         || async { Ok(ClusterInfo::read(&context.configuration, client).await?) },
         |attempt, wait_ms, error| {
@@ -134,7 +132,9 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
             context.health.set_unmet(API_SERVER, error);
         },
     )
-    .await
+    .await;
+    context.health.set_met(API_SERVER);
+    cluster
 }
 
 /// Completes when this process is the leader. A standby that knows the leader counts as ready.
@@ -160,13 +160,13 @@ async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use http::{Request, Response};
+    use http::{Request, Response, StatusCode};
     use k8s_openapi::api::core::v1::Pod;
     use kube::client::Body;
     use serde_json::json;
-    use staffetta_handler::{Registration, Registry, ResourceEventHandler};
+    use staffetta_handler::{Registration, Registry, ResourceEventHandler, Setup};
 
     use super::*;
     use crate::config::{self, Configuration, FileSchema};
@@ -180,12 +180,14 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// An API server at which another process is the leader. It does not respond to the first request for its API groups.
-    fn server() -> Client {
-        let asked = AtomicBool::new(false);
+    /// An API server at which another process is the leader. It responds to the request number `failing` for its API groups with an
+    /// error, after a delay of 20 s.
+    fn server(failing: usize) -> Client {
+        let asked = AtomicUsize::new(0);
         let server = move |request: Request<Body>| {
+            let fails = request.uri().path() == "/apis" && asked.fetch_add(1, Ordering::Relaxed) == failing;
             let answer = match request.uri().path() {
-                "/apis" => asked.swap(true, Ordering::Relaxed).then(|| json!({ "groups": [] })),
+                "/apis" => Some(json!({ "groups": [] })),
                 LEASE => Some(json!({
                     "metadata": { "resourceVersion": "1" },
                     "spec": { "holderIdentity": "first", "leaseDurationSeconds": 3600 },
@@ -193,6 +195,11 @@ mod tests {
                 _ => None,
             };
             async move {
+                if fails {
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                    let status = StatusCode::INTERNAL_SERVER_ERROR;
+                    return Ok(Response::builder().status(status).body(Body::empty()).unwrap());
+                }
                 let Some(answer) = answer else { return pending().await };
                 Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
             }
@@ -200,11 +207,16 @@ mod tests {
         Client::new(tower::service_fn(server), "default")
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_standby_does_not_wait_for_a_request_from_before_it_knew_the_leader() {
+    /// Starts a controller with the handler `idle`, which runs in every replica if `in_every_replica` is set.
+    async fn controller(in_every_replica: bool, server: Client) -> Controller {
         let mut registry = Registry::default();
         config::register(&mut registry);
-        registry.handler("idle", "Does nothing.", |_| Ok(Registration::new(Idle).on::<Pod>().erase()));
+        let create = |_: &Setup| Ok(Registration::new(Idle).on::<Pod>().erase());
+        if in_every_replica {
+            registry.handler_in_every_replica("idle", "Does nothing.", create);
+        } else {
+            registry.handler("idle", "Does nothing.", create);
+        }
         let schema = FileSchema::assemble(&registry).unwrap();
         let variables = [
             ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into()),
@@ -213,7 +225,26 @@ mod tests {
             ("STAFFETTA_LEADER_ELECTION__NAMESPACE".into(), "relay".into()),
         ];
         let configuration = Configuration::load(&schema, None, variables).unwrap();
-        let mut controller = Controller::start(registry, &configuration, server()).await.unwrap();
+        Controller::start(registry, &configuration, server).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_does_not_wait_for_a_request_from_before_it_knew_the_leader() {
+        let mut controller = controller(false, server(0)).await;
         tokio::time::timeout(DISCOVERY_TIMEOUT / 2, controller.ready()).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_for_the_handlers_of_every_replica_that_failed_and_was_repeated_leaves_the_process_ready()
+    {
+        let controller = controller(true, server(1)).await;
+        let is_met = || {
+            let conditions = controller.health.conditions();
+            conditions.iter().any(|condition| condition.name == API_SERVER && condition.reason.is_none())
+        };
+        for (seconds, expected) in [(10, true), (10, false), (10, true)] {
+            tokio::time::sleep(Duration::from_secs(seconds) + Duration::from_millis(10)).await;
+            assert_eq!(is_met(), expected);
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::{ControllerContext, ControllerError, ObjectSelection, check_handlers,
 use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
+use crate::identity::ReplicaIdentity;
 use crate::pipeline::report::Reports;
 use crate::pipeline::{self, HandlerScope, Pipeline};
 use crate::term::Term;
@@ -35,7 +36,7 @@ impl ControllerContext {
         // Drivers with tasks of their own check the term and count.
         let metrics = &self.state.metrics;
         setup.share(Arc::new(term.clone()));
-        setup.share(Arc::new(self.replica()));
+        setup.share(Arc::new(ReplicaIdentity(self.identity.clone())));
         setup.share(Arc::clone(&metrics.cloud_requests));
         setup.share(Arc::clone(&metrics.ec2_requests));
         setup.share(Arc::clone(&metrics.cni_requests));

@@ -13,8 +13,7 @@ use super::occurrence::{Occurrence, event_name};
 use super::rate_limit::TokenBucket;
 
 /// The delays after failed writes to a namespace, unless the server requests another delay.
-const BACKOFF: BackoffPolicy =
-    BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), limit: None };
+const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The limits of an [`Aggregator`].
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +208,7 @@ impl Aggregator {
         let is_first = !self.paused.contains_key(namespace);
         let (backoff, until) =
             self.paused.entry(namespace.to_owned()).or_insert_with(|| (BACKOFF.start(), now));
-        let delay = backoff.next_wait(hint).unwrap_or(BACKOFF.max);
+        let delay = backoff.delay(hint);
         *until = now + delay;
         (delay, is_first)
     }

@@ -22,6 +22,7 @@ use staffetta_handler::{Registry, SetupError};
 
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
+use crate::connect::answer;
 use plan::{Obstacle, PlannedTakeover};
 use read::ClusterState;
 
@@ -118,7 +119,7 @@ async fn read(
     configuration: &Configuration,
     client: Client,
 ) -> Result<(Arc<dyn AdoptionDriver>, ClusterState), MigrateError> {
-    let cluster = ClusterInfo::read(configuration, &client).await.map_err(MigrateError::api)?;
+    let cluster = answer(ClusterInfo::read(configuration, &client)).await.map_err(MigrateError::api)?;
     let setup = cluster.clone().setup(&Arc::new(registry), configuration, client);
     let cloud = setup.driver::<dyn AdoptionDriver>()?;
     let state = ClusterState::read(&setup, configuration, &cluster, &*cloud).await?;

@@ -11,8 +11,8 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use staffetta_driver::{
-    AdoptionDriver, ExistingLoadBalancer, ExistingNetwork, ExistingPort, ExistingPublicIp, PodVifDriver,
-    ServiceProjectDriver, VifPoolDriver,
+    AdoptionDriver, ExistingAttachment, ExistingLoadBalancer, ExistingNetwork, ExistingPort,
+    ExistingPublicIp, PodVifDriver, ServiceProjectDriver, SubnetId, VifPoolDriver,
 };
 use staffetta_handler::{Setup, causes};
 use staffetta_network::lb::STATE_ANNOTATION;
@@ -22,6 +22,7 @@ use super::MigrateError;
 use super::kuryr::{API_VERSION, KuryrObjects, ObjectKey, finalizers_of, key_of};
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
+use crate::connect::answer;
 
 /// The number of objects in a page of a list.
 const PAGE: u32 = 500;
@@ -61,6 +62,8 @@ pub(super) struct ClusterState {
     pub(super) networks: Vec<ExistingNetwork>,
     /// The names of the enabled handlers.
     pub(super) handlers: BTreeSet<String>,
+    /// The option `neutron_defaults.pod_subnet`: the subnet of pods.
+    pub(super) pod_subnet: Option<SubnetId>,
     /// The names of the VIF drivers that the configuration uses.
     pub(super) vif_drivers: BTreeSet<String>,
     /// The Deployments of Kuryr's controller that have replicas, and its pods that have not ended, as `Deployment NAMESPACE/NAME` or
@@ -95,6 +98,7 @@ impl ClusterState {
             ports: cloud.ports().await?,
             handlers: configuration.kubernetes.enabled_handlers.iter().cloned().collect(),
             vif_drivers: vif_drivers(setup, configuration)?,
+            pod_subnet: configuration.value["neutron_defaults"]["pod_subnet"].as_str().map(SubnetId::from),
             ..Self::default()
         };
         state.running_kuryr = running_kuryr(&client, &state.pods).await?;
@@ -107,7 +111,9 @@ impl ClusterState {
         if !managed.is_empty() && state.has_handlers(&["lb", "lbaasspec"]) {
             state.specs = specs(setup, &state.namespaces, &managed).await?;
         }
-        if !state.kuryr.networks.is_empty() {
+        // The subnets of an idle subport are compared with those of the namespaces, also without a record of them.
+        let is_subport = |port: &ExistingPort| matches!(port.attachment, ExistingAttachment::Trunk { .. });
+        if !state.kuryr.networks.is_empty() || state.ports.iter().any(is_subport) {
             state.networks = cloud.networks().await?;
         }
         Ok(state)
@@ -141,7 +147,7 @@ where
     let mut objects = Vec::new();
     let mut parameters = ListParams::default().limit(PAGE);
     loop {
-        let page = api.list(&parameters).await?;
+        let page = answer(api.list(&parameters)).await?;
         objects.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),

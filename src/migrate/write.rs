@@ -1,13 +1,15 @@
 //! Writes of annotations and finalizers, each of which applies only to the object from which it was planned.
 
+use std::collections::BTreeMap;
+
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::ObjectMeta;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource};
 use serde_json::{Value, json};
-use staffetta_handler::MetadataPatch;
 
 use super::MigrateError;
 use super::kuryr::KuryrKind;
+use crate::connect::answer;
 
 /// The maximum number of attempts to write an object while others change it too.
 const ATTEMPTS: usize = 5;
@@ -18,16 +20,16 @@ pub(crate) struct MetadataWrite {
     resource: ApiResource,
     /// The metadata of the object when the change was planned.
     planned: ObjectMeta,
-    /// The annotations to set, and the finalizers to add and to remove.
-    patch: MetadataPatch,
-    /// The keys of the annotations and the finalizers that the write sets, for messages.
-    sets: Vec<String>,
+    /// The annotations to set.
+    annotations: BTreeMap<String, String>,
+    /// The finalizer to add.
+    adds: Option<String>,
     /// The finalizers of Kuryr that the write removes.
     removes: Vec<String>,
 }
 
 impl MetadataWrite {
-    /// Plans a change of a built-in object that removes the first of the finalizers `removes`, if there is one.
+    /// Plans a change of a built-in object that removes the finalizers `removes`.
     pub(super) fn of<K: Resource<DynamicType = ()>>(object: &K, removes: &[String]) -> Self {
         Self::new(ApiResource::erase::<K>(&()), object.meta(), removes)
     }
@@ -40,16 +42,8 @@ impl MetadataWrite {
     /// Creates a write that removes the finalizers `removes` from the object whose metadata is `planned`. The write fails if these metadata
     /// have changed since.
     fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
-        let patch = removes.first().map_or_else(MetadataPatch::default, |finalizer| {
-            MetadataPatch::default().remove_finalizer(finalizer)
-        });
-        Self {
-            resource,
-            planned: planned.clone(),
-            patch: patch.claim(),
-            sets: Vec::new(),
-            removes: removes.to_owned(),
-        }
+        let (annotations, adds) = (BTreeMap::new(), None);
+        Self { resource, planned: planned.clone(), annotations, adds, removes: removes.to_owned() }
     }
 
     /// Also sets an annotation, unless the object has this value.
@@ -57,8 +51,7 @@ impl MetadataWrite {
     pub(super) fn annotate(mut self, key: &str, value: &str) -> Self {
         let present = self.planned.annotations.as_ref().and_then(|annotations| annotations.get(key));
         if present.is_none_or(|present| present != value) {
-            self.patch = self.patch.annotate(key, value);
-            self.sets.push(key.to_owned());
+            self.annotations.insert(key.to_owned(), value.to_owned());
         }
         self
     }
@@ -68,24 +61,22 @@ impl MetadataWrite {
     pub(super) fn add_finalizer(mut self, finalizer: &str) -> Self {
         let has = self.planned.finalizers.iter().flatten().any(|present| present == finalizer);
         if !has && self.planned.deletion_timestamp.is_none() {
-            self.patch = self.patch.add_finalizer(finalizer);
-            self.sets.push(finalizer.to_owned());
+            self.adds = Some(finalizer.to_owned());
         }
         self
     }
 
     /// Returns `true` if the write changes nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.removes.is_empty()
+        self.annotations.is_empty() && self.adds.is_none() && self.removes.is_empty()
     }
 
     /// Returns the change in a few words, for the plan that the command prints.
     pub(super) fn describe(&self) -> String {
-        let of = |verb: &str, names: &[String]| {
-            (!names.is_empty()).then(|| format!("{verb} {}", names.join(" and ")))
-        };
-        let words = [of("write", &self.sets), of("remove", &self.removes)];
-        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let sets: Vec<&str> = self.annotations.keys().chain(&self.adds).map(String::as_str).collect();
+        let removes: Vec<&str> = self.removes.iter().map(String::as_str).collect();
+        let parts = [("write", sets), ("remove", removes)].into_iter().filter(|(_, names)| !names.is_empty());
+        parts.map(|(verb, names)| format!("{verb} {}", names.join(" and "))).collect::<Vec<_>>().join(", ")
     }
 
     /// Makes the change, unless the object is gone. Fails if its UID, annotations, finalizers or deletion have changed since the change
@@ -97,15 +88,15 @@ impl MetadataWrite {
             None => Api::all_with(client.clone(), &self.resource),
         };
         for _ in 0..ATTEMPTS {
-            let Some(current) = api.get_metadata_opt(name).await.map_err(MigrateError::api)? else {
+            let current = answer(api.get_metadata_opt(name)).await.map_err(MigrateError::api)?;
+            let Some(current) = current else {
                 return Ok(());
             };
             if !self.is_planned_for(&current.metadata) {
                 return Err(MigrateError::Changed);
             }
-            let mut object = DynamicObject::new(name, &self.resource);
-            object.metadata = current.metadata;
-            match api.patch_metadata(name, &PatchParams::default(), &self.body(&object)).await {
+            let patch = Patch::Merge(self.body(&current.metadata));
+            match answer(api.patch_metadata(name, &PatchParams::default(), &patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
                 result => return result.map(drop).map_err(MigrateError::api),
@@ -122,16 +113,54 @@ impl MetadataWrite {
             && planned.deletion_timestamp.is_some() == current.deletion_timestamp.is_some()
     }
 
-    /// Returns the body of the patch: a strategic merge patch for built-in kinds, a merge patch with the whole list of finalizers and the
-    /// resourceVersion for custom resources, which do not support strategic merge patches.
-    fn body(&self, object: &DynamicObject) -> Patch<Value> {
-        if self.resource.group != "openstack.org" {
-            return Patch::Strategic(json!(self.patch.body(object)));
+    /// Returns the body of the patch of the object with the metadata `current`: a merge patch with the whole list of finalizers, which
+    /// custom resources support, too. The resourceVersion makes the server reject it if the object has changed meanwhile.
+    fn body(&self, current: &ObjectMeta) -> Value {
+        let mut finalizers = current.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| !self.removes.contains(finalizer));
+        finalizers.extend(self.adds.clone());
+        json!({ "metadata": { "uid": current.uid, "resourceVersion": current.resource_version,
+            "annotations": self.annotations, "finalizers": finalizers } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Service;
+    use kube::client::Body;
+    use staffetta_handler::causes;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::migrate::read::list;
+
+    #[test]
+    fn all_finalizers_of_kuryr_are_removed_and_those_of_others_stay() {
+        let theirs = ["kuryr.openstack.org/a", "kuryr.openstack.org/b"].map(str::to_owned);
+        let metadata = json!({ "name": "web", "uid": "u", "resourceVersion": "7",
+            "finalizers": [theirs[0], "their/own", theirs[1]] });
+        let service: Service = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        let write = MetadataWrite::of(&service, &theirs).annotate("k", "v").add_finalizer("staffetta.dev/lb");
+        let expected = "write k and staffetta.dev/lb, remove kuryr.openstack.org/a and kuryr.openstack.org/b";
+        assert_eq!(write.describe(), expected);
+        let patch = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "annotations": { "k": "v" },
+            "finalizers": ["their/own", "staffetta.dev/lb"] } });
+        assert_eq!(write.body(&service.metadata), patch);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_ends_a_read_and_a_write() {
+        let silent =
+            service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let client = Client::new(silent, "default");
+        let service: Service = serde_json::from_value(json!({ "metadata": { "name": "web" } })).unwrap();
+        let written = MetadataWrite::of(&service, &[]).annotate("k", "v").apply(&client).await;
+        let listed = list::<Service>(&Api::all(client)).await;
+        for error in [causes(&written.unwrap_err()), causes(&listed.unwrap_err())] {
+            assert!(error.contains("no answer within 30 s"), "{error}");
         }
-        let mut kept = object.finalizers().to_vec();
-        kept.retain(|finalizer| !self.removes.contains(finalizer));
-        let meta = object.meta();
-        Patch::Merge(json!({ "metadata":
-            { "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": kept } }))
     }
 }

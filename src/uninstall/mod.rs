@@ -1,7 +1,8 @@
 //! `staffetta uninstall`: takes the controller's finalizers off its objects, and lists what stays in external systems.
 //!
 //! Without a controller, an object with a finalizer of ours is never deleted. Pods keep their network: nothing is released outside. The
-//! controller must have stopped, because it would add the finalizers and the virtual nodes again; its Leases say so.
+//! controller must have stopped, because it would add the finalizers and the virtual nodes again; its Leases say so or, without a leader
+//! election, the pods of its Deployment.
 
 mod objects;
 mod stop;
@@ -17,15 +18,14 @@ use staffetta_handler::{DryRunPlan, Registry, causes};
 use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
 use tokio::time::timeout;
 
-use crate::cleanup::{CleanupError, Leftover, clean_handler, drain_pool};
+use crate::cleanup::{CleanedUp, Leftover, clean_handlers};
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
+use crate::connect::answer;
 use crate::controller::{FINALIZER_PREFIX, create_handlers};
 use objects::{delete_nodes, remove_finalizers};
 use stop::stop;
 
-/// The time limit of a request to the API server.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit of the lists of external systems.
 const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -41,7 +41,7 @@ pub struct UninstallOptions {
 }
 
 /// The result of `staffetta uninstall`.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Uninstalled {
     /// The objects with a finalizer of ours, and the virtual nodes.
     pub objects: Vec<UninstalledObject>,
@@ -77,6 +77,22 @@ pub enum UninstallError {
         "a controller runs ({0}), and would add the finalizers again: scale its Deployment to 0 first, or pass --stop DEPLOYMENT"
     )]
     Running(String),
+    /// The leader election is disabled, and no Deployment is given.
+    #[error(
+        "without a leader election (`leader_election.enabled`), no Lease shows if a controller runs: pass --stop DEPLOYMENT"
+    )]
+    Unelected,
+    /// The Deployment was scaled to zero, but its pods do not end.
+    #[error(
+        "the Deployment `{name}` still has pods after {} s; delete those on lost nodes with --force",
+        timeout.as_secs()
+    )]
+    Pods {
+        /// The name of the Deployment.
+        name: String,
+        /// The time limit.
+        timeout: Duration,
+    },
     /// The Deployment cannot be scaled.
     #[error("the Deployment `{name}` cannot be scaled to 0")]
     Stop {
@@ -101,8 +117,8 @@ pub enum UninstallError {
 ///
 /// # Errors
 ///
-/// A controller holds a Lease, its Deployment cannot be scaled, or objects cannot be read. A finalizer that cannot be removed is in the
-/// result.
+/// A controller holds a Lease, its Deployment cannot be scaled or keeps its pods, or objects cannot be read. A finalizer that cannot be
+/// removed is in the result.
 pub async fn uninstall(
     registry: Registry,
     configuration: &Configuration,
@@ -114,23 +130,24 @@ pub async fn uninstall(
     if options.apply {
         stop(configuration, &client, cluster.id(), options).await?;
     }
-    let mut result = Uninstalled::default();
+    let mut objects = Vec::new();
     for resource in [
         ApiResource::erase::<Pod>(&()),
         ApiResource::erase::<Service>(&()),
         ApiResource::erase::<Namespace>(&()),
         ApiResource::erase::<CiscoDevice>(&()),
     ] {
-        result.objects.extend(remove_finalizers(&client, &resource, options.apply).await?);
+        objects.extend(remove_finalizers(&client, &resource, options.apply).await?);
     }
-    result.objects.extend(delete_nodes(&client, cluster.id(), options.apply).await?);
+    objects.extend(delete_nodes(&client, cluster.id(), options.apply).await?);
     // Last, because external systems may be slow or gone.
-    let listed = list_outside(registry, configuration, client, cluster, &mut result);
-    match timeout(LIST_TIMEOUT, listed).await {
-        Ok(()) => {}
-        Err(_) => result.unknown.push(format!("no answer within {} s", LIST_TIMEOUT.as_secs())),
+    let mut outside = CleanedUp::default();
+    let listed = list_outside(registry, configuration, client, cluster, &mut outside);
+    if timeout(LIST_TIMEOUT, listed).await.is_err() {
+        outside.unknown.push(format!("no answer within {} s", LIST_TIMEOUT.as_secs()));
     }
-    Ok(result)
+    let CleanedUp { owners, pooled, unknown } = outside;
+    Ok(Uninstalled { objects, outside: owners, pooled, unknown })
 }
 
 /// Returns `true` if a finalizer is one of this program.
@@ -145,37 +162,14 @@ async fn list_outside(
     configuration: &Configuration,
     client: Client,
     cluster: ClusterInfo,
-    result: &mut Uninstalled,
+    result: &mut CleanedUp,
 ) {
     let registry = Arc::new(registry);
     let setup = cluster.setup(&registry, configuration, client).dry_run(DryRunPlan::default());
-    let handlers = match create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup) {
-        Ok(handlers) => handlers,
-        Err(error) => {
-            result.unknown.push(causes(&error));
-            return;
-        }
-    };
-    let mut has_pods = false;
-    for (handler, registration) in handlers {
-        has_pods |= handler == "vif";
-        match clean_handler(&handler, registration, configuration, false).await {
-            Ok(listed) => result.outside.extend(listed),
-            Err(error) => result.unknown.push(causes(&CleanupError::List { handler, error })),
-        }
+    match create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup) {
+        Ok(handlers) => clean_handlers(handlers, configuration, &setup, false, result).await,
+        Err(error) => result.unknown.push(causes(&error)),
     }
-    if has_pods {
-        match drain_pool(&setup, false).await {
-            Ok(pooled) => result.pooled = pooled,
-            Err(error) => result.unknown.push(causes(&error)),
-        }
-    }
-}
-
-/// Returns the response to a request; fails if the API server does not respond in time.
-async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    let late = || kube::Error::Service(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into());
-    timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Returns `true` if the API server responded that the object or the kind does not exist (404).

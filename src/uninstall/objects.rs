@@ -10,7 +10,8 @@ use serde_json::json;
 use staffetta_handler::{HANDLER_LABEL, causes};
 use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
-use super::{UninstallError, UninstalledObject, answer, is_missing, is_ours, read_error};
+use super::{UninstallError, UninstalledObject, is_missing, is_ours, read_error};
+use crate::connect::answer;
 
 /// The number of objects in one response of a list.
 const PAGE: u32 = 500;
@@ -26,6 +27,8 @@ pub(super) async fn remove_finalizers(
     let mut done = Vec::new();
     for pass in 1..=PASSES {
         let mut again = false;
+        // Each object that failed before is tried again.
+        done.retain(|object: &UninstalledObject| object.is_ok);
         for object in list(client, resource, &ListParams::default().limit(PAGE)).await? {
             let (ours, kept): (Vec<_>, Vec<_>) =
                 object.finalizers().iter().map(String::as_str).partition(|finalizer| is_ours(finalizer));
@@ -122,4 +125,42 @@ fn outcome(
     };
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     UninstalledObject { kind: kind.to_owned(), namespace, name, result, is_ok }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http::{Method, Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_object_that_succeeds_in_a_further_pass_has_not_failed() {
+        // The first pass cannot change one pod, and finds that another program has changed the other one.
+        let codes = Mutex::new(vec![409, 500]);
+        let answer = move |request: Request<Body>| {
+            let code = if request.method() == Method::PATCH { codes.lock().unwrap().pop() } else { None };
+            let pod = |name: &str| {
+                let finalizers = ["staffetta.dev/vif"];
+                json!({ "metadata": { "name": name, "namespace": "shop", "uid": name, "finalizers": finalizers } })
+            };
+            let document = match code {
+                Some(code) => json!({ "status": "Failure", "message": "no", "reason": "no", "code": code }),
+                None => json!({ "metadata": {}, "items": [pod("a"), pod("b")] }),
+            };
+            let response = Response::builder().status(code.unwrap_or(200));
+            std::future::ready(Ok::<_, Infallible>(
+                response.body(Body::from(document.to_string().into_bytes())).unwrap(),
+            ))
+        };
+        let client = Client::new(service_fn(answer), "default");
+        let pods = remove_finalizers(&client, &ApiResource::erase::<Pod>(&()), true).await.unwrap();
+        let rows: Vec<_> = pods.iter().map(|pod| (pod.name.as_str(), pod.is_ok)).collect();
+        assert_eq!(rows, [("a", true), ("b", true)]);
+    }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v1::ScaleStatus;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -14,8 +16,9 @@ use staffetta_virtual_node::CLUSTER_LABEL;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{UninstallError, UninstallOptions, answer, is_missing, read_error};
+use super::{UninstallError, UninstallOptions, is_missing, read_error};
 use crate::config::Configuration;
+use crate::connect::answer;
 
 /// The interval at which the Leases are read while the controller stops.
 const POLL: Duration = Duration::from_secs(1);
@@ -23,28 +26,29 @@ const POLL: Duration = Duration::from_secs(1);
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Scales the Deployment of the options to zero, and waits until no replica holds the Lease of the leader or of a virtual node of the
-/// installation `cluster_id`.
+/// installation `cluster_id`. Without a leader election, the Deployment must be given, and is waited for until it has no pod.
 pub(super) async fn stop(
     configuration: &Configuration,
     client: &Client,
     cluster_id: &str,
     options: &UninstallOptions,
 ) -> Result<(), UninstallError> {
-    let election = &configuration.leader_election;
+    let (election, began) = (&configuration.leader_election, Instant::now());
     let namespace = election.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
-    if let Some(name) = &options.stop {
-        let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
-        let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
-        match answer(deployments.patch_scale(name, &PatchParams::default(), &none)).await {
+    match &options.stop {
+        Some(name) if election.enabled => match scale_down(client, namespace, name).await {
             Ok(_) => info!(deployment = %name, "scaled to 0; waiting until no replica holds a Lease"),
-            Err(error) if is_missing(&error) => {}
-            Err(source) => return Err(UninstallError::Stop { name: name.clone(), source: source.into() }),
-        }
+            Err(UninstallError::Stop { source, .. }) if is_missing(&source) => {}
+            Err(error) => return Err(error),
+        },
+        Some(name) => until_without_pods(client, namespace, name, options.timeout).await?,
+        None if election.enabled => {}
+        None => return Err(UninstallError::Unelected),
     }
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
     let of_nodes = Api::<Lease>::namespaced(client.clone(), NODE_LEASES);
     let marked = ListParams::default().labels(&format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}"));
-    let (began, mut seen, mut was_free) = (Instant::now(), SeenLeases::default(), false);
+    let (mut seen, mut was_free) = (SeenLeases::default(), false);
     loop {
         let leader = answer(leases.get_opt(&election.lease_name)).await;
         let leader = leader.map_err(|error| read_error("the Lease", error))?;
@@ -70,6 +74,50 @@ pub(super) async fn stop(
         }
         sleep(POLL).await;
     }
+}
+
+/// Scales a Deployment to zero, and waits until it has no pod that has not ended: without an election, no Lease shows if a replica still
+/// runs. Fails after `timeout`.
+async fn until_without_pods(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    timeout: Duration,
+) -> Result<(), UninstallError> {
+    let began = Instant::now();
+    let mut scale = scale_down(client, namespace, name).await?;
+    info!(deployment = %name, "scaled to 0; waiting until it has no pod");
+    while scale.replicas > 0 || has_pods(client, namespace, scale.selector).await? {
+        if began.elapsed() > timeout {
+            return Err(UninstallError::Pods { name: name.to_owned(), timeout });
+        }
+        sleep(POLL).await;
+        scale = scale_down(client, namespace, name).await?;
+    }
+    Ok(())
+}
+
+/// Scales a Deployment to zero, and returns its scale.
+async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<ScaleStatus, UninstallError> {
+    let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
+    let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+    let scale = answer(deployments.patch_scale(name, &PatchParams::default(), &none)).await;
+    let scale =
+        scale.map_err(|source| UninstallError::Stop { name: name.to_owned(), source: source.into() })?;
+    Ok(scale.status.unwrap_or_default())
+}
+
+/// Returns `true` if a pod with these labels has not ended. A pod that is being deleted is no replica any more, but may still run.
+async fn has_pods(
+    client: &Client,
+    namespace: &str,
+    selector: Option<String>,
+) -> Result<bool, UninstallError> {
+    let alive = "status.phase!=Succeeded,status.phase!=Failed";
+    let alive = ListParams::default().labels(&selector.unwrap_or_default()).fields(alive).limit(1);
+    let pods = answer(Api::<Pod>::namespaced(client.clone(), namespace).list_metadata(&alive)).await;
+    let pods = pods.map_err(|error| read_error("the pods of the Deployment", error))?;
+    Ok(!pods.items.is_empty())
 }
 
 /// The observed Leases, by UID. Their timestamps come from other clocks and are only compared for equality: a holder is alive as long as it
@@ -104,11 +152,63 @@ impl SeenLeases {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use staffetta_handler::Registry;
+    use tower::service_fn;
+
     use super::*;
+    use crate::config::{self, FileSchema};
 
     fn lease(holder: &str, renewed: &str) -> Lease {
         let spec = json!({ "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 40 });
         serde_json::from_value(json!({ "metadata": { "uid": "u1" }, "spec": spec })).unwrap()
+    }
+
+    /// The options for an installation without a leader election, and a client of an API server whose Deployment loses its last pod at
+    /// `gone`.
+    fn unelected(gone: Instant) -> (Configuration, Client) {
+        let mut registry = Registry::default();
+        config::register(&mut registry);
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let disabled = ("STAFFETTA_LEADER_ELECTION__ENABLED".into(), "false".into());
+        let answer = move |request: Request<Body>| async move {
+            let document = if request.uri().path().ends_with("/scale") {
+                json!({ "metadata": {}, "status": { "replicas": 0, "selector": "app=web" } })
+            } else if request.uri().path().ends_with("/pods") {
+                let pods = if Instant::now() < gone { json!([{ "metadata": {} }]) } else { json!([]) };
+                json!({ "metadata": {}, "items": pods })
+            } else {
+                json!({ "metadata": {}, "items": [] })
+            };
+            Ok::<_, Infallible>(Response::new(Body::from(document.to_string().into_bytes())))
+        };
+        let client = Client::new(service_fn(move |request| Box::pin(answer(request))), "default");
+        (Configuration::load(&schema, None, [disabled]).unwrap(), client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_election_the_deployment_is_required_and_its_pods_are_waited_for() {
+        let began = Instant::now();
+        let (configuration, client) = unelected(began + Duration::from_secs(30));
+        let stopped = async |deployment: Option<&str>, timeout| {
+            let options = UninstallOptions {
+                apply: true,
+                stop: deployment.map(str::to_owned),
+                timeout: Duration::from_secs(timeout),
+            };
+            stop(&configuration, &client, "c", &options).await
+        };
+        assert!(matches!(stopped(None, 60).await, Err(UninstallError::Unelected)));
+        let error = stopped(Some("web"), 5).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the Deployment `web` still has pods after 5 s; delete those on lost nodes with --force"
+        );
+        stopped(Some("web"), 60).await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), 30);
     }
 
     #[tokio::test(start_paused = true)]

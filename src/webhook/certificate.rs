@@ -100,15 +100,22 @@ impl PemIdentity {
     }
 }
 
+/// Returns `true` if `pem` contains certificates, and each of them can be parsed. API servers reject any other text.
+pub(super) fn are_certificates(pem: &str) -> bool {
+    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    certificates
+        .is_ok_and(|all| !all.is_empty() && all.iter().all(|der| X509Certificate::from_der(der).is_ok()))
+}
+
 /// Returns a DNS name or an IP address in a certificate as text; `None` for other types of names.
 fn name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(octets) => match octets.len() {
-            4 => <[u8; 4]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
-            16 => <[u8; 16]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
-            _ => None,
-        },
+        GeneralName::IPAddress(octets) => {
+            let four = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+            let ip = four.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from));
+            ip.ok().map(|ip| ip.to_string())
+        }
         _ => None,
     }
 }

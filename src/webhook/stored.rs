@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
-use super::certificate::{CertificateFacts, PemIdentity};
+use super::certificate::{CertificateFacts, PemIdentity, are_certificates};
 
 /// The keys in the Secret for the certificate that replicas serve, and for its private key.
 const SERVING: [&str; 2] = ["tls.crt", "tls.key"];
@@ -25,7 +25,7 @@ pub(super) struct StoredIdentity {
     pub(super) facts: CertificateFacts,
 }
 
-/// The certificates in the Secret. One that cannot be used counts as missing; only `previous` is not checked.
+/// The certificates in the Secret. One that cannot be used counts as missing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCertificates {
     /// The certificate that replicas serve.
@@ -42,13 +42,14 @@ impl StoredCertificates {
         let none = BTreeMap::new();
         let data = secret.data.as_ref().unwrap_or(&none);
         let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
-        let identity = |[chain, key]: [&str; 2]| {
-            let identity = PemIdentity { chain: text(chain)?, key: text(key)? };
+        let chain = |key: &str| text(key).filter(|pem| are_certificates(pem));
+        let identity = |[certificate, key]: [&str; 2]| {
+            let identity = PemIdentity { chain: chain(certificate)?, key: text(key)? };
             identity.to_certified_key().ok()?;
             let facts = identity.facts().ok()?;
             Some(StoredIdentity { identity, facts })
         };
-        Self { serving: identity(SERVING), next: identity(NEXT), previous: text(PREVIOUS) }
+        Self { serving: identity(SERVING), next: identity(NEXT), previous: chain(PREVIOUS) }
     }
 
     /// Returns the merge patch that writes these certificates into the Secret, unless it was changed since `resource_version`.
@@ -137,8 +138,13 @@ mod tests {
     fn what_cannot_be_used_counts_as_missing() {
         assert!(StoredCertificates::read(&Secret::default()) == StoredCertificates::default());
         let (one, other) = (identity(), identity());
-        let mixed = PemIdentity { chain: one.identity.chain, key: other.identity.key };
+        let mixed = PemIdentity { chain: one.identity.chain, key: other.identity.key.clone() };
         let mixed = StoredCertificates::only(StoredIdentity { identity: mixed, facts: one.facts });
         assert!(StoredCertificates::read(&secret(&mixed.patch(None))) == StoredCertificates::default());
+        let block = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+        for previous in ["", "no certificate", block, &(other.identity.chain.clone() + block)] {
+            let stored = StoredCertificates { previous: Some(previous.to_owned()), ..Default::default() };
+            assert!(StoredCertificates::read(&secret(&stored.patch(None))).previous.is_none(), "{previous}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! that they trust.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, WebhookClientConfig};
@@ -19,7 +20,9 @@ fn name(client: &WebhookClientConfig) -> Option<String> {
         return Some(format!("{}.{}.svc", service.name, service.namespace));
     }
     let url: http::Uri = client.url.as_ref()?.parse().ok()?;
-    Some(url.host()?.trim_matches(['[', ']']).to_owned())
+    let host = url.host()?.trim_matches(['[', ']']);
+    // An IP address in the form in which certificates are read, for a comparison.
+    Some(host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |ip| ip.to_string()))
 }
 
 /// Returns the certificates that API servers trust, in PEM; `None` if there are none, or different ones for several webhooks.
@@ -65,7 +68,7 @@ mod tests {
         let clients = json!([
             { "service": { "name": "hook", "namespace": "ns" } },
             { "url": "https://127.0.0.1:9443/mutate" },
-            { "url": "https://[::1]:9443/mutate" },
+            { "url": "https://[0:0:0:0:0:0:0:1]:9443/mutate" },
             { "url": "https://hook.example/mutate" },
         ]);
         let expected = ["127.0.0.1", "::1", "hook.example", "hook.ns.svc"];

@@ -14,6 +14,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use staffetta_handler::{BackoffPolicy, causes};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::certificate::{CertificateError, PemIdentity};
@@ -21,13 +22,10 @@ use super::rotation::{RotationStep, WebhookTrust, next_step};
 use super::stored::{StoredCertificates, StoredIdentity};
 use super::target;
 
-/// The delays after a write that failed.
+/// The delays after steps that wrote something or failed, in case another program or webhook undoes what is written.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
-/// The maximum number of steps without a pause, in case the API server does not keep what is written, for example because of another
-/// webhook.
+/// The maximum number of steps without a delay.
 const MAX_STEPS: usize = 5;
-/// The pause after [`MAX_STEPS`] steps. A change of the Secret or of the configuration ends it early.
-const PAUSE_AFTER_STEPS: Duration = Duration::from_secs(10);
 /// The longest time without a check, so that a change of the clock is noticed.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -87,49 +85,59 @@ impl CertificateWriter {
             watch_object(self.configurations.clone(), &self.configuration_name).default_backoff();
         let (mut secrets, mut configurations) = (pin!(secrets), pin!(configurations));
         let (mut observed, mut backoff) = (ObservedObjects::default(), BACKOFF.start());
+        // A change makes steps due at once, but not before the end of a delay.
+        let (mut due, mut delayed_until) = (Instant::now(), Instant::now());
         loop {
-            let wait = match self.act(&mut observed).await {
-                Ok(wait) => {
-                    backoff = BACKOFF.start();
-                    wait
-                }
-                Err(error) => {
-                    warn!(error = causes(&error), "the certificate of the webhook cannot be replaced");
-                    backoff.delay(None)
-                }
-            };
             tokio::select! {
-                Some(secret) = secrets.next() => match secret {
-                    Ok(secret) => observed.secret = existing(secret, "Secret", &self.secret_name),
-                    Err(error) => unreadable(&error, "Secret", &self.secret_name),
-                },
-                Some(configuration) = configurations.next() => match configuration {
-                    Ok(object) => {
-                        let (kind, name) = ("MutatingWebhookConfiguration", &self.configuration_name);
-                        observed.set_configuration(existing(object, kind, name));
+                biased;
+                Some(secret) = secrets.next() => {
+                    match secret {
+                        Ok(secret) => observed.secret = existing(secret, "Secret", &self.secret_name),
+                        Err(error) => unreadable(&error, "Secret", &self.secret_name),
                     }
-                    Err(error) => unreadable(&error, "MutatingWebhookConfiguration", &self.configuration_name),
-                },
-                () = tokio::time::sleep(wait.min(MAX_CHECK_INTERVAL)) => {}
+                    due = Instant::now();
+                }
+                Some(configuration) = configurations.next() => {
+                    let (kind, name) = ("MutatingWebhookConfiguration", &self.configuration_name);
+                    match configuration {
+                        Ok(object) => observed.set_configuration(existing(object, kind, name)),
+                        Err(error) => unreadable(&error, kind, name),
+                    }
+                    due = Instant::now();
+                }
+                () = tokio::time::sleep_until(due.max(delayed_until)) => {
+                    let (is_delayed, wait) = self.act(&mut observed).await.unwrap_or_else(|error| {
+                        warn!(error = causes(&error), "the certificate of the webhook cannot be replaced");
+                        (true, Duration::ZERO)
+                    });
+                    if is_delayed {
+                        delayed_until = Instant::now() + backoff.delay(None);
+                    } else if delayed_until.elapsed() > BACKOFF.max {
+                        // Nobody has undone the last write for longer than any delay.
+                        backoff.reset();
+                    }
+                    due = Instant::now() + wait.min(MAX_CHECK_INTERVAL);
+                }
             }
         }
     }
 
-    /// Executes the steps that are due. Returns the time until the next step or check.
-    async fn act(&self, observed: &mut ObservedObjects) -> Result<Duration, CertificateWriteError> {
-        for _ in 0..MAX_STEPS {
+    /// Executes the steps that are due. Returns `true` if something was written, and the time until the next step or check.
+    async fn act(&self, observed: &mut ObservedObjects) -> Result<(bool, Duration), CertificateWriteError> {
+        for step in 0..MAX_STEPS {
+            let wrote = step > 0;
             let (Some(secret), Some(configuration)) = (&observed.secret, &observed.configuration) else {
-                return Ok(MAX_CHECK_INTERVAL);
+                return Ok((wrote, MAX_CHECK_INTERVAL));
             };
             let (names, (bundle, since)) = (target::names(configuration), observed.trusted.clone());
             if names.is_empty() {
-                return Ok(MAX_CHECK_INTERVAL);
+                return Ok((wrote, MAX_CHECK_INTERVAL));
             }
             let (stored, now) = (StoredCertificates::read(secret), Timestamp::now());
             let trust = WebhookTrust { names, bundle, since };
             let written = match next_step(&stored, &trust, self.lifetime, now) {
                 RotationStep::Wait(due) => {
-                    return Ok(Duration::try_from(due.duration_since(now)).unwrap_or_default());
+                    return Ok((wrote, Duration::try_from(due.duration_since(now)).unwrap_or_default()));
                 }
                 RotationStep::Replace => StoredCertificates::only(self.generate(&trust, now)?),
                 RotationStep::Prepare => stored.prepared(self.generate(&trust, now)?),
@@ -151,7 +159,7 @@ impl CertificateWriter {
             info!(secret = self.secret_name, "the certificates of the webhook were written");
             observed.secret = Some(written);
         }
-        Ok(PAUSE_AFTER_STEPS)
+        Ok((true, Duration::ZERO))
     }
 
     /// Generates a certificate for the names by which API servers call the webhook.
@@ -186,4 +194,95 @@ fn existing<K>(object: Option<K>, kind: &str, name: &str) -> Option<K> {
 /// Logs that an object cannot be read.
 fn unreadable(error: &kube::runtime::watcher::Error, kind: &str, name: &str) {
     warn!(kind, name, error = causes(error), "an object of the webhook cannot be read");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::lock::lock;
+
+    /// An API server on which another program restores the webhook configuration `RESTORED_AFTER` each write.
+    #[derive(Default)]
+    struct Contended {
+        /// The number of writes of the configuration.
+        writes: AtomicUsize,
+        /// The certificates of the last write.
+        bundle: Mutex<Value>,
+        /// Notified at each write.
+        written: Notify,
+        /// `true` if the watch has shown the last write, and the configuration is to be restored next.
+        shown: AtomicBool,
+    }
+
+    /// The time after which the other program restores the configuration.
+    const RESTORED_AFTER: Duration = Duration::from_secs(3);
+
+    fn contended(state: &Arc<Contended>) -> Client {
+        let state = Arc::clone(state);
+        let server = move |request: Request<Body>| {
+            let state = Arc::clone(&state);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let is_secret = parts.uri.path().contains("/secrets");
+                let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+                let mut object = if is_secret {
+                    json!({ "apiVersion": "v1", "kind": "Secret" })
+                } else {
+                    let webhook = json!({ "name": "a.example", "clientConfig": { "url": "https://a/" },
+                        "admissionReviewVersions": ["v1"], "sideEffects": "None" });
+                    json!({ "apiVersion": "admissionregistration.k8s.io/v1",
+                        "kind": "MutatingWebhookConfiguration", "webhooks": [webhook] })
+                };
+                object["metadata"] = json!({ "name": "w", "resourceVersion": "1" });
+                let answer = match parts.method {
+                    Method::PATCH if is_secret => {
+                        object["data"] = serde_json::from_slice::<Value>(&body).unwrap()["data"].clone();
+                        object["data"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+                        object
+                    }
+                    Method::PATCH => {
+                        let patch: Value = serde_json::from_slice(&body).unwrap();
+                        let bundle = patch["webhooks"][0]["clientConfig"]["caBundle"].clone();
+                        object["webhooks"][0]["clientConfig"]["caBundle"] = bundle.clone();
+                        *lock(&state.bundle) = bundle;
+                        state.writes.fetch_add(1, Ordering::Relaxed);
+                        state.written.notify_one();
+                        object
+                    }
+                    _ if is_watch && is_secret => std::future::pending().await,
+                    _ if is_watch => {
+                        if state.shown.fetch_not(Ordering::Relaxed) {
+                            tokio::time::sleep(RESTORED_AFTER).await;
+                        } else {
+                            state.written.notified().await;
+                            object["webhooks"][0]["clientConfig"]["caBundle"] = lock(&state.bundle).clone();
+                        }
+                        json!({ "type": "MODIFIED", "object": object })
+                    }
+                    _ => json!({ "metadata": { "resourceVersion": "1" }, "items": [object] }),
+                };
+                Ok::<_, Infallible>(Response::new(Body::from(format!("{answer}\n").into_bytes())))
+            }
+        };
+        Client::new(tower::service_fn(server), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn against_another_program_that_restores_the_configuration_writes_become_rare() {
+        let state = Arc::default();
+        let writer =
+            CertificateWriter::new(&contended(&state), ("default", "w"), "w", Duration::from_secs(86400));
+        tokio::time::timeout(Duration::from_secs(600), writer.run()).await.unwrap_err();
+        let writes = state.writes.load(Ordering::Relaxed);
+        assert!((10..30).contains(&writes), "{writes} writes in ten minutes");
+    }
 }

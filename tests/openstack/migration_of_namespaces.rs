@@ -52,6 +52,8 @@ async fn a_network_of_a_namespace_stays_and_the_group_of_a_policy_goes_after_kur
     networks.create(&PostParams::default(), &serde_json::from_value(recorded).unwrap()).await.unwrap();
     // A policy, whose group is on the port of a pod.
     let group = world.tenant.security_group("sg-deny").await;
+    let description = json!({ "description": "Kuryr-Kubernetes Network Policy default/deny SG" });
+    world.tenant.update("security_group", &group, description).await;
     let (uid, port) = pod(&world, "db", false).await;
     world.tenant.update("port", &port.id, json!({ "security_groups": [group] })).await;
     let finalizers = Patch::Merge(json!({ "metadata": { "finalizers": [POD] } }));

@@ -72,7 +72,7 @@ async fn the_group_of_a_policy_of_kuryr_goes_when_our_controller_has_replaced_it
     define(&world.client).await;
     let network = world.vifs.network();
     let port = pod_with_kuryr_port(&world, "db", false).await;
-    network.insert_security_group(&"theirs".into());
+    network.insert_security_group(&"theirs".into(), "Kuryr-Kubernetes Network Policy default/deny SG");
     network.insert_port(MemoryPort { security_groups: vec!["theirs".into()], ..port.clone() });
     let policies: Api<NetworkPolicy> = Api::namespaced(world.client.clone(), "default");
     let deny =

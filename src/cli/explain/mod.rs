@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::CommandError;
 use super::arguments::Output;
 use super::line::{Colour, StyledLine, TerminalStyle};
-use super::object::{ObjectName, ObjectNameError};
+use super::object::{ObjectName, ObjectNameError, is_namespaced};
 use super::request::AdminClient;
 use crate::health::Condition;
 use crate::state::{
@@ -24,7 +24,7 @@ pub(super) struct ExplainArguments {
     /// The object: `TYPE/NAME` or `TYPE NAME`, such as `pod/web-1`.
     #[arg(value_name = "OBJECT", num_args = 1..=2, required = true)]
     object: Vec<String>,
-    /// The namespace of the object.
+    /// The namespace of the object. If not set: the plug-in of kubectl takes that of the context, `staffetta` searches all.
     #[arg(short, long)]
     namespace: Option<String>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(super) struct ExplainArguments {
 }
 
 /// Requests the state of the object from `client` and writes its explanation to `output`. If the arguments have no namespace, the object is
-/// searched in `default_namespace`.
+/// searched in `default_namespace`, or in all namespaces if that is `None`.
 pub(super) async fn explain(
     arguments: ExplainArguments,
     client: &AdminClient,
@@ -44,9 +44,19 @@ pub(super) async fn explain(
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
     let query = Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, default_namespace) };
     let document = client.state(&query).await?;
+    if let Some(reason) = unidentified(&document, &query) {
+        return Err(CommandError::Unidentified(reason.to_owned()));
+    }
     let explanation = Explanation::new(&document, &query);
     let text = || TerminalStyle::of_stdout().untruncated().show(explanation.lines());
     Ok(format.write(&explanation, text, output)?)
+}
+
+/// Returns the reason why it is not known which object is meant: `query` has no namespace, and the object could not be read, for example
+/// because several namespaces have one of this name. An object whose kind has no namespace is known by its name.
+fn unidentified<'s>(document: &'s StateSnapshot, query: &Query) -> Option<&'s str> {
+    let is_open = query.namespace.is_none() && query.kind.as_deref().is_none_or(is_namespaced);
+    document.unread.as_deref().filter(|_| is_open)
 }
 
 /// The state of one object at each step of the chain, from the watch to the handlers.
@@ -377,6 +387,22 @@ mod tests {
         document.unread = Some("403".to_owned());
         let text = explained(document, "pod");
         assert!(text.ends_with("object       is watched, but cannot be read: 403\n"), "{text}");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_explained_if_it_is_known_which_one_is_meant() {
+        let mut document = document(Vec::new());
+        document.unread = Some("it exists in several namespaces: blog, shop".to_owned());
+        for (kind, namespace, is_unidentified) in
+            [("pod", None, true), ("pod", Some("shop"), false), ("node", None, false)]
+        {
+            let query = Query {
+                kind: Some(kind.into()),
+                namespace: namespace.map(str::to_owned),
+                ..Query::default()
+            };
+            assert_eq!(unidentified(&document, &query).is_some(), is_unidentified, "{kind} {namespace:?}");
+        }
     }
 
     #[test]

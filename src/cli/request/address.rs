@@ -37,12 +37,17 @@ impl FromStr for AdminAddress {
         let text = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
         let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| uri.scheme_str() == Some("http"));
         match uri.as_ref().and_then(|uri| Some((uri.authority()?, uri.path()))) {
-            Some((authority, path)) if !authority.host().is_empty() => {
+            Some((authority, path)) if !authority.host().is_empty() && has_valid_port(authority) => {
                 Ok(Self { authority: authority.clone(), path: path.trim_end_matches('/').to_owned() })
             }
             _ => Err(AddressError::Invalid { given: given.to_owned() }),
         }
     }
+}
+
+/// Returns `true` unless the authority has a port that is not a number up to 65535.
+fn has_valid_port(authority: &Authority) -> bool {
+    authority.port().is_some() || authority.as_str().ends_with(authority.host())
 }
 
 impl AdminAddress {
@@ -91,7 +96,7 @@ mod tests {
             let address: AdminAddress = argument.parse().unwrap();
             assert_eq!((address.to_string().as_str(), address.host_and_port().as_str()), (url, connect));
         }
-        for wrong in ["", "https://127.0.0.1:8082", "ftp://a", "http://", "a b"] {
+        for wrong in ["", "https://127.0.0.1:8082", "ftp://a", "http://", "a b", "web-1:80820", "web-1:"] {
             assert!(wrong.parse::<AdminAddress>().is_err(), "{wrong}");
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::CommandError;
 use super::arguments::OutputFormat;
 use super::line::TerminalStyle;
-use super::object::ObjectName;
+use super::object::{ObjectName, kind_of};
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
 use crate::state::{MAX_LIMIT, PhaseName, Query, StateSnapshot};
@@ -61,22 +61,24 @@ pub(super) async fn status(
 ) -> Result<(), CommandError> {
     let StatusArguments { object, namespace, kind, handler, phase, all, wait, timeout, output: format } =
         arguments;
+    let kind = kind.as_deref().map(kind_of);
     let selected = match ObjectName::of_words(&object)? {
-        Some(name) => name.query(namespace, default_namespace),
-        None => Query { namespace, ..Query::default() },
+        Some(name) => name.of_kind(kind)?.query(namespace, default_namespace),
+        None => Query { namespace, kind, ..Query::default() },
     };
-    let query =
-        Query { kind: selected.kind.clone().or(kind), handler, phase, limit: Some(MAX_LIMIT), ..selected };
+    let query = Query { handler, phase, limit: Some(MAX_LIMIT), ..selected };
     let mut document =
         if wait { until_handled(client, &query, timeout).await? } else { client.state(&query).await? };
+    let listed = document.objects.len();
     if !all && query.name.is_none() && query.phase.is_none() {
         document.retain_failing_and_stuck();
     }
+    let hidden = listed - document.objects.len();
     let terminal = TerminalStyle::of_stdout();
     let text = || match (&query.name, format) {
         (Some(_), _) => terminal.untruncated().show(details::details(&document)),
-        (None, OutputFormat::Wide) => terminal.untruncated().show(overview::wide(&document)),
-        (None, _) => terminal.show(overview::overview(&document)),
+        (None, OutputFormat::Wide) => terminal.untruncated().show(overview::wide(&document, &query, hidden)),
+        (None, _) => terminal.show(overview::overview(&document, &query, hidden)),
     };
     format.write(&document, text, output)?;
     if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }

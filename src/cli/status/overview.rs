@@ -4,41 +4,34 @@ use crate::cli::line::{Colour, StyledLine};
 use crate::cli::table::TextTable;
 use crate::health::Condition;
 use crate::state::{
-    HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary, duration, full_name,
+    HandlerSummary, ObjectSummary, PhaseName, Query, StateSnapshot, WatchSummary, duration, full_name,
 };
 
-/// Returns the overview of the controller: its readiness, watches, handlers and objects.
-pub(super) fn overview(document: &StateSnapshot) -> Vec<StyledLine> {
-    whole(document, objects(&document.objects).lines())
+/// Returns the overview of the controller: its readiness, watches, handlers and the objects that `query` selects. `hidden` is the number of
+/// selected objects that were removed, because they neither fail nor are stuck.
+pub(super) fn overview(document: &StateSnapshot, query: &Query, hidden: usize) -> Vec<StyledLine> {
+    whole(document, objects(&document.objects).lines(), no_objects(document, query, hidden))
 }
 
 /// Returns the overview of the controller with all columns of the table of objects.
-pub(super) fn wide(document: &StateSnapshot) -> Vec<StyledLine> {
-    whole(document, wide_objects(&document.objects).lines())
+pub(super) fn wide(document: &StateSnapshot, query: &Query, hidden: usize) -> Vec<StyledLine> {
+    whole(document, wide_objects(&document.objects).lines(), no_objects(document, query, hidden))
 }
 
-/// Returns the overview of the controller. `objects` is its last table, already as lines.
-fn whole(document: &StateSnapshot, objects: Vec<StyledLine>) -> Vec<StyledLine> {
+/// Returns the overview of the controller. `objects` is its last table, already as lines, and `no_objects` the line that replaces an empty
+/// table.
+fn whole(document: &StateSnapshot, objects: Vec<StyledLine>, no_objects: StyledLine) -> Vec<StyledLine> {
     let mut lines = head(document);
     if !document.watches.is_empty() {
         lines.push(StyledLine::default());
-        lines.extend(watches(&document.watches).lines());
+        lines.extend(watches(&document.watches, "EVENTS", |watch| watch.events().to_string()).lines());
     }
     lines.push(StyledLine::default());
     lines.extend(handlers(&document.handlers).lines());
     lines.push(StyledLine::default());
-    if !document.undecodable.is_empty() {
-        lines.push(StyledLine::plain("Objects that cannot be decoded and are not passed to handlers:"));
-        let mut table = TextTable::new(["KIND", "NAMESPACE/NAME", "WHY"]);
-        for object in &document.undecodable {
-            let name = full_name(object.namespace.as_deref(), &object.name);
-            table.row([&object.kind, &name, &object.error]);
-        }
-        lines.extend(table.lines());
-        lines.push(StyledLine::default());
-    }
+    lines.extend(undecodable(document));
     if document.objects.is_empty() {
-        lines.push(no_objects(document));
+        lines.push(no_objects);
     } else {
         lines.extend(objects);
     }
@@ -50,6 +43,20 @@ fn whole(document: &StateSnapshot, objects: Vec<StyledLine>) -> Vec<StyledLine> 
         lines.push(StyledLine::plain(&more));
     }
     lines
+}
+
+/// Returns the table of the objects that cannot be decoded, with a line above and an empty line below; nothing without such objects.
+pub(in crate::cli) fn undecodable(document: &StateSnapshot) -> Vec<StyledLine> {
+    if document.undecodable.is_empty() {
+        return Vec::new();
+    }
+    let mut table = TextTable::new(["KIND", "NAMESPACE/NAME", "WHY"]);
+    for object in &document.undecodable {
+        let name = full_name(object.namespace.as_deref(), &object.name);
+        table.row([&object.kind, &name, &object.error]);
+    }
+    let title = StyledLine::plain("Objects that cannot be decoded and are not passed to handlers:");
+    [title].into_iter().chain(table.lines()).chain([StyledLine::default()]).collect()
 }
 
 /// Returns the identity, role and readiness of the controller, and a line for each unmet condition.
@@ -67,15 +74,20 @@ pub(in crate::cli) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
     [title].into_iter().chain(unmet).collect()
 }
 
-/// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet.
-fn watches(watches: &[WatchSummary]) -> TextTable<7> {
-    let mut table = TextTable::new(["WATCH", "OBJECTS", "EVENTS", "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
+/// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet. `events` returns the
+/// value of the third column, whose heading is `heading`.
+pub(in crate::cli) fn watches(
+    watches: &[WatchSummary],
+    heading: &str,
+    events: impl Fn(&WatchSummary) -> String,
+) -> TextTable<7> {
+    let mut table = TextTable::new(["WATCH", "OBJECTS", heading, "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
     for watch in watches {
         let objects = watch.objects.to_string() + if watch.listed { "" } else { "+" };
         let silent = watch.silent_seconds.map(duration).unwrap_or_default();
         let error = watch.error.as_deref().unwrap_or_default();
         let (lists, errors) = (watch.lists.to_string(), watch.errors.to_string());
-        table.row([&watch.kind, &objects, &watch.events().to_string(), &lists, &errors, &silent, error]);
+        table.row([&watch.kind, &objects, &events(watch), &lists, &errors, &silent, error]);
         table.paint(6, Colour::Red);
     }
     table
@@ -188,14 +200,20 @@ fn wide_objects(objects: &[ObjectSummary]) -> TextTable<11> {
     table
 }
 
-/// Returns the line that is shown instead of an empty list of objects.
-fn no_objects(document: &StateSnapshot) -> StyledLine {
+/// Returns the line that is shown instead of an empty list of the objects that `query` selects, of which `hidden` were removed.
+pub(in crate::cli) fn no_objects(document: &StateSnapshot, query: &Query, hidden: usize) -> StyledLine {
     if let Some(why) = document.incomplete_reason() {
         return StyledLine::default().then(&why, Some(Colour::Yellow));
     }
-    let text = match document.queued_events() {
-        0 => "Every object is handled.".to_owned(),
-        events => format!("No failing or stuck object. Queued events: {events} (--all shows them)."),
+    let text = if hidden > 0 {
+        let queued = hidden + document.omitted;
+        format!("No failing or stuck object. Queued events: {queued} (--all shows them).")
+    } else if query.handler.is_some() || !query.selects_all_objects() {
+        "No selected object is queued, in progress or failing.".to_owned()
+    } else if document.undecodable.is_empty() {
+        "Every object is handled.".to_owned()
+    } else {
+        "Every other object is handled.".to_owned()
     };
     StyledLine::default().then(&text, Some(Colour::Green))
 }
@@ -208,7 +226,7 @@ mod tests {
 
     /// Returns the overview without colours.
     fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
-        TerminalStyle { width, colours: false }.show(super::overview(document))
+        TerminalStyle { width, colours: false }.show(super::overview(document, &Query::default(), 0))
     }
 
     #[test]
@@ -219,7 +237,11 @@ mod tests {
             object("waiting", "queued", 1.0, None),
         ]);
         document.handlers[0].counts.insert(PhaseName::Failed, 1);
-        let text = TerminalStyle { width: None, colours: true }.show(super::overview(&document));
+        let text = TerminalStyle { width: None, colours: true }.show(super::overview(
+            &document,
+            &Query::default(),
+            0,
+        ));
         for part in [
             "\x1b[32mready\x1b[0m",
             "\x1b[31m1\x1b[0m",
@@ -292,7 +314,10 @@ mod tests {
         let mut document = document(Vec::new());
         assert!(overview(&document, None).ends_with("\nEvery object is handled.\n"));
         document.handlers[0].counts.insert(PhaseName::Queued, 7);
-        assert!(overview(&document, None).contains("Queued events: 7 (--all shows them)"));
+        let (any, shop) = (Query::default(), Query { namespace: Some("shop".into()), ..Query::default() });
+        let text = |query, hidden| TerminalStyle::default().show(super::overview(&document, query, hidden));
+        assert!(text(&any, 7).contains("Queued events: 7 (--all shows them)"));
+        assert!(text(&shop, 0).ends_with("\nNo selected object is queued, in progress or failing.\n"));
         document.omitted = 3;
         document.waits =
             serde_json::from_str(r#"[{ "name": "watch Pod", "reason": "connection\nrefused" }]"#).unwrap();

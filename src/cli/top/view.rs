@@ -5,10 +5,12 @@ use tokio::time::Instant;
 use super::Answer;
 use super::rates::Rates;
 use crate::cli::line::{Colour, StyledLine};
-use crate::cli::status::overview::{counts, head, objects, paint_handler, state};
+use crate::cli::status::overview::{
+    counts, head, no_objects, objects, paint_handler, state, undecodable, watches,
+};
 use crate::cli::table::TextTable;
 use crate::config::TimeSpan;
-use crate::state::{HandlerSummary, ObjectSummary, StateSnapshot, WatchSummary, duration, full_name};
+use crate::state::{HandlerSummary, ObjectSummary, Query, StateSnapshot, WatchSummary, duration, full_name};
 use staffetta_handler::causes;
 
 /// The order of the objects.
@@ -83,14 +85,14 @@ impl View {
         let rates = Rates { previous: self.previous.as_ref(), current: &self.current };
         let mut lines: Vec<_> = head(&self.current).into_iter().skip(1).collect();
         lines.push(StyledLine::default());
-        lines.extend(watches(&self.current.watches, &rates).lines());
+        let events = |watch: &WatchSummary| number(rates.events(&watch.kind));
+        lines.extend(watches(&self.current.watches, "EVENTS/S", events).lines());
         lines.push(StyledLine::default());
         lines.extend(handlers(&self.current.handlers, &rates).lines());
         lines.push(StyledLine::default());
+        lines.extend(undecodable(&self.current));
         if self.current.objects.is_empty() {
-            let incomplete = self.current.incomplete_reason().map(|reason| (reason, Colour::Yellow));
-            let (text, colour) = incomplete.unwrap_or(("Every object is handled.".into(), Colour::Green));
-            lines.push(StyledLine::default().then(&text, Some(colour)));
+            lines.push(no_objects(&self.current, &Query::default(), 0));
             return lines;
         }
         lines.extend(objects(self.ordered()).lines());
@@ -134,29 +136,6 @@ impl View {
         });
         objects
     }
-}
-
-/// Returns the table of the watches with their rates.
-fn watches(watches: &[WatchSummary], rates: &Rates<'_>) -> TextTable<7> {
-    let mut table =
-        TextTable::new(["WATCH", "OBJECTS", "EVENTS/S", "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
-    for watch in watches {
-        let objects = watch.objects.to_string() + if watch.listed { "" } else { "+" };
-        let silent = watch.silent_seconds.map(duration).unwrap_or_default();
-        let (lists, errors) = (watch.lists.to_string(), watch.errors.to_string());
-        let error = watch.error.as_deref().unwrap_or_default();
-        table.row([
-            &watch.kind,
-            &objects,
-            &number(rates.events(&watch.kind)),
-            &lists,
-            &errors,
-            &silent,
-            error,
-        ]);
-        table.paint(6, Colour::Red);
-    }
-    table
 }
 
 /// Returns the table of the handlers with their rates.

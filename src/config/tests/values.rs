@@ -33,10 +33,19 @@ fn the_environment_overrides_the_file_and_the_file_overrides_the_defaults() {
     let relay = &configuration.relay;
     assert_eq!((relay.queue_depth.get(), relay.max_concurrency.get(), relay.coalesce), (8, 3, false));
     assert_eq!(relay.handler_timeout, TimeSpan::from_secs(5));
-    assert_eq!(relay.retry_interval, TimeSpan::from_millis(250));
+    assert_eq!(relay.retry_interval, "250ms".parse().unwrap());
     assert_eq!(configuration.kubernetes.enabled_handlers, ["night"]);
     assert_eq!(configuration.value["kubernetes"]["lamp_driver"], "torch");
     assert_eq!(configuration.value["lamp"]["rooms"], json!(["b", "c"]));
+}
+
+#[test]
+fn a_table_of_the_environment_replaces_that_of_the_file() {
+    let file = "[lamp.shades]\nred = 1\n";
+    let shades =
+        |text| load(file, &[("STAFFETTA_LAMP__SHADES", text)]).unwrap().value["lamp"]["shades"].take();
+    assert_eq!(shades("{}"), json!({}));
+    assert_eq!(shades("{ blue = 2 }"), json!({"blue": 2}));
 }
 
 #[test]
@@ -63,7 +72,7 @@ fn config_show_names_the_origin_of_each_value() {
 fn relay() -> impl Strategy<Value = Value> {
     let span = || {
         prop_oneof![
-            (1_000..100_000_u64).prop_map(|ms| json!(TimeSpan::from_millis(ms))),
+            (1_000..100_000_u64).prop_map(|ms| json!(format!("{ms}ms").parse::<TimeSpan>().unwrap())),
             (1..9_000_u64).prop_map(|s| json!(s))
         ]
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::WatchEvent;
-use staffetta_handler::{HandlerError, causes};
+use staffetta_handler::{BootTime, HandlerError, bounded, causes};
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,6 @@ use super::elector::{Elector, ElectorAction};
 use super::lease::{LeaseChanges, LeaseClient, LeaseOutcome, LeaseUpdate, ObservedLease};
 use super::status::{ElectionStatus, LossReason, Role};
 use crate::term::Term;
-use staffetta_handler::BootTime;
 
 /// The task that takes part in the election for this process.
 pub(super) struct ElectionLoop {
@@ -145,8 +144,7 @@ impl ElectionLoop {
     /// Ends the term, and releases the lease within the time limit of a request.
     async fn stop_and_release(mut self) {
         self.term.end();
-        let released = tokio::time::timeout(self.leases.timeout, self.release()).await;
-        if let Ok(Err(error)) = released {
+        if let Err(error) = bounded(self.leases.timeout, Box::pin(self.release())).await {
             warn!(error = causes(&*error), "the lease cannot be released; standbys wait until it expires");
         }
         self.status.send_modify(|status| status.set_role(Role::Ended(None)));
@@ -185,7 +183,7 @@ impl ElectionLoop {
         }
         let role = match (self.elector.deadline(), self.elector.holder()) {
             (Some(_), _) => Role::Leader,
-            (None, None | Some("")) => Role::Candidate,
+            (None, None) => Role::Candidate,
             (None, Some(holder)) => Role::Standby { holder: holder.to_owned() },
         };
         self.status.send_if_modified(|status| {

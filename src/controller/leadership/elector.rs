@@ -205,13 +205,11 @@ impl Elector {
         matches!(self.phase, ElectorPhase::Lost(_))
     }
 
-    /// Returns the holder of the lease as last observed: empty if the lease has no holder or does not exist, `None` if it was not read
-    /// yet.
+    /// Returns the other process that holds the lease as last observed; `None` if there is none, or the lease was not read yet.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.observed {
-            Observation::Unknown => None,
-            Observation::Missing { .. } => Some(""),
-            Observation::Lease { lease, .. } => Some(&lease.holder),
+            Observation::Lease { lease, .. } if !self.is_free(lease) => Some(&lease.holder),
+            _ => None,
         }
     }
 

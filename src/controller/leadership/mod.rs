@@ -100,11 +100,6 @@ impl ElectionHandle {
         &self.term
     }
 
-    /// Returns a receiver of the status of the election and of its changes.
-    pub(super) fn subscribe(&self) -> watch::Receiver<ElectionStatus> {
-        self.status.subscribe()
-    }
-
     /// Completes when this process was the leader and lost the lease. The term has ended then.
     pub(super) async fn lost(&mut self) -> LossReason {
         let Some(task) = &mut self.task else { return pending().await };

@@ -25,6 +25,16 @@ struct RecordingDevice {
     address: String,
 }
 
+impl RecordingDevice {
+    /// Records a call with the images of a pod.
+    fn record(&self, name: &'static str, request: &PodRequest) {
+        let containers = request.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let images = list(containers.filter_map(|container| container.image.as_ref()));
+        let call = self.driver.call(name).with("device", &self.address).with("images", images);
+        self.driver.record(Some(&request.owner()), call);
+    }
+}
+
 #[async_trait]
 impl AppHostingDriver for RecordingDevice {
     async fn check_connection(&self) -> Result<(), DriverError> {
@@ -40,10 +50,12 @@ impl AppHostingDriver for RecordingDevice {
     }
 
     async fn deploy_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        let containers = request.pod.spec.iter().flat_map(|spec| &spec.containers);
-        let images = list(containers.filter_map(|container| container.image.as_ref()));
-        let call = self.driver.call("deploy a pod").with("device", &self.address).with("images", images);
-        self.driver.record(Some(&request.owner()), call);
+        self.record("deploy a pod", request);
+        Ok(PodProgress::Done)
+    }
+
+    async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
+        self.record("update a pod", request);
         Ok(PodProgress::Done)
     }
 
@@ -75,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn deployments_and_deletions_are_recorded_and_not_made() {
+    async fn deployments_updates_and_deletions_are_recorded_and_not_made() {
         let (devices, calls) = (MemoryDevices::default(), Calls::default());
         let spec = DeviceSpec { address: "r1".into(), ..DeviceSpec::default() };
         let real = Arc::new(devices.of_cluster("east".into()));
@@ -87,10 +99,12 @@ mod tests {
         let pod = Arc::new(serde_json::from_value(pod).unwrap());
         let request = PodRequest { pod, environment: [].into() };
         assert!(driver.deploy_pod(&request).await.unwrap().is_done());
+        assert!(driver.update_pod(&request).await.unwrap().is_done());
         assert!(driver.delete_pod(&request.owner()).await.unwrap().is_done());
         assert!(driver.list_pods().await.unwrap().is_empty());
         let expected = [
             "default/web: deploy a pod: device r1; images flash:/a.tar",
+            "default/web: update a pod: device r1; images flash:/a.tar",
             "default/web: delete a pod: device r1",
         ];
         assert_eq!(calls.take(), expected);

@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
-use staffetta_driver::{Adoption, NAMESPACE_NETWORK, NamespaceNetwork, NetworkId, Owner, SubnetId};
+use staffetta_driver::{
+    Adoption, ExistingNetwork, NAMESPACE_NETWORK, NamespaceNetwork, NetworkId, Owner, SubnetId,
+};
 use staffetta_network::namespace::FINALIZER;
 
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, text};
@@ -43,6 +45,12 @@ fn plan_namespace(
     Ok(steps)
 }
 
+/// Returns the names that Kuryr gives to the network of a namespace: `ns/NAME-net`, and in its last releases `UID/NAME`.
+pub(super) fn names(namespace: &Namespace) -> [String; 2] {
+    let (name, uid) = (namespace.name_any(), namespace.uid().unwrap_or_default());
+    [format!("ns/{name}-net"), format!("{uid}/{name}")]
+}
+
 /// Plans that the network and the subnet of a namespace get our ownership mark, and the namespace our annotation and finalizer. The network
 /// must have the name that Kuryr gives it for this namespace: users may write the `KuryrNetwork`, so its ids alone prove nothing.
 fn adopt(
@@ -55,10 +63,10 @@ fn adopt(
     if !state.has_handlers(&["namespace"]) {
         return Err(refused("the handler `namespace` is not enabled"));
     }
-    let name = namespace.name_any();
     let found = state.networks.iter().find(|found| found.id == *network);
-    // `ns/NAME-net`, in the last releases `UID/NAME`.
-    let found = found.filter(|found| found.name.contains(&name) && found.subnets.contains(subnet));
+    let is_of_namespace =
+        |found: &&ExistingNetwork| names(namespace).contains(&found.name) && found.subnets.contains(subnet);
+    let found = found.filter(is_of_namespace);
     let found = found.ok_or_else(|| {
         let text =
             format!("network {network} with subnet {subnet} and the name of the namespace does not exist");

@@ -38,9 +38,8 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
         let steps = plan_pod(state, pod, &mut claims).map(|steps| steps.0);
         planned.push(PlannedTakeover { kind: "Pod", key: key_of(pod), steps });
     }
-    let has_pod = |key: &ObjectKey, port: &DynamicObject| {
-        state.pods.iter().any(|pod| key_of(pod) == *key && is_of(port, pod))
-    };
+    let pods: BTreeMap<ObjectKey, &Pod> = state.pods.iter().map(|pod| (key_of(pod), pod)).collect();
+    let has_pod = |key: &ObjectKey, port: &DynamicObject| pods.get(key).is_some_and(|pod| is_of(port, pod));
     for (key, port) in state.kuryr.ports.iter().filter(|(key, port)| !has_pod(key, port)) {
         let steps = plan_orphan(state, key, port, &claims).map(|steps| steps.0);
         planned.push(PlannedTakeover { kind: KuryrKind::Port.name(), key: key.clone(), steps });

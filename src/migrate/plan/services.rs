@@ -1,5 +1,7 @@
 //! The plan for services, with or without a `KuryrLoadBalancer`.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -25,8 +27,8 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
             steps: plan_service(state, service).map(|steps| steps.0),
         })
         .collect();
-    let has_service = |key: &ObjectKey| state.services.iter().any(|service| key_of(service) == *key);
-    let orphans = state.kuryr.load_balancers.iter().filter(|(key, _)| !has_service(key));
+    let existing: BTreeSet<ObjectKey> = state.services.iter().map(key_of).collect();
+    let orphans = state.kuryr.load_balancers.iter().filter(|(key, _)| !existing.contains(*key));
     planned.extend(orphans.filter(|(_, orphan)| !finalizers_of(*orphan).is_empty()).map(|(key, _)| {
         PlannedTakeover {
             kind: KuryrKind::LoadBalancer.name(),

@@ -36,8 +36,12 @@ fn a_namespace_keeps_its_network() {
     assert_eq!(state.planned(), [format!("Namespace shop: mark network n1, {written}, {released}")]);
     state.networks[0].mark = ExistingMark::Owned(Owner { uid: "uid-shop".into(), ..Owner::default() });
     assert_eq!(state.planned(), [format!("Namespace shop: {written}, {released}")]);
-    state.networks[0].name = "other".into();
-    assert!(state.planned()[0].starts_with("Namespace shop: refused: network n1 with subnet s1"));
+    state.networks[0].name = "ns/shop-net".into();
+    assert_eq!(state.planned(), [format!("Namespace shop: {written}, {released}")]);
+    for another in ["other", "ns/shop-prod-net", "uid-workshop/workshop", "uid-other/shop"] {
+        state.networks[0].name = another.into();
+        assert!(state.planned()[0].starts_with("Namespace shop: refused: network n1 with subnet s1"));
+    }
     state.handlers.remove("namespace");
     assert_eq!(state.planned(), ["Namespace shop: refused: the handler `namespace` is not enabled"]);
     assert_eq!(with_network(&json!({})).planned(), [format!("Namespace shop: {released}")]);

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use staffetta_driver::{ExistingAttachment, ExistingMark, ExistingPort, Owner};
+use staffetta_driver::{ExistingAttachment, ExistingMark, ExistingNetwork, ExistingPort, Owner};
 use staffetta_network::os_vif::KURYR_VIF;
 
 use super::world::*;
@@ -234,7 +234,34 @@ fn idle_ports_are_those_of_pools_on_our_nodes_that_nothing_names() {
     let others = [elsewhere, port("p9", "10.0.0.9", None), port("p9", "10.0.0.9", Some("web"))];
     assert_eq!(cluster().with_ports(others).planned(), [""; 0]);
     // Even a pod that may not have the port keeps it from being deleted.
-    let named =
-        cluster().with_pod(pod("web", "10.0.0.7", annotated(&vif("p9", "10.0.0.9")))).with_ports([idle]);
+    let named = cluster()
+        .with_pod(pod("web", "10.0.0.7", annotated(&vif("p9", "10.0.0.9"))))
+        .with_ports([idle.clone()]);
     assert_eq!(named.planned().len(), 1);
+    let malformed = json!({ "annotations": { KURYR_VIF: "{ \"default_vif\": { \"id\": \"p9\" }" } });
+    let named = cluster().with_pod(pod("web", "10.0.0.7", malformed)).with_ports([idle]);
+    assert!(named.planned()[0].starts_with("Pod web: refused") && named.planned().len() == 1);
+}
+
+#[test]
+fn an_idle_subport_is_in_a_subnet_of_pods() {
+    let planned = |subnet: &str| {
+        let node_ips = vec!["192.0.2.1".parse().unwrap()];
+        let attachment = ExistingAttachment::Trunk { id: "t".into(), vlan: 7, node_ips };
+        let port = port("p9", "10.0.0.9", None);
+        let mut state =
+            cluster().with_ports([ExistingPort { attachment, subnets: vec![subnet.into()], ..port }]);
+        let shop = json!({ "metadata": { "name": "shop", "uid": "uid-shop" } });
+        state.namespaces.push(serde_json::from_value(shop).unwrap());
+        for (name, subnet) in [("uid-shop/shop", "of-shop"), ("ns/storage", "of-storage")] {
+            state.networks.push(ExistingNetwork {
+                id: name.into(),
+                name: name.into(),
+                subnets: vec![subnet.into()],
+                mark: ExistingMark::Unmarked,
+            });
+        }
+        state.planned().len()
+    };
+    assert_eq!(["pods", "of-shop", "of-storage", "storage"].map(planned), [1, 1, 0, 0]);
 }

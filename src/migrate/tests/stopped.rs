@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_driver::{LoadBalancer, NamespaceNetwork, Vif};
-use staffetta_memory::{MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions, MemoryPort, MemoryServices};
+use staffetta_driver::{
+    Adoption, AdoptionDriver, DriverError, ExistingAttachment, ExistingLoadBalancer, ExistingNetwork,
+    ExistingPort, ExistingPublicIp, LoadBalancer, NamespaceNetwork, Owner, SubnetId, UnusedResource, Vif,
+};
+use staffetta_memory::{
+    MemoryAdoption, MemoryNamespaceNetwork, MemoryNetwork, MemoryOptions, MemoryPort, MemoryServices,
+};
 use staffetta_network::os_vif::PodState;
 
 use super::world::{NODE, annotation, vif};
@@ -52,13 +58,7 @@ impl World {
     /// A namespace with a network, a pod with a `KuryrPort`, one of a pool, one with an annotation, a service with a `KuryrLoadBalancer`,
     /// and a policy whose group no port has any more.
     async fn on(client: Client) -> Self {
-        let options = MemoryOptions::default();
-        let world = Self {
-            client,
-            network: Arc::new(MemoryNetwork::new(options.clone())),
-            services: Arc::new(MemoryServices::new(options)),
-            _server: None,
-        };
+        let world = Self::empty(client);
         for (_, kind) in KINDS.into_iter().filter(|(group, _)| *group == "openstack.org") {
             world.define(kind).await;
         }
@@ -69,6 +69,17 @@ impl World {
         world.service().await;
         world.policy().await;
         world
+    }
+
+    /// A cluster without any object, and an empty cloud.
+    fn empty(client: Client) -> Self {
+        let options = MemoryOptions::default();
+        Self {
+            client,
+            network: Arc::new(MemoryNetwork::new(options.clone())),
+            services: Arc::new(MemoryServices::new(options)),
+            _server: None,
+        }
     }
 
     fn objects(&self, group: &str, kind: &str) -> Api<DynamicObject> {
@@ -110,6 +121,11 @@ impl World {
         let recorded = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrNetwork", "status": status,
             "metadata": { "name": "default", "finalizers": ["kuryrnetwork.finalizers.kuryr.openstack.org"] } });
         self.create("openstack.org", "KuryrNetwork", recorded).await;
+        self.namespace_network(network);
+    }
+
+    /// Adds the network of the namespace `default` to the cloud.
+    fn namespace_network(&self, network: NamespaceNetwork) {
         let name = "ns/default-net".to_owned();
         self.network.insert_namespace_network(MemoryNamespaceNetwork {
             network,
@@ -128,7 +144,7 @@ impl World {
         let recorded = json!({ "apiVersion": "openstack.org/v1", "kind": "KuryrNetworkPolicy",
             "metadata": { "name": "deny", "finalizers": [finalizer] }, "status": { "securityGroupId": "g1" } });
         self.create("openstack.org", "KuryrNetworkPolicy", recorded).await;
-        self.network.insert_security_group(&"g1".into());
+        self.network.insert_security_group(&"g1".into(), "Kuryr-Kubernetes Network Policy default/deny SG");
     }
 
     async fn pod(&self, name: &str, ip: &str, is_pooled: bool, has_kuryr_port: bool) {
@@ -153,7 +169,11 @@ impl World {
             self.create("openstack.org", "KuryrPort", port).await;
         }
         let vif: Vif = PodState::read(&annotation(&vif)).unwrap().default_vif;
-        let owner = (!is_pooled).then(|| staffetta_driver::Owner { uid: uid.into(), ..Default::default() });
+        self.port(vif, (!is_pooled).then(|| Owner { uid: uid.into(), ..Owner::default() }));
+    }
+
+    /// Adds a port to the cloud.
+    fn port(&self, vif: Vif, owner: Option<Owner>) {
         self.network.insert_port(MemoryPort {
             subnets: Vec::new(),
             vif,
@@ -299,6 +319,59 @@ async fn an_object_that_changed_since_it_was_planned_is_not_written() {
         failed.result
     );
     assert_eq!(world.objects("", "Pod").get("c").await.unwrap().metadata.finalizers, None);
+}
+
+/// A cloud in which each port is a subport of a trunk.
+struct Nested(Arc<dyn AdoptionDriver>);
+
+#[async_trait]
+impl AdoptionDriver for Nested {
+    async fn ports(&self) -> Result<Vec<ExistingPort>, DriverError> {
+        let attachment = ExistingAttachment::Trunk { id: "t".into(), vlan: 7, node_ips: Vec::new() };
+        let ports = self.0.ports().await?.into_iter();
+        Ok(ports.map(|port| ExistingPort { attachment: attachment.clone(), ..port }).collect())
+    }
+
+    async fn load_balancers(&self) -> Result<Vec<ExistingLoadBalancer>, DriverError> {
+        self.0.load_balancers().await
+    }
+
+    async fn public_ips(&self) -> Result<Vec<ExistingPublicIp>, DriverError> {
+        self.0.public_ips().await
+    }
+
+    async fn networks(&self) -> Result<Vec<ExistingNetwork>, DriverError> {
+        self.0.networks().await
+    }
+
+    async fn adopt(&self, adoption: &Adoption) -> Result<(), DriverError> {
+        self.0.adopt(adoption).await
+    }
+
+    async fn delete(&self, resource: &UnusedResource) -> Result<(), DriverError> {
+        self.0.delete(resource).await
+    }
+}
+
+#[tokio::test]
+async fn the_networks_of_namespaces_are_read_for_subports_without_any_object_of_kuryr() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let world = World::empty(Client::try_from(Config::new(server.url().parse().unwrap())).unwrap());
+    world.port(PodState::read(&annotation(&vif("p1", "10.10.0.7"))).unwrap().default_vif, None);
+    world.namespace_network(NamespaceNetwork { network: "n1".into(), subnet: "s1".into() });
+    let (mut registry, _) = world.configuration();
+    let (network, services) = (Arc::clone(&world.network), Arc::clone(&world.services));
+    registry.driver::<dyn AdoptionDriver>("memory", "Held by the test.", move |_| {
+        let memory = MemoryAdoption::new(Arc::clone(&network), Arc::clone(&services), "east".into());
+        Ok(Arc::new(Nested(Arc::new(memory))))
+    });
+    for (registry, subnets) in [(world.configuration().0, vec![]), (registry, vec!["s1".into()])] {
+        let (_, configuration) = world.configuration();
+        let (_, state) = read(registry, &configuration, world.client.clone()).await.unwrap();
+        assert_eq!(state.ports.len(), 1);
+        let found: Vec<SubnetId> = state.networks.into_iter().flat_map(|network| network.subnets).collect();
+        assert_eq!(found, subnets);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

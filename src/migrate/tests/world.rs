@@ -88,6 +88,7 @@ pub(super) fn port(id: &str, ip: &str, pod: Option<&str>) -> ExistingPort {
         ips: vec![ip.parse().unwrap()],
         active: true,
         pod: pod.map(|name| format!("uid-{name}").into()),
+        subnets: vec!["pods".into()],
         attachment: ExistingAttachment::Host(NODE.into()),
         security_groups: Vec::new(),
         mark: ExistingMark::Unmarked,
@@ -102,6 +103,7 @@ pub(super) fn cluster() -> ClusterState {
         node_ips: ["192.0.2.1".parse().unwrap()].into(),
         handlers: handlers.map(str::to_owned).into(),
         vif_drivers: ["neutron-vif".to_owned()].into(),
+        pod_subnet: Some("pods".into()),
         ..ClusterState::default()
     }
 }

@@ -139,6 +139,14 @@ async fn another_leader_has_no_rates_yet() {
     let (frame, _) = drawn(&mut view, 100, 10);
     assert!(frame[3].starts_with("Pod    1200     -   "), "{frame:?}");
     assert_eq!(frame[8], "Every object is handled.");
+    view.update({
+        let mut odd = state(2, Vec::new());
+        let object = serde_json::json!({ "kind": "Pod", "namespace": "default", "name": "odd", "uid": "u", "error": "no spec" });
+        odd.undecodable = serde_json::from_value(serde_json::json!([object])).unwrap();
+        odd
+    });
+    let (frame, _) = drawn(&mut view, 100, 14);
+    assert!(frame[10].contains("default/odd") && frame[12] == "Every other object is handled.", "{frame:?}");
 }
 
 #[tokio::test(start_paused = true)]

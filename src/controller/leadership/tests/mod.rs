@@ -241,6 +241,15 @@ fn a_candidate_that_loses_the_race_becomes_a_standby() {
 }
 
 #[test]
+fn a_lease_that_is_left_from_this_process_has_no_other_holder() {
+    let mut elector = Elector::new("us-2".into(), Some("us".into()), TIMING);
+    for (holder, expected) in [("us", None), ("us-2", None), ("", None), ("them", Some("them"))] {
+        elector.observe(at(100.0), Some(lease(holder, 1)));
+        assert_eq!(elector.holder(), expected);
+    }
+}
+
+#[test]
 fn a_candidate_with_repeated_conflicts_slows_down() {
     let mut elector = candidate();
     elector.observe(at(100.0), None);
