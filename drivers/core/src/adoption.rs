@@ -140,9 +140,12 @@ pub enum Adoption {
     Network(NetworkId, SubnetId, Owner),
 }
 
-/// The beginning of the description of each security group that Kuryr creates for a network policy: `Kuryr-Kubernetes NetPolicy SG` in
-/// older releases, `Kuryr-Kubernetes Network Policy NAMESPACE/NAME SG` in later ones, which keep the older groups.
-pub const KURYR_POLICY_GROUP: &str = "Kuryr-Kubernetes Net";
+/// Returns `true` if Kuryr creates a security group with this description for the network policy `NAMESPACE/NAME`. Older releases did not
+/// write the name, and later ones keep the older groups.
+pub fn is_kuryr_policy_group(description: &str, policy: &str) -> bool {
+    description == "Kuryr-Kubernetes NetPolicy SG"
+        || description == format!("Kuryr-Kubernetes Network Policy {policy} SG")
+}
 
 /// A resource of another controller that nothing uses any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,8 +153,8 @@ pub const KURYR_POLICY_GROUP: &str = "Kuryr-Kubernetes Net";
 pub enum UnusedResource {
     /// A port of a pool.
     Port(VifId),
-    /// The security group of a network policy. Its description begins with [`KURYR_POLICY_GROUP`].
-    SecurityGroup(SecurityGroupId),
+    /// The security group of the network policy `NAMESPACE/NAME`, with [the description](is_kuryr_policy_group) that Kuryr gives it.
+    SecurityGroup(SecurityGroupId, String),
 }
 
 /// Lists and adopts the resources that another controller created in the projects of this cluster, for a migration.

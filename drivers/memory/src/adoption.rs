@@ -137,7 +137,7 @@ impl AdoptionDriver for MemoryAdoption {
                 self.network.remove_port(id);
                 Ok(())
             }
-            UnusedResource::SecurityGroup(id) => self.network.delete_kuryrs_group(id),
+            UnusedResource::SecurityGroup(id, policy) => self.network.delete_kuryrs_group(id, policy),
         }
     }
 }

@@ -125,11 +125,11 @@ impl MemoryNetwork {
         self.groups().insert_unmarked(id, description);
     }
 
-    /// Deletes a security group that Kuryr created. A group that does not exist counts as deleted.
-    pub(super) fn delete_kuryrs_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
+    /// Deletes a security group that Kuryr created for this network policy. A group that does not exist counts as deleted.
+    pub(super) fn delete_kuryrs_group(&self, id: &SecurityGroupId, policy: &str) -> Result<(), DriverError> {
         let used = self.state().ports.values().flat_map(|port| port.security_groups.clone()).collect();
         let mut groups = self.groups();
-        if !groups.is_kuryrs(id) {
+        if !groups.is_kuryrs(id, policy) {
             return Err(DriverError::new(Reason::Refused, "delete a security group").detail(id.to_string()));
         }
         groups.remove(id, &used)

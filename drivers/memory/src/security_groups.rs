@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use staffetta_driver::{
-    ClusterId, Direction, DriverError, ExistingRule, GroupName, IpFamily, KURYR_POLICY_GROUP, Owner, Reason,
-    Remote, RuleChange, SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
+    ClusterId, Direction, DriverError, ExistingRule, GroupName, IpFamily, Owner, Reason, Remote, RuleChange,
+    SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId, is_kuryr_policy_group,
 };
 
 /// The creator of a security group.
@@ -62,10 +62,10 @@ impl SecurityGroups {
         self.groups.insert(id.clone(), (Creator::Other(description.to_owned()), group));
     }
 
-    /// Returns `true` unless the group has the ownership mark of a cluster, or another description than those of Kuryr.
-    pub(super) fn is_kuryrs(&self, id: &SecurityGroupId) -> bool {
+    /// Returns `true` unless the group has the ownership mark of a cluster, or another description than Kuryr gives that of the policy.
+    pub(super) fn is_kuryrs(&self, id: &SecurityGroupId, policy: &str) -> bool {
         self.groups.get(id).is_none_or(|(creator, _)| {
-            matches!(creator, Creator::Other(description) if description.starts_with(KURYR_POLICY_GROUP))
+            matches!(creator, Creator::Other(description) if is_kuryr_policy_group(description, policy))
         })
     }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 use staffetta_driver::{
     Adoption, AdoptionDriver, ClusterId, DriverError, ExistingLoadBalancer, ExistingMark, ExistingNetwork,
-    ExistingPort, ExistingPublicIp, KURYR_POLICY_GROUP, NetworkId, Owner, ProjectId, Reason, SecurityGroupId,
-    SubnetId, UnusedResource,
+    ExistingPort, ExistingPublicIp, NetworkId, Owner, ProjectId, Reason, SecurityGroupId, SubnetId,
+    UnusedResource, is_kuryr_policy_group,
 };
 
 use crate::cloud::{Cloud, Service};
@@ -100,13 +100,13 @@ impl OpenStackAdoption {
         Ok(())
     }
 
-    /// Deletes a security group without an ownership mark, which Kuryr created for a network policy. Refuses any other one.
-    async fn delete_group(&self, id: &SecurityGroupId) -> DriverResult<()> {
+    /// Deletes a security group without an ownership mark, which Kuryr created for this network policy. Refuses any other one.
+    async fn delete_group(&self, id: &SecurityGroupId, policy: &str) -> DriverResult<()> {
         let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
         // The mark of a cluster would be in the description.
-        if !group.description.starts_with(KURYR_POLICY_GROUP) {
+        if !is_kuryr_policy_group(&group.description, policy) {
             let detail = format!(
-                "security group {id} is not one of a policy of Kuryr; if nothing needs it, delete it by hand"
+                "security group {id} is not the one of Kuryr for policy {policy}; if nothing needs it, delete it by hand"
             );
             return Err(DriverError::new(Reason::Refused, DELETE).detail(detail));
         }
@@ -154,7 +154,7 @@ impl AdoptionDriver for OpenStackAdoption {
     async fn delete(&self, resource: &UnusedResource) -> DriverResult<()> {
         match resource {
             UnusedResource::Port(id) => self.ports.delete_unused(id).await,
-            UnusedResource::SecurityGroup(id) => self.delete_group(id).await,
+            UnusedResource::SecurityGroup(id, policy) => self.delete_group(id, policy).await,
         }
     }
 }

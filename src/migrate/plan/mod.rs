@@ -69,7 +69,7 @@ impl MigrationStep {
             Self::Adopt(Adoption::Network(id, ..)) => format!("mark network {id}"),
             Self::Write(write) => write.describe(),
             Self::Delete(UnusedResource::Port(id)) => format!("delete port {id}"),
-            Self::Delete(UnusedResource::SecurityGroup(id)) => format!("delete security group {id}"),
+            Self::Delete(UnusedResource::SecurityGroup(id, _)) => format!("delete security group {id}"),
         }
     }
 }

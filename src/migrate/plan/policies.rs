@@ -46,7 +46,10 @@ fn plan_policy(
                  command again"
             )));
         }
-        steps.0.push(MigrationStep::Delete(UnusedResource::SecurityGroup(group)));
+        steps.0.push(MigrationStep::Delete(UnusedResource::SecurityGroup(
+            group,
+            format!("{}/{}", key.0, key.1),
+        )));
     }
     if let Some(policy) = policy {
         steps.write(MetadataWrite::of(policy, &finalizers_of(policy)));

@@ -128,7 +128,7 @@ async fn a_broker_that_does_not_read_for_a_while_gets_all_commands_later() {
         tunnel.state.publish(&base, ArkletCommand::Health, b"last".to_vec()).unwrap();
         tokio::time::pause();
         // That of MQTT 3.1.1 gives a connection up if it cannot send for 5 s.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
         tokio::time::resume();
         let mut received = Vec::new();
         loop {

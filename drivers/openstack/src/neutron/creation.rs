@@ -18,11 +18,11 @@ use crate::lock::lock;
 const MAX_BATCH: usize = 50;
 /// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight, so that other
-/// calls are not delayed.
+/// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight, so that at most
+/// half of the calls are creations of ports.
 const CREATION_DIVISOR: usize = 4;
 /// The maximum number of single calls in flight after a rejected bulk call.
-const MAX_SINGLE_CALLS: usize = 4;
+const MAX_SINGLE_CALLS: usize = 2;
 const STEP: &str = "create a port";
 
 /// The result of the creation of one port.

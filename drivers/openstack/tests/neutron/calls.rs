@@ -177,7 +177,7 @@ async fn pods_for_which_a_quota_has_no_room_are_not_asked_for_one_by_one() {
     assert_eq!((made.len(), refused.len()), (3, 57));
     assert!(refused.into_iter().all(|error| error.unwrap_err().reason() == Reason::Quota));
     let calls = fake.requests().len();
-    assert!(calls <= 40, "{calls} calls for 60 pods");
+    assert!(calls <= 30, "{calls} calls for 60 pods");
 }
 
 #[tokio::test]

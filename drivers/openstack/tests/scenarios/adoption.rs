@@ -244,13 +244,15 @@ pub(crate) async fn a_security_group_of_kuryr_is_deleted_when_no_port_has_it(wor
         let wish =
             json!({ "name": "sg-default-web", "project_id": world.project, "description": description });
         let group = world.create("security-groups", "security_group", wish).await;
-        UnusedResource::SecurityGroup(text(&group["id"]).into())
+        UnusedResource::SecurityGroup(text(&group["id"]).into(), "default/web".to_owned())
     };
-    let refused = driver.delete(&group("bastion").await).await.unwrap_err();
-    assert_eq!(refused.reason(), Reason::Refused);
+    for other in ["bastion", "Kuryr-Kubernetes Network Policy default/web-1 SG"] {
+        let refused = driver.delete(&group(other).await).await.unwrap_err();
+        assert_eq!(refused.reason(), Reason::Refused, "{other}");
+    }
     driver.delete(&group("Kuryr-Kubernetes NetPolicy SG").await).await.unwrap();
     let group = group("Kuryr-Kubernetes Network Policy default/web SG").await;
-    let UnusedResource::SecurityGroup(id) = &group else { unreachable!() };
+    let UnusedResource::SecurityGroup(id, _) = &group else { unreachable!() };
     let wish = json!({ "network_id": subnet.network.id, "fixed_ips": [{ "subnet_id": subnet.id }],
         "project_id": world.project, "security_groups": [id] });
     let port = world.create("ports", "port", wish).await;

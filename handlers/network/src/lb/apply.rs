@@ -202,19 +202,28 @@ impl Reconciliation<'_> {
     }
 
     /// Executes the steps up to the first failure. If the driver refuses one listener, the other
-    /// listeners are still created or changed. Without steps, checks that the load balancer is
-    /// active.
+    /// listeners are still created or changed. If a pool cannot be changed or a listener released, a
+    /// public address is still released. Without steps, checks that the load balancer is active.
     async fn execute_all(&mut self, steps: Vec<LbStep>) -> Result<(), Interruption> {
         if steps.is_empty() {
             return self.await_active(None).await;
         }
-        let mut refused = None;
+        let (mut interrupted, mut refused) = (None, None);
         for step in steps {
+            if interrupted.is_some() && !step.releases_public_ip() {
+                continue;
+            }
             if refused.is_some() && !matches!(step, LbStep::ChangeListener(ListenerChange::Ensure(_))) {
                 break;
             }
-            if step.changes_load_balancer() {
-                self.await_active(Some(&step)).await?;
+            if step.changes_load_balancer()
+                && let Err(interruption) = self.await_active(Some(&step)).await
+            {
+                if step.may_widen_access() {
+                    return Err(interruption);
+                }
+                interrupted = Some(interruption);
+                continue;
             }
             let public_ip = self.state.public_ip.clone();
             let user_ip = public_ip.filter(|public_ip| public_ip.allocation == Allocation::User);
@@ -233,10 +242,11 @@ impl Reconciliation<'_> {
                 LbStep::ChangeListener(ListenerChange::Ensure(_)) if is_specific(&error) => {
                     refused = refused.or(Some(Interruption::Failed(step, error)));
                 }
+                LbStep::ChangeListener(_) => interrupted = Some(self.interrupted(step, error)),
                 _ => return Err(self.interrupted(step, error)),
             }
         }
-        refused.map_or(Ok(()), Err)
+        interrupted.or(refused).map_or(Ok(()), Err)
     }
 
     /// Classifies the error of a failed step. A load balancer that is busy is pending and has not

@@ -50,8 +50,13 @@ impl LbStep {
         )
     }
 
+    /// Returns `true` if the step releases the public address, or its association.
+    pub(super) fn releases_public_ip(&self) -> bool {
+        matches!(self, Self::DisassociatePublicIp | Self::ReleasePublicIp)
+    }
+
     /// Returns `true` if the step may open the load balancer to more clients.
-    fn may_widen_access(&self) -> bool {
+    pub(super) fn may_widen_access(&self) -> bool {
         matches!(self, Self::EnsureLoadBalancer { .. } | Self::ChangeListener(ListenerChange::Ensure(_)))
     }
 }

@@ -133,14 +133,17 @@ impl ResourceEventHandler<Pod> for VifHandler {
 
     fn wants(&self, event: &Event<Pod>) -> Interest {
         let Some(pod) = event.object() else { return Interest::Taken };
-        Interest::unless(match PodLifecycle::of(pod) {
-            PodLifecycle::HostNetwork => Some("it uses the network of its node (hostNetwork)"),
-            PodLifecycle::Unscheduled if !matches!(event, Event::Deleted(_)) => Some("it has no node yet"),
-            _ if self.is_foreign(pod) => {
-                Some("it runs on a virtual node, whose machine has a network of its own")
+        match PodLifecycle::of(pod) {
+            PodLifecycle::HostNetwork => Interest::Declined("it uses the network of its node (hostNetwork)"),
+            PodLifecycle::Unscheduled if !matches!(event, Event::Deleted(_)) => {
+                Interest::Declined("it has no node yet")
             }
-            _ => None,
-        })
+            // The node may have been replaced by one that is not virtual, which the watch has not shown yet.
+            _ if self.is_foreign(pod) => {
+                Interest::Deferred("it runs on a virtual node, whose machine has a network of its own")
+            }
+            _ => Interest::Taken,
+        }
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VifError> {

@@ -26,13 +26,14 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
     type Error = VirtualNodeError;
 
     fn wants(&self, event: &Event<Pod>) -> Interest {
-        Interest::unless(match event.object().map(|pod| node_of(pod)) {
-            Some("") => Some("it has no node yet"),
+        match event.object().map(|pod| node_of(pod)) {
+            Some("") => Interest::Declined("it has no node yet"),
+            // The node may have been replaced by a virtual one, which the watch has not shown yet.
             Some(node) if self.0.cluster.is_real(node) => {
-                Some("its node is not a virtual one of the handler")
+                Interest::Deferred("its node is not a virtual one of the handler")
             }
-            _ => None,
-        })
+            _ => Interest::Taken,
+        }
     }
 
     fn group(&self, event: &Event<Pod>) -> Option<OrderingKey> {

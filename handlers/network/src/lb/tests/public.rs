@@ -211,6 +211,20 @@ async fn a_failed_release_of_the_address_does_not_block_the_members_nor_a_refuse
 }
 
 #[tokio::test]
+async fn the_address_of_a_service_that_is_no_longer_public_is_released_although_its_members_cannot_be_changed()
+ {
+    let world = balanced(&public()).await;
+    world.want(&spec());
+    world.index(&Event::Modified(slice("s1", &["10.1.0.2"])).erase());
+    let refused = Fault::Fail(DriverError::new(Reason::Quota, "ask"));
+    world.balancers.faults().inject(LoadBalancerMethod::SetMembers, 1, refused);
+    assert_eq!(world.event().await.unwrap_err().reason(), "QuotaExceeded");
+    assert!(world.services.public_ips().is_empty() && world.members(HTTP).is_empty());
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+}
+
+#[tokio::test]
 async fn a_restricted_service_is_not_opened_while_it_has_its_public_address() {
     let world = world();
     world.api.change(|service| service["spec"]["loadBalancerSourceRanges"] = json!(["192.0.2.0/24"]));
