@@ -8,7 +8,7 @@ pub enum Interest {
     Taken,
     /// The event is taken, but something is not done for the object, for this reason.
     Limited(&'static str),
-    /// The event is not taken now, for this reason. Queued events of the object stay, and so do its retries: another event follows.
+    /// The event is not taken now, for this reason, but may be later. Queued events of the object stay, and so do its retries.
     Deferred(&'static str),
     /// The event is not taken, for this reason. Nothing is left to do for the object, so its queued events and retries end.
     Declined(&'static str),
