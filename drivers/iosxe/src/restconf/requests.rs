@@ -1,4 +1,4 @@
-//! Implements [`NetworkClient`](super::NetworkClient) by RESTCONF requests, and interprets the responses.
+//! Implements [`NetworkClient`] by RESTCONF requests, and interprets the responses.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;

@@ -18,7 +18,7 @@ use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
 use crate::vif::Vif;
 use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 
-/// The [`PoolKind`](crate::pool::PoolKind) of a pool of VIFs, which are created and deleted one by one. VIFs with the
+/// The [`PoolKind`] of a pool of VIFs, which are created and deleted one by one. VIFs with the
 /// required security groups are handed out first, then those that are active, then the one that has been free
 /// the longest.
 pub(super) enum Vifs {}
