@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use kube::api::{ListParams, ObjectList};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -26,6 +27,9 @@ use token::{TokenFile, authenticated};
 
 /// The time limit of one call of [`answer`], for commands that do not repeat requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The number of objects in one response of [`list`].
+const PAGE: u32 = 500;
 
 /// The user agent of all requests, which the audit log of the API server shows.
 const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
@@ -207,6 +211,22 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     let groups = client.list_api_groups().await?;
     let versions = groups.groups.into_iter().flat_map(|group| group.versions);
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
+}
+
+/// Lists objects in pages. `page` sends the request for one page.
+pub(crate) async fn list<K: Clone>(
+    parameters: ListParams,
+    page: impl AsyncFn(&ListParams) -> Result<ObjectList<K>, kube::Error>,
+) -> Result<Vec<K>, kube::Error> {
+    let (mut objects, mut parameters) = (Vec::new(), parameters.limit(PAGE));
+    loop {
+        let page = answer(page(&parameters)).await?;
+        objects.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(objects),
+        }
+    }
 }
 
 /// Returns the response to a request; fails if the API server does not respond in time.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, Error};
 use serde_json::Value;
 use staffetta_network::kuryr;
 
-use super::read::list;
+use crate::connect::list;
 
 /// The API version of Kuryr's custom resources.
 pub(super) const API_VERSION: &str = "openstack.org/v1";
@@ -68,7 +68,7 @@ impl KuryrKind {
     /// Lists the objects of this kind; none if the server does not have its definition.
     async fn read(self, client: &Client) -> Result<KuryrResources, Error> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource());
-        match list(&api).await {
+        match list(ListParams::default(), async |page| api.list(page).await).await {
             Ok(objects) => Ok(objects.into_iter().map(|object| (key_of(&object), object)).collect()),
             Err(Error::Api(status)) if status.code == 404 => Ok(KuryrResources::new()),
             Err(error) => Err(error),

@@ -22,10 +22,7 @@ use super::MigrateError;
 use super::kuryr::{API_VERSION, KuryrObjects, ObjectKey, finalizers_of, key_of};
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
-use crate::connect::answer;
-
-/// The number of objects in a page of a list.
-const PAGE: u32 = 500;
+use crate::connect::list;
 
 /// The name of Kuryr's Deployment, and the value of the label `name` or `app` of its pods, in all of its manifests.
 const CONTROLLER: &str = "kuryr-controller";
@@ -139,29 +136,13 @@ impl ClusterState {
     }
 }
 
-/// Lists all objects of a kind, in pages.
-pub(super) async fn list<K>(api: &Api<K>) -> Result<Vec<K>, kube::Error>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let mut objects = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE);
-    loop {
-        let page = answer(api.list(&parameters)).await?;
-        objects.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => return Ok(objects),
-        }
-    }
-}
-
 /// Lists all objects of a kind in all namespaces.
 async fn all<K>(client: &Client) -> Result<Vec<K>, MigrateError>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    list(&Api::all(client.clone())).await.map_err(MigrateError::api)
+    let api = Api::<K>::all(client.clone());
+    list(ListParams::default(), async |page| api.list(page).await).await.map_err(MigrateError::api)
 }
 
 /// Reads the states of load balancers that are annotations of `Endpoints`, by namespace and name.

@@ -130,12 +130,13 @@ mod tests {
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::Service;
+    use kube::api::ListParams;
     use kube::client::Body;
     use staffetta_handler::causes;
     use tower::service_fn;
 
     use super::*;
-    use crate::migrate::read::list;
+    use crate::connect::list;
 
     #[test]
     fn all_finalizers_of_kuryr_are_removed_and_those_of_others_stay() {
@@ -158,7 +159,8 @@ mod tests {
         let client = Client::new(silent, "default");
         let service: Service = serde_json::from_value(json!({ "metadata": { "name": "web" } })).unwrap();
         let written = MetadataWrite::of(&service, &[]).annotate("k", "v").apply(&client).await;
-        let listed = list::<Service>(&Api::all(client)).await;
+        let api = Api::<Service>::all(client);
+        let listed = list(ListParams::default(), async |page| api.list(page).await).await;
         for error in [causes(&written.unwrap_err()), causes(&listed.unwrap_err())] {
             assert!(error.contains("no answer within 30 s"), "{error}");
         }

@@ -11,10 +11,8 @@ use staffetta_handler::{HANDLER_LABEL, causes};
 use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
 use super::{UninstallError, UninstalledObject, is_missing, is_ours, read_error};
-use crate::connect::answer;
+use crate::connect::{self, answer};
 
-/// The number of objects in one response of a list.
-const PAGE: u32 = 500;
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
 
@@ -29,7 +27,7 @@ pub(super) async fn remove_finalizers(
         let mut again = false;
         // Each object that failed before is tried again.
         done.retain(|object: &UninstalledObject| object.is_ok);
-        for object in list(client, resource, &ListParams::default().limit(PAGE)).await? {
+        for object in list(client, resource, ListParams::default()).await? {
             let (ours, kept): (Vec<_>, Vec<_>) =
                 object.finalizers().iter().map(String::as_str).partition(|finalizer| is_ours(finalizer));
             if ours.is_empty() {
@@ -69,10 +67,10 @@ pub(super) async fn delete_nodes(
     let resource = ApiResource::erase::<Node>(&());
     let handlers = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
     let selector = format!("{handlers},{CLUSTER_LABEL}={cluster_id}");
-    let ours = ListParams::default().labels(&selector).limit(PAGE);
+    let ours = ListParams::default().labels(&selector);
     let nodes = Api::<Node>::all(client.clone());
     let mut done = Vec::new();
-    for node in list(client, &resource, &ours).await? {
+    for node in list(client, &resource, ours).await? {
         let deleted = if apply {
             let exactly = Preconditions { uid: node.uid(), resource_version: None };
             let exactly = DeleteParams::default().preconditions(exactly);
@@ -92,21 +90,12 @@ pub(super) async fn delete_nodes(
 async fn list(
     client: &Client,
     resource: &ApiResource,
-    parameters: &ListParams,
+    parameters: ListParams,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, UninstallError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let (mut objects, mut parameters) = (Vec::new(), parameters.clone());
-    loop {
-        let page = match answer(api.list_metadata(&parameters)).await {
-            Ok(page) => page,
-            Err(error) if is_missing(&error) => return Ok(objects),
-            Err(error) => return Err(read_error(&resource.plural, error)),
-        };
-        objects.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => return Ok(objects),
-        }
+    match connect::list(parameters, async |page| api.list_metadata(page).await).await {
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
+        listed => listed.map_err(|error| read_error(&resource.plural, error)),
     }
 }
 

@@ -6,25 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::command::BaseCommand;
+use crate::module::InstalledModule;
 use crate::options::SimulatedBaseOptions;
 use crate::response;
-
-/// A module of a base.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstalledModule {
-    /// The name of the module.
-    pub name: String,
-    /// The version of the module.
-    pub version: String,
-    /// The state: RESOLVED while it is being loaded, then ACTIVATED.
-    pub state: &'static str,
-    /// The time of the last change of the state.
-    pub changed: Timestamp,
-    /// The reason of the last change.
-    pub reason: &'static str,
-    /// The message of the last change.
-    pub message: String,
-}
 
 /// A request to load or unload a module, whatever came of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,10 +8,11 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::arklet::{InstalledModule, ModuleOperation};
+use crate::arklet::ModuleOperation;
 use crate::behaviour::Behaviour;
 use crate::command::BaseCommand;
 use crate::lock::lock;
+use crate::module::InstalledModule;
 use crate::mqtt::{self, BaseBroker};
 use crate::options::SimulatedBaseOptions;
 use crate::process::BaseProcess;

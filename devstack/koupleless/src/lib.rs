@@ -37,15 +37,17 @@ mod broker;
 mod command;
 mod http;
 mod lock;
+mod module;
 mod mqtt;
 mod options;
 mod process;
 mod response;
 
-pub use arklet::{InstalledModule, ModuleOperation};
+pub use arklet::ModuleOperation;
 pub use base::SimulatedBase;
 pub use behaviour::{AnswerFault, Behaviour};
 pub use broker::SimulatedBroker;
 pub use command::BaseCommand;
+pub use module::InstalledModule;
 pub use mqtt::BaseBroker;
 pub use options::SimulatedBaseOptions;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::arklet::InstalledModule;
 use crate::behaviour::AnswerFault;
+use crate::module::InstalledModule;
 use crate::options::SimulatedBaseOptions;
 
 /// The number of bytes that are added to an oversized answer.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Taint};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::sender::SendError;
+use super::limits::SendError;
 
 /// The time limit of the answer to a baseline query.
 pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);

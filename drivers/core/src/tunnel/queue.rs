@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::mem::discriminant;
 
 use super::event::TunnelEvent;
+use super::limits::{SendError, TunnelLimits};
 use super::node_id::NodeId;
-use super::sender::{SendError, TunnelLimits};
 
 /// The queued events of a tunnel. Nodes are served round-robin, one event each, so a node that reports a lot delays only itself.
 ///

@@ -1,10 +1,39 @@
 //! The receiving end of the channel, which belongs to the caller of the tunnel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::event::TunnelEvent;
 use super::node_id::NodeId;
-use super::sender::Channel;
+use super::queue::NodeQueues;
+
+/// The state that sender and receiver share.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) state: Mutex<ChannelState>,
+    /// Notified when an event was added, or the last sender was dropped.
+    pub(super) arrived: Notify,
+}
+
+impl Channel {
+    /// Locks the queues and the flags of both ends.
+    pub(super) fn state(&self) -> MutexGuard<'_, ChannelState> {
+        // Each critical section leaves the queues consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The queued events, and the flags of both ends of the channel.
+#[derive(Debug)]
+pub(super) struct ChannelState {
+    /// The queued events, by node.
+    pub(super) queues: NodeQueues,
+    /// `true` until the last sender is dropped.
+    pub(super) senders: bool,
+    /// `true` until the receiver is dropped.
+    pub(super) receiver: bool,
+}
 
 /// Receives the reports and answers of machines. Dropping it closes the channel.
 #[derive(Debug)]

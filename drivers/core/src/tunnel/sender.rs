@@ -1,6 +1,6 @@
 //! The sending end of the channel between a tunnel and its receiver.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Container;
 use tokio::sync::{Notify, oneshot};
@@ -8,29 +8,12 @@ use tokio::sync::{Notify, oneshot};
 use super::baseline::{BASELINE_TIMEOUT, BaselineError, BaselineQuery, QueryBaselineRequest};
 use super::container::{ContainerOperationResponseData, ContainerStatusData};
 use super::event::TunnelEvent;
+use super::limits::{MAX_REPORTED_CONTAINERS, SendError, TunnelLimits};
 use super::node::{MAX_TUNNEL_DATA, NodeDescription};
 use super::node_id::NodeId;
 use super::node_status::NodeStatusData;
 use super::queue::NodeQueues;
-use super::receiver::TunnelReceiver;
-
-/// The maximum number of containers in one report of a node.
-pub const MAX_REPORTED_CONTAINERS: usize = 2000;
-
-/// The limits of the queues between a tunnel and its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TunnelLimits {
-    /// The maximum number of nodes that have queued events or are kept by [`TunnelReceiver::keep`].
-    pub nodes: usize,
-    /// The maximum number of queued answers and queries of one node. The latest state of each kind is queued in addition.
-    pub events_per_node: usize,
-}
-
-impl Default for TunnelLimits {
-    fn default() -> Self {
-        Self { nodes: 10_000, events_per_node: 64 }
-    }
-}
+use super::receiver::{Channel, ChannelState, TunnelReceiver};
 
 /// Creates the channel of one tunnel.
 pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
@@ -121,67 +104,6 @@ impl TunnelSender {
         channel.arrived.notify_one();
         Ok(())
     }
-}
-
-/// The error of a report that was not passed to the receiver. The cause is the machine or the load, never the tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The receiver is gone: the tunnel is being stopped.
-    #[error("the tunnel is being stopped")]
-    Closed,
-    /// The node is new, and the maximum number of nodes is reached.
-    #[error("there are already {limit} nodes, which is the limit")]
-    TooManyNodes {
-        /// The maximum number of nodes: [`TunnelLimits::nodes`].
-        limit: usize,
-    },
-    /// The maximum number of answers and queries of the node is already queued.
-    #[error("{limit} messages of this node already wait, which is the limit")]
-    QueueFull {
-        /// The maximum number of answers and queries: [`TunnelLimits::events_per_node`].
-        limit: usize,
-    },
-    /// A description contains too much data of the tunnel.
-    #[error(
-        "a description has {bytes} bytes of data of its tunnel, and at most {MAX_TUNNEL_DATA} are allowed"
-    )]
-    TooMuchTunnelData {
-        /// The number of bytes.
-        bytes: usize,
-    },
-    /// A report names too many containers.
-    #[error("a report names {count} containers, and at most {MAX_REPORTED_CONTAINERS} are allowed")]
-    TooManyContainers {
-        /// The number of containers in the report.
-        count: usize,
-    },
-}
-
-/// The state that sender and receiver share.
-#[derive(Debug)]
-pub(super) struct Channel {
-    state: Mutex<ChannelState>,
-    /// Notified when an event was added, or the last sender was dropped.
-    pub(super) arrived: Notify,
-}
-
-impl Channel {
-    /// Locks the queues and the flags of both ends.
-    pub(super) fn state(&self) -> MutexGuard<'_, ChannelState> {
-        // Each critical section leaves the queues consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The queued events, and the flags of both ends of the channel.
-#[derive(Debug)]
-pub(super) struct ChannelState {
-    /// The queued events, by node.
-    pub(super) queues: NodeQueues,
-    /// `true` until the last sender is dropped.
-    pub(super) senders: bool,
-    /// `true` until the receiver is dropped.
-    pub(super) receiver: bool,
 }
 
 /// Closes the channel when the last sender is dropped.

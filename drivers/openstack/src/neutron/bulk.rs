@@ -10,6 +10,7 @@ use staffetta_driver::{
 };
 
 use super::batches::{Batch, BatchCutoff};
+use super::creation::has_no_room;
 use super::ports::{MarkedPort, MarkedPorts, name_project};
 use super::wire::{NewPort, PortBody, VIF_FIELDS};
 use crate::error::{DriverResult, OpenStackError, StepName};
@@ -53,11 +54,6 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
         }
     }
     created
-}
-
-/// Returns `true` if a quota or a subnet is exhausted, so that a request for fewer ports may succeed.
-pub(super) fn has_no_room(error: &DriverError) -> bool {
-    matches!(error.reason(), Reason::Quota | Reason::NoAddress) && !error.ambiguous()
 }
 
 /// Returns the result of a bulk request that created no VIF.

@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::{StreamExt, stream};
-use staffetta_driver::RequestLog;
+use staffetta_driver::{DriverError, Reason, RequestLog};
 use tokio::sync::oneshot;
 
 use super::api::NeutronApi;
-use super::bulk::has_no_room;
 use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 use crate::lock::lock;
@@ -143,6 +142,11 @@ impl PortCreator {
         let waiting = batch.into_iter().filter(|(_, caller, _)| !caller.is_closed());
         stream::iter(waiting).for_each_concurrent(MAX_SINGLE_CALLS, create).await;
     }
+}
+
+/// Returns `true` if a quota or a subnet is exhausted, so that a request for fewer ports may succeed.
+pub(super) fn has_no_room(error: &DriverError) -> bool {
+    matches!(error.reason(), Reason::Quota | Reason::NoAddress) && !error.ambiguous()
 }
 
 /// Returns the number of ports in the next call: an equal share of the waiting ports for each call, but at least [`MIN_BATCH`] (or all that

@@ -65,8 +65,8 @@ pub struct MarkedPorts {
     /// `true` if all ports with an ownership mark also have tags. Ports that were created while Neutron accepted no tags in creation
     /// requests, before an upgrade or during it, have none at first. Locked while tags are added.
     tagged: Mutex<bool>,
-    /// What is cached of ports that this process has created or read. A list of all ports removes the entries that it lacks, except those
-    /// with a parent port.
+    /// The project and the mark of ports that this process has created or read. A list of all ports removes the entries that it lacks,
+    /// except those with a parent port.
     records: DashMap<VifId, PortRecord>,
 }
 

@@ -219,51 +219,15 @@ mod tests {
     use std::sync::Mutex;
 
     use serde_json::json;
-    use staffetta_driver::tunnel::{ContainerStatusData, NodeId, PodKey, Tunnel, TunnelSender};
+    use staffetta_driver::tunnel::ContainerStatusData;
 
     use super::*;
     use crate::node::NodeMarks;
     use crate::vnode::base::{BaseProfile, NamedTunnel};
-    use crate::vnode::known::tests::described;
+    use crate::vnode::known::tests::{NoTunnel, described};
     use crate::vnode::{Operation, OperationLog};
 
     const LIMIT: Duration = Duration::from_secs(330);
-
-    /// A tunnel that takes every request, except to start the container `bad`.
-    struct Choosy;
-
-    #[async_trait]
-    impl Tunnel for Choosy {
-        fn key(&self) -> &'static str {
-            "choosy"
-        }
-        fn ready(&self) -> bool {
-            true
-        }
-        async fn start(&self, _: &str, _: &str, _: TunnelSender) -> Result<(), DriverError> {
-            std::future::pending().await
-        }
-        async fn fetch_health_data(&self, _: &NodeId) -> Result<(), DriverError> {
-            Ok(())
-        }
-        async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
-            Ok(())
-        }
-        async fn start_container(
-            &self,
-            _: &NodeId,
-            _: &PodKey,
-            container: &Container,
-        ) -> Result<(), DriverError> {
-            if container.name == "bad" { Err(DriverError::new(Reason::Refused, "start it")) } else { Ok(()) }
-        }
-        async fn shutdown_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
-            Ok(())
-        }
-        fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
-            container.name.as_str().into()
-        }
-    }
 
     /// Returns a back end whose base has reported that it has no container, and the steps of operations.
     fn back_end() -> (BaseBackEnd, Arc<Mutex<Vec<String>>>) {
@@ -272,7 +236,7 @@ mod tests {
         let log = OperationLog::new(move |Operation { key, .. }, stage| {
             lock(&recorded).push(format!("{key} {stage:?}"));
         });
-        let tunnel = NamedTunnel { name: "choosy".into(), tunnel: Arc::new(Choosy) };
+        let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) };
         let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
         let names = ("one".parse().unwrap(), "vnode.one.dev".into());
         let base = Base::new(names, tunnel, profile, Arc::default(), log, LIMIT);

@@ -47,7 +47,7 @@ struct BaseContainer {
     /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
     /// The time until which reports that contradict the last answer are ignored.
-    settled: Option<Instant>,
+    ignored_until: Option<Instant>,
     /// The last pod on the node that had the container at the time of a report. It is recorded only if containers without a pod are
     /// to be stopped.
     pod: Option<Arc<Pod>>,
@@ -254,11 +254,11 @@ impl BaseContainers {
             return false;
         };
         if answer.result == OperationResponseResult::Fail {
-            container.settled = None;
+            container.ignored_until = None;
             container.fail(&answer.reason, &answer.message, operation.requests, now);
             return true;
         }
-        container.settled = Some(now + STALE_REPORT_WINDOW);
+        container.ignored_until = Some(now + STALE_REPORT_WINDOW);
         match action {
             ContainerAction::Start => {
                 container.shown = Some(ReportedContainer {
@@ -305,8 +305,8 @@ impl BaseContainers {
             let action = container.reported(status, now);
             effects.extend(action.map(|action| (key.clone(), action)));
             // A later report may contradict the last answer, too.
-            let is_settled = container.settled.is_some_and(|until| now < until);
-            is_settled
+            let ignores_reports = container.ignored_until.is_some_and(|until| now < until);
+            ignores_reports
                 || container.shown.is_some()
                 || container.operation.is_some()
                 || container.failure.is_some()
@@ -389,10 +389,10 @@ impl BaseContainer {
             shown.as_ref().map(|shown| shown.state).filter(|state| *state != ContainerState::Stopped)
         };
         // A report that was on its way when the answer came.
-        if self.settled.is_some_and(|until| now < until) && state(&shown) != state(&self.shown) {
+        if self.ignored_until.is_some_and(|until| now < until) && state(&shown) != state(&self.shown) {
             return None;
         }
-        self.settled = None;
+        self.ignored_until = None;
         let effect = match (self.operation.as_ref().map(|operation| operation.action), state(&shown)) {
             (Some(ContainerAction::Start), Some(ContainerState::Activated)) => Some(ContainerAction::Start),
             (Some(ContainerAction::Stop), None) => Some(ContainerAction::Stop),

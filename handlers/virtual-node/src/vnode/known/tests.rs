@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 use staffetta_driver::tunnel::{PodKey, Tunnel, TunnelSender};
-use staffetta_driver::{ContainerKey, DriverError};
+use staffetta_driver::{ContainerKey, DriverError, Reason};
 
 use super::*;
 use crate::vnode::OperationLog;
@@ -113,7 +113,7 @@ fn a_replica_begins_with_a_lease_and_ends_without_it() {
     assert!(!bases.may_act("vnode.other.dev", at(106)));
 }
 
-/// A tunnel to no base.
+/// A tunnel to no base. It refuses to start a container called `bad`.
 pub(in crate::vnode) struct NoTunnel;
 
 #[async_trait]
@@ -133,8 +133,13 @@ impl Tunnel for NoTunnel {
     async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
         Ok(())
     }
-    async fn start_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
-        Ok(())
+    async fn start_container(
+        &self,
+        _: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        if container.name == "bad" { Err(DriverError::new(Reason::Refused, "start it")) } else { Ok(()) }
     }
     async fn shutdown_container(&self, _: &NodeId, _: &PodKey, _: &Container) -> Result<(), DriverError> {
         Ok(())
