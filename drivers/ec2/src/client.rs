@@ -111,11 +111,10 @@ impl Ec2Client {
         let mut failure = Ec2Failure::of_response(action.step, status, &body, action.changes);
         match CodeClass::of(&failure.code, status) {
             CodeClass::Throttled => failure.error = failure.error.after(limit.throttled()),
-            // After `AuthFailure`, the keys may have been deleted: a later call obtains others.
-            class if class == CodeClass::StaleCredentials || failure.code == "AuthFailure" => {
+            CodeClass::StaleCredentials | CodeClass::RejectedCredentials => {
                 self.credentials.refused(&keys, SystemTime::now()).await;
             }
-            _ => {}
+            CodeClass::Other(_) => {}
         }
         Err(failure)
     }

@@ -26,6 +26,8 @@ pub(crate) enum CodeClass {
     Throttled,
     /// The credentials have expired, or EC2 does not know them yet.
     StaleCredentials,
+    /// EC2 rejects the credentials, which may have been deleted.
+    RejectedCredentials,
     /// Any other failure.
     Other(Reason),
 }
@@ -44,6 +46,7 @@ impl CodeClass {
             "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" | "InvalidClientTokenId" => {
                 Self::StaleCredentials
             }
+            "AuthFailure" => Self::RejectedCredentials,
             "InsufficientCidrBlocks" | "InsufficientFreeAddressesInSubnet" => Self::Other(Reason::NoAddress),
             "PrivateIpAddressLimitExceeded" => Self::Other(Reason::Quota),
             "IncorrectState" | "ResourceAlreadyAssociated" | "OperationNotPermitted" => {
@@ -65,6 +68,7 @@ impl Ec2Failure {
         let reason = match class {
             CodeClass::Other(reason) => reason,
             CodeClass::Throttled | CodeClass::StaleCredentials => Reason::Unavailable,
+            CodeClass::RejectedCredentials => Reason::Refused,
         };
         let detail =
             if code.is_empty() { format!("HTTP status {status}") } else { format!("{code}: {message}") };

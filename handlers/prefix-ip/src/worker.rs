@@ -116,9 +116,12 @@ impl Worker {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(call) = calls.calls.remove(&id) else { return };
         let ProviderCall { node, interface, action, requests } = call;
-        let outcome = match ended {
-            Ok((_, outcome)) => outcome,
-            Err(error) => CallOutcome::Unassigned(Err(panicked(&error))),
+        let outcome = match (ended, &action) {
+            (Ok((_, outcome)), _) => outcome,
+            (Err(error), NodeAction::Assign { .. }) => {
+                CallOutcome::Assigned(Assigned { blocks: Vec::new(), error: Some(panicked(&error)) })
+            }
+            (Err(error), NodeAction::Unassign { .. }) => CallOutcome::Unassigned(Err(panicked(&error))),
         };
         let (is_current, error) = match outcome {
             CallOutcome::Assigned(Assigned { blocks, error }) => {
@@ -126,11 +129,7 @@ impl Worker {
                 (self.nodes.assigned(&node, &interface, &action, result), error)
             }
             CallOutcome::Unassigned(result) => {
-                let shortfall = result.as_ref().err().map(shortfall);
-                let lost = Grown { got: Vec::new(), rest: 0, shortfall };
-                let is_current = self.nodes.assigned(&node, &interface, &action, lost)
-                    || self.nodes.unassigned(&node, &interface, &action, result.is_ok());
-                (is_current, result.err())
+                (self.nodes.unassigned(&node, &interface, &action, result.is_ok()), result.err())
             }
         };
         // A node that replaced another one has nothing to do with the calls for that one.

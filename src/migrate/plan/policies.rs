@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::{SecurityGroupId, UnusedResource};
+use staffetta_handler::full_name;
 
 use super::super::kuryr::{KuryrKind, ObjectKey, finalizers_of, key_of, text};
 use super::super::read::ClusterState;
@@ -46,10 +47,8 @@ fn plan_policy(
                  command again"
             )));
         }
-        steps.0.push(MigrationStep::Delete(UnusedResource::SecurityGroup(
-            group,
-            format!("{}/{}", key.0, key.1),
-        )));
+        let policy = full_name(Some(&key.0), &key.1);
+        steps.0.push(MigrationStep::Delete(UnusedResource::SecurityGroup(group, policy)));
     }
     if let Some(policy) = policy {
         steps.write(MetadataWrite::of(policy, &finalizers_of(policy)));

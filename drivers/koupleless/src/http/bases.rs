@@ -24,13 +24,11 @@ pub(super) struct Bases {
 }
 
 /// The address of a base, and the time for which it holds the id.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Base {
     address: SocketAddr,
     /// The time until which no other IP address can use the id. Reports and answers extend it.
     held_until: Instant,
-    /// `true` if the base has reported or answered at this address; `false` if only its Node object has the address.
-    confirmed: bool,
     /// The address that last reported with this id, if the address in the Node object has replaced it.
     replaced: Option<SocketAddr>,
 }
@@ -74,23 +72,22 @@ impl Bases {
                 return Err(AddressClaimError::TooMany(self.limit));
             }
         }
-        let held_until = now + CLAIM;
-        self.confirm(id, Base { address, held_until, confirmed: true, replaced: None });
+        self.confirm(id, address, now);
         Ok(())
     }
 
     /// Records that a base answered a query at `address`. This keeps the base alive if its reports reach other replicas.
     pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
-        let base = self.by_id.get(id).copied().filter(|base| base.address == address);
-        if let Some(base) = base {
-            self.confirm(id, Base { held_until: now + CLAIM, confirmed: true, replaced: None, ..base });
+        if self.address(id) == Some(address) {
+            self.confirm(id, address, now);
         }
     }
 
     /// Records that a base is not at `address`: there is no connection, or another base answers. If only its Node object has this address,
     /// the base is called at the address that reported before; if none did, any address may report from now on.
     pub(super) fn absent(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
-        let base = self.by_id.get_mut(id).filter(|base| base.address == address && !base.confirmed);
+        let is_confirmed = self.by_address.get(&address) == Some(id);
+        let base = self.by_id.get_mut(id).filter(|base| base.address == address && !is_confirmed);
         if let Some(base) = base {
             base.held_until = if base.fall_back() { now + CLAIM } else { now };
         }
@@ -113,8 +110,7 @@ impl Bases {
         if let Some(replaced) = replaced {
             self.release_address(id, replaced);
         }
-        let (held_until, confirmed) = (now + CLAIM, false);
-        self.by_id.insert(id.clone(), Base { address, held_until, confirmed, replaced });
+        self.by_id.insert(id.clone(), Base { address, held_until: now + CLAIM, replaced });
         replaced.is_some()
     }
 
@@ -131,9 +127,9 @@ impl Bases {
         self.by_id.get(id).map(|base| base.address)
     }
 
-    /// Records that a base is at its address. Other bases that had this address are forgotten, or called where they reported before.
-    fn confirm(&mut self, id: &NodeId, base: Base) {
-        let address = base.address;
+    /// Records that a base is at `address`. Other bases that had this address are forgotten, or called where they reported before.
+    fn confirm(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
+        let base = Base { address, held_until: now + CLAIM, replaced: None };
         if let Some(earlier) = self.by_id.insert(id.clone(), base)
             && earlier.address != address
         {

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 use serde::Serialize;
@@ -100,13 +100,8 @@ impl BaseClient {
         address: SocketAddr,
         request: Request<String>,
         send_by: Option<Duration>,
-    ) -> Result<(StatusCode, Vec<u8>), CallError> {
-        let connected = tokio::time::timeout(self.connect, TcpStream::connect(address)).await;
-        let stream = connected
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            .map_err(CallError::Unreachable)?;
-        // Without it, a base that is gone is noticed only at the time limit.
-        let _ = keep_alive(&stream);
+    ) -> Result<(StatusCode, Bytes), CallError> {
+        let stream = self.connect(address).await.map_err(CallError::Unreachable)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(CallError::ConnectionFailed)?;
         let mut answered = pin!(async {
@@ -115,7 +110,9 @@ impl BaseClient {
                 return Err(CallError::TooLate(self.send));
             }
             let response = sender.send_request(request).await?;
-            read(response).await
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, MAX_RESPONSE).collect().await;
+            Ok((head.status, body.map_err(CallError::of_body)?.to_bytes()))
         });
         tokio::select! {
             biased;
@@ -123,6 +120,14 @@ impl BaseClient {
             // All is read, or the connection failed: the other future has the result.
             _ = connection => answered.await,
         }
+    }
+
+    /// Opens a connection within its time limit.
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let stream = tokio::time::timeout(self.connect, TcpStream::connect(address)).await??;
+        // Without it, a base that is gone is noticed only at the time limit of the request.
+        let _ = keep_alive(&stream);
+        Ok(stream)
     }
 }
 
@@ -146,20 +151,6 @@ fn request(
         .header(CONTENT_TYPE, "application/json")
         .body(serde_json::to_string(body)?);
     Ok(request.expect("paths and addresses are valid in a request"))
-}
-
-/// Reads the body of a response, up to the maximum size.
-async fn read(response: Response<Incoming>) -> Result<(StatusCode, Vec<u8>), CallError> {
-    let (head, mut rest) = response.into_parts();
-    let mut body = Vec::new();
-    while let Some(frame) = rest.frame().await {
-        let chunk = frame?.into_data().unwrap_or_default();
-        if body.len() + chunk.len() > MAX_RESPONSE {
-            return Err(CallError::Oversized);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok((head.status, body))
 }
 
 /// A call that failed.
@@ -217,6 +208,11 @@ enum CallError {
 }
 
 impl CallError {
+    /// Classifies the error of a body: it is too large, or the connection failed.
+    fn of_body(error: Box<dyn Error + Send + Sync>) -> Self {
+        error.downcast().map_or(Self::Oversized, |error| Self::ConnectionFailed(*error))
+    }
+
     /// Returns `true` if nothing of the request was sent.
     fn is_unsent(&self) -> bool {
         match self {
@@ -234,7 +230,7 @@ fn cause(error: &hyper::Error) -> &dyn Error {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle};
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl};
     use serde_json::{Value, json};
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
@@ -244,10 +240,11 @@ mod tests {
     #[tokio::test]
     async fn a_base_that_is_silent_for_long_is_probed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        keep_alive(&stream).unwrap();
+        let client = BaseClient::new(&HttpTunnelOptions::default());
+        let stream = client.connect(listener.local_addr().unwrap()).await.unwrap();
         assert!(socket_keepalive(&stream).unwrap());
-        assert_eq!((tcp_keepidle(&stream).unwrap(), tcp_keepcnt(&stream).unwrap()), (PROBE_INTERVAL, PROBES));
+        let intervals = [tcp_keepidle(&stream).unwrap(), tcp_keepintvl(&stream).unwrap()];
+        assert_eq!((intervals, tcp_keepcnt(&stream).unwrap()), ([PROBE_INTERVAL; 2], PROBES));
     }
 
     #[tokio::test]

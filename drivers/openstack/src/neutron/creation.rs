@@ -128,10 +128,10 @@ impl PortCreator {
                 other.project_id == port.project_id && other.fixed_ips == port.fixed_ips
             };
             let known = lock(&exhausted).iter().find(is_same).map(|(_, error)| error.clone());
-            let created = match known {
-                Some(error) => Err(error),
-                None => log.collect(self.neutron.create_port(STEP, &port)).await,
-            };
+            if let Some(error) = known {
+                return drop(caller.send(Err(error)));
+            }
+            let created = log.collect(self.neutron.create_port(STEP, &port)).await;
             if let Err(error) = &created
                 && has_no_room(error)
             {
