@@ -8,7 +8,7 @@ pub const MAX_REPORTED_CONTAINERS: usize = 2000;
 /// The limits of the queues between a tunnel and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The maximum number of nodes that have queued events or are kept by [`TunnelReceiver::keep`].
+    /// The maximum number of nodes that have queued events or are kept by [`TunnelReceiver::keep`](super::TunnelReceiver::keep).
     pub nodes: usize,
     /// The maximum number of queued answers and queries of one node. The latest state of each kind is queued in addition.
     pub events_per_node: usize,
