@@ -40,6 +40,8 @@ struct State {
     /// The open connection to the machine; `None` while there is none.
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
+    /// `true` if the workloads have changed since the health was last asked for.
+    health_outdated: bool,
     /// The times of the reports that the machine sent by itself or later than requested, and of its heartbeats.
     reports: Reports,
     /// `true` if a report has ended an outage and the Event about that is not published yet.
@@ -58,7 +60,9 @@ impl Machine {
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
         let (inventory, reports) = (Inventory::default(), Reports::new());
-        let state = Mutex::new(State { view, back_end: None, inventory, reports, reached: false });
+        let state =
+            State { view, back_end: None, inventory, health_outdated: false, reports, reached: false };
+        let state = Mutex::new(state);
         Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
     }
 
@@ -237,12 +241,29 @@ impl Machine {
         }
     }
 
+    /// Returns `true` if the workloads have changed since the health was last asked for.
+    pub(crate) fn has_outdated_health(&self) -> bool {
+        lock(&self.state).health_outdated
+    }
+
+    /// Records that the health is asked for. Returns `true` if it need not be asked for soon: there is one, and heartbeats show that the
+    /// machine runs.
+    pub(crate) fn health_asked(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.health_outdated = false;
+        let beats = state.reports.heartbeat_until(&self.policy).is_some_and(|until| until > Instant::now());
+        beats && state.view.health.is_some()
+    }
+
     /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that changed, and of
     /// each workload without a pod whose grace period is over.
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);
-        let due = lock(&self.state).inventory.record_read(workloads, has_owner, now, grace);
+        let mut state = lock(&self.state);
+        let due = state.inventory.record_read(workloads, has_owner, now, grace);
+        state.health_outdated |= !due.is_empty();
+        drop(state);
         self.notifier.pods_due(&due, &self.name);
     }
 }

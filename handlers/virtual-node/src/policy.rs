@@ -6,9 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The interval between reads of the workloads of a machine, varied by up to a tenth. While
-    /// [heartbeats](crate::NodeStore::heartbeat) of a machine arrive, its workloads are read only together with its health. Default: 5 s.
+    /// [heartbeats](crate::NodeStore::heartbeat) of a machine arrive, its workloads are read once in `health_interval`. Default: 5 s.
     pub poll_interval: Duration,
-    /// The interval between reads of the health of a machine, varied by up to a tenth. Default: 60 s.
+    /// The interval between reads of the health of a machine, varied by up to a tenth. While its heartbeats arrive and its workloads stay
+    /// the same, its health is read in every fifth interval. Default: 60 s.
     pub health_interval: Duration,
     /// The time limit of a read, extended while the machine answers other requests. Default: 30 s.
     pub read_timeout: Duration,

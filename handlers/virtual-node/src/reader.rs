@@ -31,6 +31,9 @@ const MASS_MINIMUM: usize = 4;
 /// The maximum interval at which the tasks are compared with the nodes: tasks are started for new nodes and stopped for removed ones.
 const TASK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The number of reads of the workloads for one of the health, while heartbeats of a machine arrive and its workloads stay the same.
+const READS_PER_HEALTH: u32 = 5;
+
 /// The factor by which `Policy::gone_after` is extended while most machines are silent, because then this process probably cannot reach
 /// them.
 const MASS_PATIENCE: u32 = 5;
@@ -148,7 +151,7 @@ async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -
         machine.set_kubelet_endpoint(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
     }
     sender.send(NodeDue::new(&machine.name));
-    match bounded_read(shared, machine, &mut Instant::now()).await {
+    match bounded_read(shared, machine, &mut ReadTimes::now()).await {
         Ok(true) => {
             machine.read_succeeded();
             None
@@ -182,15 +185,29 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     }
 }
 
+/// The times of the next reads of a machine.
+struct ReadTimes {
+    /// The time of the next read of its health, which is earlier if its workloads change.
+    health: Instant,
+    /// The time by which its workloads are read even if its heartbeats arrive.
+    workloads: Instant,
+}
+
+impl ReadTimes {
+    fn now() -> Self {
+        Self { health: Instant::now(), workloads: Instant::now() }
+    }
+}
+
 /// Reads a machine at intervals, and reports the start and the end of an outage as Events.
 async fn read_loop(shared: &Shared, machine: &Machine) {
-    let (mut health_due, mut failed, mut round, mut overslept) = (Instant::now(), 0, 0, false);
+    let (mut times, mut failed, mut round, mut overslept) = (ReadTimes::now(), 0, 0, false);
     loop {
         if overslept || machine.back_end().is_some_and(|back_end| !back_end.receives_reports()) {
             machine.reports(|reports, _| reports.reports_cannot_arrive());
         }
         machine.reports(|reports, _| reports.asked());
-        let wait = match bounded_read(shared, machine, &mut health_due).await {
+        let wait = match bounded_read(shared, machine, &mut times).await {
             Ok(answered) => {
                 failed = 0;
                 if answered {
@@ -209,7 +226,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
             }
             Err(error) => {
                 failed += 1;
-                health_due = Instant::now();
+                times = ReadTimes::now();
                 let (reason, refused) = (reason(machine, &error), refuses(&error));
                 shared.counts.read(if refused { Read::Refused } else { Read::Failure });
                 if refused {
@@ -230,7 +247,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
         let next_read = Instant::now() + spread(wait, &machine.name, round);
         let mut planned = next_read;
         tokio::select! {
-            () = until_due(machine, &mut planned, health_due), if failed == 0 => {}
+            () = until_due(machine, &mut planned, times.workloads), if failed == 0 => {}
             () = tokio::time::sleep_until(next_read), if failed > 0 => {}
             // A new connection, which was not tried yet.
             () = machine.reconnect.notified() => failed = 0,
@@ -242,14 +259,14 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
 }
 
 /// Waits until `next`, the time of the next read, or until the [verdict](crate::reports::ReportVerdict) on a silent machine changes. While
-/// heartbeats arrive, waits longer, at most until `health_due`. Sets `next` to the time until which it waited.
-async fn until_due(machine: &Machine, next: &mut Instant, health_due: Instant) {
+/// heartbeats arrive, waits longer, at most until `latest`. Sets `next` to the time until which it waited.
+async fn until_due(machine: &Machine, next: &mut Instant, latest: Instant) {
     let judged_at = machine.reports(|reports, policy| reports.judged_at(policy));
     *next = judged_at.map_or(*next, |at| at.min(*next));
     loop {
         tokio::time::sleep_until(*next).await;
         let spared = machine.reports(|reports, policy| reports.spared_until(policy));
-        match spared.map(|until| until.min(health_due)) {
+        match spared.map(|until| until.min(latest)) {
             Some(later) if later > Instant::now() => *next = later,
             _ => return,
         }
@@ -318,11 +335,11 @@ fn refuses(error: &DriverError) -> bool {
 async fn bounded_read(
     shared: &Shared,
     machine: &Machine,
-    health_due: &mut Instant,
+    times: &mut ReadTimes,
 ) -> Result<bool, DriverError> {
     let limit = shared.config.policy.read_timeout;
     let answered = || machine.back_end().and_then(|back_end| back_end.last_answer());
-    let read = with_extended_limit(limit, answered, read(shared, machine, health_due)).await;
+    let read = with_extended_limit(limit, answered, read(shared, machine, times)).await;
     read.unwrap_or_else(|| {
         let detail = format!("no answer within {} s", limit.as_secs());
         Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
@@ -347,22 +364,25 @@ async fn with_extended_limit<T>(
     }
 }
 
-/// Reads the workloads of a machine and, if `health_due` has passed, its health. Returns `true` if the machine answered, `false` if all its
-/// answers come later ([`Reply::Later`]).
-async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<bool, DriverError> {
+/// Reads the workloads of a machine and, if it is due, its health. Returns `true` if the machine answered, `false` if all its answers come
+/// later ([`Reply::Later`]).
+async fn read(shared: &Shared, machine: &Machine, times: &mut ReadTimes) -> Result<bool, DriverError> {
     let back_end = back_end(shared, machine).await?;
+    let interval = spread(shared.config.policy.health_interval, &machine.name, 0);
     let mut answered = false;
-    if *health_due <= Instant::now() {
+    if times.health <= Instant::now() || machine.has_outdated_health() {
         if let Reply::Now(health) = back_end.health().await? {
             machine.reported_health(health);
             answered = true;
         }
-        *health_due = Instant::now() + spread(shared.config.policy.health_interval, &machine.name, 0);
+        let reads = if machine.health_asked() { READS_PER_HEALTH } else { 1 };
+        times.health = Instant::now() + interval * reads;
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);
         answered = true;
     }
+    times.workloads = Instant::now() + interval;
     Ok(answered)
 }
 

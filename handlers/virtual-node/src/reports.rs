@@ -125,13 +125,18 @@ impl Reports {
     }
 
     /// Returns the time until which the machine need not be read, because its last heartbeat is recent; `None` if a heartbeat
-    /// replaces no read now. A heartbeat counts for longer than the poll interval, since heartbeats come at similar intervals, but
-    /// leaves time for a read before the machine counts as silent.
+    /// replaces no read now.
     pub(crate) fn spared_until(&self, policy: &Policy) -> Option<Instant> {
+        let answered = self.reported.is_some() && !self.unlisted;
+        self.heartbeat_until(policy).filter(|_| answered)
+    }
+
+    /// Returns the time until which the last heartbeat counts: longer than the poll interval, since heartbeats come at similar intervals,
+    /// and with time left for a read before the machine counts as silent.
+    pub(crate) fn heartbeat_until(&self, policy: &Policy) -> Option<Instant> {
         let Policy { poll_interval, silent_after, .. } = *policy;
         let time = (poll_interval * 3 / 2).min((poll_interval + silent_after) / 2);
-        let answered = self.reported.is_some() && !self.unlisted;
-        self.heartbeat.filter(|_| answered).map(|at| at + time)
+        self.heartbeat.map(|at| at + time)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::PodRemoval;
 use crate::handler::VirtualNodes;
 use crate::handler::tests::{dependencies, idle};
+use crate::inventory::tests::workload;
 use crate::node::{CLUSTER_LABEL, NodeHealth, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
@@ -149,10 +150,17 @@ fn nodes_that_came_together_do_not_go_on_together() {
 
 /// A node source with one node, whose machine reports by itself.
 #[derive(Clone, Default)]
-struct OneReporter(Arc<AtomicUsize>);
+struct OneReporter(Arc<ReadCounts>);
 
-/// The machine of [`OneReporter`], which counts how often it is asked for its workloads. Its answers come later.
-struct Reporter(Arc<AtomicUsize>);
+/// The numbers of reads of a machine.
+#[derive(Default)]
+struct ReadCounts {
+    health: AtomicUsize,
+    workloads: AtomicUsize,
+}
+
+/// The machine of [`OneReporter`], which counts how often it is read. Its answers come later.
+struct Reporter(Arc<ReadCounts>);
 
 #[async_trait]
 impl NodeSource for OneReporter {
@@ -170,11 +178,12 @@ impl NodeSource for OneReporter {
 #[async_trait]
 impl NodeBackEnd for Reporter {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        self.0.health.fetch_add(1, Ordering::Relaxed);
         Ok(Reply::Later)
     }
 
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.workloads.fetch_add(1, Ordering::Relaxed);
         Ok(Reply::Later)
     }
 
@@ -221,9 +230,10 @@ impl ReporterWorld {
         Self { source, heard, shared, _reading: reading }
     }
 
-    /// Has the machine behave so for some seconds, with a heartbeat at the start and every 12 s. Returns the number of reads.
+    /// Has the machine behave so for some seconds, with a heartbeat at the start and every 12 s. Returns the number of reads of its
+    /// workloads.
     async fn pass(&self, seconds: u64, sends: Sends) -> usize {
-        let reads = || self.source.0.load(Ordering::Relaxed);
+        let reads = || self.source.0.workloads.load(Ordering::Relaxed);
         let (before, mut answered) = (reads(), reads());
         for second in 0..seconds {
             if sends.heartbeats && second % 12 == 0 {
@@ -231,6 +241,7 @@ impl ReporterWorld {
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
             if sends.answers && reads() > answered {
+                self.shared.node_store.health("b1", NodeHealth::default());
                 self.shared.node_store.inventory("b1", &HostedPods::from([]));
             }
             answered = reads();
@@ -285,6 +296,21 @@ async fn a_machine_is_read_less_often_as_long_as_its_heartbeats_arrive() {
     world.shared.node_store.changed("b1");
     assert_eq!(world.pass(1, silent).await, 1, "a change is looked at at once");
     assert!(world.is_up() && world.events().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_health_is_read_rarely_while_heartbeats_arrive_and_again_after_a_change_of_the_workloads() {
+    let world = ReporterWorld::new();
+    let health_reads = || world.source.0.health.swap(0, Ordering::Relaxed);
+    world.pass(300, Sends { heartbeats: false, answers: true }).await;
+    let reads = health_reads();
+    assert!((7..=11).contains(&reads), "{reads} without heartbeats, one in 30 to 40 s");
+    world.pass(600, Sends { heartbeats: true, answers: true }).await;
+    let reads = health_reads();
+    assert!((4..=6).contains(&reads), "{reads} with heartbeats, one in 150 s");
+    world.shared.node_store.inventory("b1", &HostedPods::from([workload("u1", true)]));
+    world.pass(33, Sends { heartbeats: true, answers: true }).await;
+    assert_eq!(health_reads(), 1, "with the next read after a change");
 }
 
 #[tokio::test(start_paused = true)]

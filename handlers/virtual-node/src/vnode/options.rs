@@ -19,10 +19,11 @@ pub struct VnodeOptions {
     #[schemars(length(min = 1, max = 40))]
     pub environment: String,
     /// The interval at which a base is asked for its modules, in milliseconds. A base that answers, and whose heartbeats arrive at
-    /// least every one and a half intervals, is asked for them with its health only.
+    /// least every one and a half intervals, is asked for them once in `health_interval_ms`.
     pub poll_interval_ms: NonZeroU64,
-    /// The interval at which a base is asked for its health and modules even if its heartbeats arrive, in milliseconds, varied by
-    /// up to a tenth. A module that somebody unloads at the base itself is missed after this time at most, unless the base
+    /// The interval at which a base is asked for its health, and for its modules even if its heartbeats arrive, in milliseconds, varied
+    /// by up to a tenth. While its heartbeats arrive and its modules stay the same, its health is asked for in every fifth interval. A
+    /// module that somebody unloads at the base itself is missed after this time at most, unless the base
     /// reports it, as Arklet does over MQTT.
     pub health_interval_ms: NonZeroU64,
     /// The time since the last answer or heartbeat of a base after which its node becomes not ready, in milliseconds.
