@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use staffetta_driver::NoopRequestObserver;
 use staffetta_openstack::{
-    Access, Auth, Cloud, DomainResource, EndpointInterface, EndpointOverrides, IdOrName, TlsOptions,
+    Access, Auth, Cloud, DomainResource, EndpointInterface, EndpointOverrides, IdOrName, Projects, TlsOptions,
 };
 use staffetta_real_openstack::{Login, RealOpenStack};
 
@@ -39,8 +39,10 @@ async fn world() -> World {
         timeout: Duration::from_secs(60),
         max_concurrency: 16,
     };
+    let projects = Projects::new([tenant.id.as_str().into()]);
     World {
-        cloud: Cloud::new(access, Arc::new(NoopRequestObserver)).unwrap(),
+        // Its user sees the ports of all projects, also those of other tests.
+        cloud: Cloud::new(access, Arc::new(NoopRequestObserver)).unwrap().in_projects(projects),
         neutron: stack.neutron().to_owned(),
         octavia: stack.octavia().to_owned(),
         token: Some(stack.token().await),
