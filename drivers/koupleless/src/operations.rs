@@ -49,19 +49,20 @@ impl ArkletCommand {
 /// command, module name and version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in
 /// progress.
 #[derive(Debug, Default)]
-pub(crate) struct Operations(HashMap<NodeId, BaseOperations>);
+pub(crate) struct Operations(HashMap<(NodeId, RequestSubject), Request>);
 
-/// The requests to one base that are in progress.
-#[derive(Debug, Default)]
-struct BaseOperations {
-    queries: Vec<ArkletCommand>,
-    /// The change in progress of each module.
-    changes: HashMap<ContainerKey, Change>,
+/// The subject of a request to a base, of which one request is in progress at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum RequestSubject {
+    /// The state of the base, which a query of this kind asks for.
+    State(ArkletCommand),
+    /// A module, which is loaded or unloaded.
+    Module(ContainerKey),
 }
 
-/// A request that changes a module.
+/// A request in progress.
 #[derive(Debug)]
-struct Change {
+struct Request {
     command: ArkletCommand,
     /// The time at which the request counts as unanswered; `None` if the sender limits the time itself.
     deadline: Option<Instant>,
@@ -92,9 +93,18 @@ pub(crate) enum Unconfirmed {
     Disconnected,
 }
 
+impl RequestSubject {
+    /// Returns the subject of a request. `module` is the key of the module that it changes; `None` for a query.
+    fn of(command: ArkletCommand, module: Option<&ContainerKey>) -> Self {
+        module.map_or(Self::State(command), |module| Self::Module(module.clone()))
+    }
+}
+
 impl Operations {
-    /// Records the start of a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, the request
-    /// counts as [unanswered](Self::unanswered). Returns a token that is cancelled when the change ends.
+    /// Records the start of a request. `module` is the key of the module that it changes; `None` for a query. After `deadline`, a change
+    /// counts as [unanswered](Self::unanswered). Returns a token that is cancelled when the request ends. Fails with [`Reason::Conflict`] if
+    /// the same query or any change of the module is in progress, and with [`Reason::Queued`] if [`CHANGES_PER_BASE`] modules of the base
+    /// are being changed.
     pub(crate) fn begin(
         &mut self,
         base: &NodeId,
@@ -102,25 +112,43 @@ impl Operations {
         module: Option<&ContainerKey>,
         deadline: Option<Instant>,
     ) -> Result<CancellationToken, DriverError> {
-        let operations = self.0.entry(base.clone()).or_default();
-        let begun = operations.begin(command, module, deadline);
-        self.remove_idle(base);
-        begun
+        let id = (base.clone(), RequestSubject::of(command, module));
+        if let Some(earlier) = self.0.get(&id) {
+            let what = module.map_or_else(
+                || "the same query".to_owned(),
+                |module| format!("{} of {module}", earlier.command.name()),
+            );
+            let error = DriverError::new(Reason::Conflict, command.step());
+            return Err(error.detail(format!("{what} is under way")));
+        }
+        if module.is_some() && self.changes(base).count() >= CHANGES_PER_BASE {
+            let error = DriverError::new(Reason::Queued, command.step());
+            return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
+        }
+        let ended = CancellationToken::new();
+        let _ended = ended.clone().drop_guard();
+        self.0.insert(id, Request { command, deadline, unconfirmed: None, record: None, _ended });
+        Ok(ended)
     }
 
     /// Stores the request-log entry of a request in progress that changes a module. The entry is completed when the request ends.
-    pub(crate) fn record(&mut self, base: &NodeId, module: &ContainerKey, record: RequestRecord) {
-        if let Some(change) = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module)) {
-            change.record = Some(record);
+    pub(crate) fn record(
+        &mut self,
+        base: &NodeId,
+        command: ArkletCommand,
+        module: &ContainerKey,
+        record: RequestRecord,
+    ) {
+        if let Some(request) = self.request(base, command, Some(module)) {
+            request.record = Some(record);
         }
     }
 
     /// Records the answer to a request that changes a module, and ends the request. Returns `false` if no such request is in progress, as
     /// [`end`](Self::end) does.
     pub(crate) fn answered(&mut self, base: &NodeId, command: ArkletCommand, module: &ContainerKey) -> bool {
-        let change = self.0.get_mut(base).and_then(|all| all.changes.get_mut(module));
-        let change = change.filter(|change| change.command == command);
-        if let Some(record) = change.and_then(|change| change.record.as_mut()) {
+        let request = self.request(base, command, Some(module));
+        if let Some(record) = request.and_then(|request| request.record.as_mut()) {
             record.set_answered();
         }
         self.end(base, command, Some(module))
@@ -133,28 +161,13 @@ impl Operations {
         command: ArkletCommand,
         module: Option<&ContainerKey>,
     ) -> bool {
-        let Some(operations) = self.0.get_mut(base) else { return false };
-        let ended = match module {
-            Some(module) if operations.changes.get(module).is_some_and(|of| of.command == command) => {
-                operations.changes.remove(module).is_some()
-            }
-            Some(_) => false,
-            None => {
-                let before = operations.queries.len();
-                operations.queries.retain(|query| *query != command);
-                operations.queries.len() < before
-            }
-        };
-        self.remove_idle(base);
-        ended
+        self.request(base, command, module).is_some()
+            && self.0.remove(&(base.clone(), RequestSubject::of(command, module))).is_some()
     }
 
     /// Ends all changes of modules of a base, without an answer.
     pub(crate) fn stop(&mut self, base: &NodeId) {
-        if let Some(operations) = self.0.get_mut(base) {
-            operations.changes.clear();
-            self.remove_idle(base);
-        }
+        self.0.retain(|(of, subject), _| of != base || matches!(subject, RequestSubject::State(_)));
     }
 
     /// Records that the broker has not confirmed a request. It is then [unanswered](Self::unanswered).
@@ -165,68 +178,38 @@ impl Operations {
         module: &ContainerKey,
         reason: Unconfirmed,
     ) {
-        let change = self.0.get_mut(base).and_then(|operations| operations.changes.get_mut(module));
-        if let Some(change) = change.filter(|change| change.command == command) {
-            change.unconfirmed = Some(reason);
+        if let Some(request) = self.request(base, command, Some(module)) {
+            request.unconfirmed = Some(reason);
         }
     }
 
     /// Ends and returns all changes of modules that the broker has not confirmed or whose deadline is over.
     pub(crate) fn unanswered(&mut self, now: Instant) -> Vec<Unanswered> {
-        let mut unanswered = Vec::new();
-        for (base, operations) in &mut self.0 {
-            let ended = operations.changes.extract_if(|_, change| {
-                change.unconfirmed.is_some() || change.deadline.is_some_and(|deadline| deadline <= now)
-            });
-            unanswered.extend(ended.map(|(module, Change { command, unconfirmed, .. })| Unanswered {
-                base: base.clone(),
-                command,
-                module,
-                unconfirmed,
-            }));
-        }
-        self.0.retain(|_, all| !all.queries.is_empty() || !all.changes.is_empty());
-        unanswered
+        let ended = self.0.extract_if(|_, request| {
+            request.unconfirmed.is_some() || request.deadline.is_some_and(|deadline| deadline <= now)
+        });
+        let unanswered = ended.filter_map(|((base, subject), Request { command, unconfirmed, .. })| {
+            let RequestSubject::Module(module) = subject else { return None };
+            Some(Unanswered { base, command, module, unconfirmed })
+        });
+        unanswered.collect()
     }
 
-    /// Removes the entry of a base if no request to it is in progress.
-    fn remove_idle(&mut self, base: &NodeId) {
-        if self.0.get(base).is_some_and(|all| all.queries.is_empty() && all.changes.is_empty()) {
-            self.0.remove(base);
-        }
-    }
-}
-
-impl BaseOperations {
-    /// Reserves the base for a query, or `module` for a change. Fails with [`Reason::Conflict`] if the same query or any change of the module
-    /// is in progress, and with [`Reason::Queued`] if [`CHANGES_PER_BASE`] modules of the base are being changed.
-    fn begin(
+    /// Returns the request with this command and subject.
+    fn request(
         &mut self,
+        base: &NodeId,
         command: ArkletCommand,
         module: Option<&ContainerKey>,
-        deadline: Option<Instant>,
-    ) -> Result<CancellationToken, DriverError> {
-        let ended = CancellationToken::new();
-        let conflict =
-            |detail: String| Err(DriverError::new(Reason::Conflict, command.step()).detail(detail));
-        let Some(module) = module else {
-            if self.queries.contains(&command) {
-                return conflict("the same query is under way".to_owned());
-            }
-            self.queries.push(command);
-            return Ok(ended);
-        };
-        if let Some(earlier) = self.changes.get(module) {
-            return conflict(format!("{} of {module} is under way", earlier.command.name()));
-        }
-        if self.changes.len() >= CHANGES_PER_BASE {
-            let error = DriverError::new(Reason::Queued, command.step());
-            return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
-        }
-        let guard = ended.clone().drop_guard();
-        let change = Change { command, deadline, unconfirmed: None, record: None, _ended: guard };
-        self.changes.insert(module.clone(), change);
-        Ok(ended)
+    ) -> Option<&mut Request> {
+        let request = self.0.get_mut(&(base.clone(), RequestSubject::of(command, module)));
+        request.filter(|request| request.command == command)
+    }
+
+    /// Returns the modules of a base that are being loaded or unloaded.
+    fn changes(&self, base: &NodeId) -> impl Iterator<Item = &RequestSubject> {
+        let subjects = self.0.keys().filter(move |(of, _)| of == base).map(|(_, subject)| subject);
+        subjects.filter(|subject| matches!(subject, RequestSubject::Module(_)))
     }
 }
 

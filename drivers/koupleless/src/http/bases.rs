@@ -1,7 +1,7 @@
 //! The addresses at which bases are called, kept without I/O. A base is a long-running Java process that
 //! loads modules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -17,18 +17,25 @@ const CLAIM: Duration = Duration::from_secs(60);
 pub(super) struct Bases {
     limit: usize,
     by_id: HashMap<NodeId, Base>,
-    /// The ids of the bases that have reported or answered, by their address.
-    by_address: HashMap<SocketAddr, NodeId>,
-    /// The bases for which a node exists.
-    with_node: HashSet<NodeId>,
+}
+
+/// A base that reports, or for which a node exists.
+#[derive(Debug, Default)]
+struct Base {
+    /// `true` if a node exists for the base.
+    has_node: bool,
+    /// The address at which the base is called; `None` if it is not known.
+    claim: Option<AddressClaim>,
 }
 
 /// The address of a base, and the time for which it holds the id.
-#[derive(Debug)]
-struct Base {
+#[derive(Clone, Copy, Debug)]
+struct AddressClaim {
     address: SocketAddr,
     /// The time until which no other IP address can use the id. Reports and answers extend it.
     held_until: Instant,
+    /// `true` if the base has reported or answered there. No two bases have the same address then.
+    is_confirmed: bool,
     /// The address that last reported with this id, if the address in the Node object has replaced it.
     replaced: Option<SocketAddr>,
 }
@@ -47,12 +54,12 @@ pub(super) enum AddressClaimError {
 impl Bases {
     /// Creates an empty table, to which reports add at most `limit` bases.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, by_id: HashMap::new(), by_address: HashMap::new(), with_node: HashSet::new() }
+        Self { limit, by_id: HashMap::new() }
     }
 
     /// Checks that `ip` may report for the base `id`: no base at another IP address holds this id.
     pub(super) fn check(&self, id: &NodeId, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
-        let foreign = self.by_id.get(id).is_some_and(|base| base.address.ip() != ip && base.holds_id(now));
+        let foreign = self.claim(id).is_some_and(|claim| claim.address.ip() != ip && now < claim.held_until);
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
     }
 
@@ -65,9 +72,8 @@ impl Bases {
     ) -> Result<(), AddressClaimError> {
         self.check(id, address.ip(), now)?;
         if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
-            let Self { by_id, by_address, with_node, .. } = self;
-            by_id.retain(|id, base| with_node.contains(id) || base.holds_id(now));
-            by_address.retain(|_, id| by_id.contains_key(id));
+            self.by_id
+                .retain(|_, base| base.has_node || base.claim.is_some_and(|claim| now < claim.held_until));
             if self.by_id.len() >= self.limit {
                 return Err(AddressClaimError::TooMany(self.limit));
             }
@@ -86,10 +92,11 @@ impl Bases {
     /// Records that a base is not at `address`: there is no connection, or another base answers. If only its Node object has this address,
     /// the base is called at the address that reported before; if none did, any address may report from now on.
     pub(super) fn absent(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
-        let is_confirmed = self.by_address.get(&address) == Some(id);
-        let base = self.by_id.get_mut(id).filter(|base| base.address == address && !is_confirmed);
-        if let Some(base) = base {
-            base.held_until = if base.fall_back() { now + CLAIM } else { now };
+        let claim = self.by_id.get_mut(id).and_then(|base| base.claim.as_mut());
+        if let Some(claim) = claim.filter(|claim| claim.address == address && !claim.is_confirmed) {
+            let replaced = claim.replaced.take();
+            claim.address = replaced.unwrap_or(address);
+            claim.held_until = replaced.map_or(now, |_| now + CLAIM);
         }
     }
 
@@ -97,68 +104,54 @@ impl Bases {
     /// reported with this id, since anybody can report; not if another base is there by now. Returns `true` if it replaced an address.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) -> bool {
         let is_taken = |address: &SocketAddr| {
-            let other = self.by_address.get(address).filter(|other| *other != id);
-            other.and_then(|other| self.by_id.get(other)).is_some_and(|other| other.holds_id(now))
+            self.by_id.iter().any(|(other, base)| {
+                other != id
+                    && base.claim.is_some_and(|claim| {
+                        claim.address == *address && claim.is_confirmed && now < claim.held_until
+                    })
+            })
         };
         let address = address.filter(|address| !is_taken(address));
-        let is_first = self.with_node.insert(id.clone());
-        let replaced = self.by_id.get(id).map(|base| base.address);
+        let base = self.by_id.entry(id.clone()).or_default();
+        let is_first = !std::mem::replace(&mut base.has_node, true);
+        let replaced = base.claim.map(|claim| claim.address);
         let Some(address) = address else { return false };
         if replaced.is_some_and(|known| !is_first || known.ip() == address.ip()) {
             return false;
         }
-        if let Some(replaced) = replaced {
-            self.release_address(id, replaced);
-        }
-        self.by_id.insert(id.clone(), Base { address, held_until: now + CLAIM, replaced });
+        let held_until = now + CLAIM;
+        base.claim = Some(AddressClaim { address, held_until, is_confirmed: false, replaced });
         replaced.is_some()
     }
 
     /// Forgets a base whose node no longer exists.
     pub(super) fn stop(&mut self, id: &NodeId) {
-        self.with_node.remove(id);
-        if let Some(base) = self.by_id.remove(id) {
-            self.release_address(id, base.address);
-        }
+        self.by_id.remove(id);
     }
 
     /// Returns the address of a base; `None` if it is not known.
     pub(super) fn address(&self, id: &NodeId) -> Option<SocketAddr> {
-        self.by_id.get(id).map(|base| base.address)
+        self.claim(id).map(|claim| claim.address)
+    }
+
+    /// Returns the claim of a base to its id; `None` if its address is not known.
+    fn claim(&self, id: &NodeId) -> Option<&AddressClaim> {
+        self.by_id.get(id)?.claim.as_ref()
     }
 
     /// Records that a base is at `address`. Other bases that had this address are forgotten, or called where they reported before.
     fn confirm(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
-        let base = Base { address, held_until: now + CLAIM, replaced: None };
-        if let Some(earlier) = self.by_id.insert(id.clone(), base)
-            && earlier.address != address
-        {
-            self.release_address(id, earlier.address);
+        let claim = AddressClaim { address, held_until: now + CLAIM, is_confirmed: true, replaced: None };
+        let earlier = self.by_id.entry(id.clone()).or_default().claim.replace(claim);
+        if earlier.is_some_and(|earlier| earlier.is_confirmed && earlier.address == address) {
+            return;
         }
-        if self.by_address.insert(address, id.clone()).as_ref() != Some(id) {
-            self.by_id.retain(|other, base| other == id || base.address != address || base.fall_back());
+        for (_, base) in self.by_id.iter_mut().filter(|(other, _)| *other != id) {
+            if let Some(claim) = base.claim.filter(|claim| claim.address == address) {
+                base.claim = claim.replaced.map(|address| AddressClaim { address, replaced: None, ..claim });
+            }
         }
-    }
-
-    /// Removes the address of a base, unless another base has it.
-    fn release_address(&mut self, id: &NodeId, address: SocketAddr) {
-        if self.by_address.get(&address) == Some(id) {
-            self.by_address.remove(&address);
-        }
-    }
-}
-
-impl Base {
-    /// Returns to the address that reported before that in the Node object replaced it. Returns `false` if there is none.
-    fn fall_back(&mut self) -> bool {
-        let replaced = self.replaced.take();
-        self.address = replaced.unwrap_or(self.address);
-        replaced.is_some()
-    }
-
-    /// Returns `true` while no other IP address can use the id of the base.
-    fn holds_id(&self, now: Instant) -> bool {
-        now < self.held_until
+        self.by_id.retain(|_, base| base.has_node || base.claim.is_some());
     }
 }
 
@@ -189,7 +182,7 @@ mod tests {
         let port = at("192.0.2.2:1239");
         bases.record(&id("a"), port, now + CLAIM * 3 / 2).unwrap();
         assert_eq!(
-            (bases.address(&id("a")), bases.by_address.len()),
+            (bases.address(&id("a")), bases.by_id.len()),
             (Some(port), 1),
             "the process was restarted"
         );
@@ -233,7 +226,7 @@ mod tests {
         bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + CLAIM);
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
-        assert!(bases.address(&id("a")).is_none() && bases.by_address.is_empty());
+        assert!(bases.address(&id("a")).is_none() && bases.by_id.is_empty());
     }
 
     #[test]
@@ -310,6 +303,6 @@ mod tests {
         assert_eq!(bases.record(&id("c"), base(3), now), Err(AddressClaimError::TooMany(2)));
         bases.record(&id("c"), base(3), now + CLAIM).unwrap();
         assert_eq!(bases.record(&id("d"), base(4), now + CLAIM), Err(AddressClaimError::TooMany(2)));
-        assert_eq!((bases.address(&id("a")), bases.by_address.len()), (Some(base(1)), 2));
+        assert_eq!((bases.address(&id("a")), bases.by_id.len()), (Some(base(1)), 2));
     }
 }

@@ -1,66 +1,57 @@
 //! The HTTP endpoints at which bases report: `/heartbeat` and `/queryBaseline`.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
-use axum::middleware::map_response_with_state;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Extension, Json, Router};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use staffetta_driver::tunnel::{BaselineError, NodeActivation, SendError, TunnelSender};
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::TunnelState;
 use super::bases::AddressClaimError;
-use super::{TunnelState, serve::Peer};
 use crate::module::Module;
 use crate::wire::{BaseMetadata, BaseReport};
 
 /// The maximum size of a report, in bytes.
 const MAX_REPORT: usize = 64 * 1024;
 
-/// The state that the handlers of the endpoints share.
-#[derive(Clone)]
-struct Endpoints {
-    shared: Arc<TunnelState>,
-    sender: TunnelSender,
-}
-
-/// Returns the endpoints `/heartbeat` and `/queryBaseline`.
-pub(super) fn router(shared: Arc<TunnelState>, sender: TunnelSender) -> Router {
-    let count = map_response_with_state(Arc::clone(&shared), count_rejected);
-    Router::new()
-        .route("/heartbeat", post(heartbeat).route_layer(count))
-        .route("/queryBaseline", post(query_baseline))
-        .layer(DefaultBodyLimit::max(MAX_REPORT))
-        .with_state(Endpoints { shared, sender })
-}
-
-/// Counts the heartbeats that are rejected.
-async fn count_rejected(State(shared): State<Arc<TunnelState>>, response: Response) -> Response {
-    if !response.status().is_success() {
-        shared.rejected.fetch_add(1, Ordering::Relaxed);
-    }
-    response
+/// Responds to a request that comes from the address `peer`.
+pub(super) async fn respond(
+    shared: &TunnelState,
+    sender: &TunnelSender,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Response<String> {
+    let (head, body) = request.into_parts();
+    let answered = match head.uri.path() {
+        "/heartbeat" | "/queryBaseline" if head.method != Method::POST => {
+            Err(ReportRejection(StatusCode::METHOD_NOT_ALLOWED, "use POST".to_owned()))
+        }
+        "/heartbeat" => heartbeat(shared, sender, peer, body).await.inspect_err(|_| {
+            shared.rejected.fetch_add(1, Ordering::Relaxed);
+        }),
+        "/queryBaseline" => query_baseline(shared, sender, peer, body).await,
+        _ => Err(ReportRejection(StatusCode::NOT_FOUND, String::new())),
+    };
+    answered.unwrap_or_else(ReportRejection::into_response)
 }
 
 /// Handles `POST /heartbeat`: records the address of the base, and passes its description to the receiver of the tunnel. A base that
 /// stops has the status `Deactivated` in the description.
 async fn heartbeat(
-    State(endpoints): State<Endpoints>,
-    Extension(Peer(peer)): Extension<Peer>,
-    body: Bytes,
-) -> Result<&'static str, ReportRejection> {
-    let (id, mut node) = parse::<BaseReport>(&body)?
-        .read()
-        .map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, error.to_string()))?;
+    shared: &TunnelState,
+    sender: &TunnelSender,
+    peer: IpAddr,
+    body: Incoming,
+) -> Result<Response<String>, ReportRejection> {
+    let (id, mut node) = parse::<BaseReport>(body).await?.read().map_err(ReportRejection::invalid)?;
     let ip = node.network_info.node_ip.unwrap_or(peer);
-    if ip != peer && !endpoints.shared.in_base_networks(ip) {
+    if ip != peer && !shared.in_base_networks(ip) {
         let text = format!("localIP: the report comes from {peer}, not from {ip} (see base_networks)");
         return Err(ReportRejection(StatusCode::FORBIDDEN, text));
     }
@@ -69,41 +60,74 @@ async fn heartbeat(
     let ends = node.metadata.status == NodeActivation::Deactivated;
     {
         // Both at once: the address may be replaced by that in the Node object.
-        let mut bases = endpoints.shared.bases();
+        let mut bases = shared.bases();
         bases.record(&id, address, Instant::now())?;
-        endpoints.sender.node_discovered(&id, node)?;
+        sender.node_discovered(&id, node)?;
     }
     debug!(base = %id, %address, ends, "a base reports");
-    Ok("SUCCESS")
+    Ok(response(StatusCode::OK, "text/plain; charset=utf-8", "SUCCESS".to_owned()))
 }
 
 /// Handles `POST /queryBaseline` of a base that has just started: returns the modules that it is to load, or a status that makes it ask
 /// again.
 async fn query_baseline(
-    State(endpoints): State<Endpoints>,
-    Extension(Peer(peer)): Extension<Peer>,
-    body: Bytes,
-) -> Result<Json<Vec<Module>>, ReportRejection> {
-    let metadata = parse::<BaseMetadata>(&body)?;
-    let id = metadata
-        .id()
-        .map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, format!("identity: {error}")))?;
-    let address = endpoints.shared.bases().address(&id);
+    shared: &TunnelState,
+    sender: &TunnelSender,
+    peer: IpAddr,
+    body: Incoming,
+) -> Result<Response<String>, ReportRejection> {
+    let metadata = parse::<BaseMetadata>(body).await?;
+    let id = metadata.id().map_err(|error| ReportRejection::invalid(format!("identity: {error}")))?;
+    let address = shared.bases().address(&id);
     // Any process may report such an address, since a base may be there and send its requests from another one.
-    if !address.is_some_and(|address| endpoints.shared.in_base_networks(address.ip())) {
-        endpoints.shared.bases().check(&id, peer, Instant::now())?;
+    if !address.is_some_and(|address| shared.in_base_networks(address.ip())) {
+        shared.bases().check(&id, peer, Instant::now())?;
     }
-    let containers = endpoints.sender.query_baseline(&id, metadata.baseline_request()).await?;
-    Ok(Json(Module::of_all(&containers, &id)))
+    let containers = sender.query_baseline(&id, metadata.baseline_request()).await?;
+    let modules = serde_json::to_string(&Module::of_all(&containers, &id));
+    let modules =
+        modules.map_err(|error| ReportRejection(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(response(StatusCode::OK, "application/json", modules))
 }
 
-/// Parses the body of a report. The error has the position of the mistake, and nothing of the body.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReportRejection> {
-    serde_json::from_slice(body).map_err(|error| ReportRejection(StatusCode::BAD_REQUEST, error.to_string()))
+/// Reads and parses the body of a report. The error has the position of the mistake, and nothing of the body.
+async fn parse<T: DeserializeOwned>(body: Incoming) -> Result<T, ReportRejection> {
+    let body = Limited::new(body, MAX_REPORT).collect().await.map_err(|error| {
+        let large = error.is::<LengthLimitError>();
+        let status = if large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
+        ReportRejection(status, error.to_string())
+    })?;
+    serde_json::from_slice(&body.to_bytes()).map_err(|error| ReportRejection::invalid(error.to_string()))
+}
+
+/// Returns a response with a body of this type.
+fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }
 
 /// A report that is not accepted: the status and the reason, for the log of the base.
 struct ReportRejection(StatusCode, String);
+
+impl ReportRejection {
+    /// Rejects a report whose content cannot be used, for the reason `why`.
+    fn invalid(why: String) -> Self {
+        Self(StatusCode::BAD_REQUEST, why)
+    }
+
+    /// Returns the response that rejects the report.
+    fn into_response(self) -> Response<String> {
+        let Self(status, text) = self;
+        debug!(%status, error = text, "a report of a base is rejected");
+        let mut response = response(status, "text/plain; charset=utf-8", text);
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        }
+        response
+    }
+}
 
 impl From<AddressClaimError> for ReportRejection {
     fn from(error: AddressClaimError) -> Self {
@@ -134,13 +158,5 @@ impl From<BaselineError> for ReportRejection {
             BaselineError::Send(error) => error.into(),
             other => Self(StatusCode::SERVICE_UNAVAILABLE, other.to_string()),
         }
-    }
-}
-
-impl IntoResponse for ReportRejection {
-    fn into_response(self) -> Response {
-        let Self(status, text) = self;
-        debug!(%status, error = text, "a report of a base is rejected");
-        (status, text).into_response()
     }
 }

@@ -170,9 +170,13 @@ impl Tunnel for HttpTunnel {
         *lock(&self.shared.running) = Some(Running { address, sender: sender.clone(), changes });
         let _stopped = ClearOnDrop(&self.shared.running);
         info!(tunnel = KEY, %address, "listening for bases");
-        let router = listener::router(Arc::clone(&self.shared), sender.clone());
+        let (shared, reports) = (Arc::clone(&self.shared), sender.clone());
+        let respond = move |peer, request| {
+            let (shared, reports) = (Arc::clone(&shared), reports.clone());
+            async move { listener::respond(&shared, &reports, peer, request).await }
+        };
         tokio::select! {
-            never = serve::serve(listener, router) => match never {},
+            never = serve::serve(listener, respond) => match never {},
             never = run_changes(arriving, &self.shared, &sender) => match never {},
         }
     }

@@ -5,13 +5,11 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -34,12 +32,12 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
-/// The address from which a request comes.
-#[derive(Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
-
-/// Serves connections until the future is dropped, which also closes the open connections.
-pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
+/// Serves connections until the future is dropped, which also closes the open connections. `respond` returns the response to a request
+/// from an address.
+pub(super) async fn serve<F: Future<Output = Response<String>> + Send + 'static>(
+    listener: TcpListener,
+    respond: impl Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + 'static,
+) -> Infallible {
     // The oldest connection first.
     let mut connections: VecDeque<(IpAddr, AbortOnDropHandle<()>)> = VecDeque::new();
     loop {
@@ -54,7 +52,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
                 } else if connections.len() >= CONNECTIONS {
                     connections.pop_front();
                 }
-                let serving = connection(stream, Peer(peer), TowerToHyperService::new(router.clone()));
+                let serving = connection(stream, peer, respond.clone());
                 connections.push_back((peer, AbortOnDropHandle::new(tokio::spawn(serving))));
             }
             Err(error) => {
@@ -66,10 +64,14 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
 }
 
 /// Serves one request and closes the connection, so that idle connections of bases take no place.
-async fn connection(stream: TcpStream, peer: Peer, router: TowerToHyperService<Router>) {
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        router.call(request)
+async fn connection<F: Future<Output = Response<String>>>(
+    stream: TcpStream,
+    peer: IpAddr,
+    respond: impl Fn(IpAddr, Request<Incoming>) -> F,
+) {
+    let service = service_fn(move |request| {
+        let responding = respond(peer, request);
+        async move { Ok::<_, Infallible>(responding.await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -88,13 +90,15 @@ async fn connection(stream: TcpStream, peer: Peer, router: TowerToHyperService<R
 mod tests {
     use std::net::SocketAddr;
 
-    use axum::Extension;
-    use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpSocket;
     use tokio::time::Instant;
 
     use super::*;
+
+    async fn name_peer(peer: IpAddr, _: Request<Incoming>) -> Response<String> {
+        Response::new(peer.to_string())
+    }
 
     async fn connect(from: &str, to: SocketAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
@@ -106,9 +110,7 @@ mod tests {
     async fn idle_connections_of_one_base_close_their_oldest_and_never_those_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let peer = |Extension(Peer(peer)): Extension<Peer>| async move { peer.to_string() };
-        let _serving =
-            AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new().route("/", get(peer)))));
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, name_peer)));
         let started = Instant::now();
         let mut other = connect("127.0.0.2:0", address).await;
         let mut idle = Vec::new();
@@ -127,7 +129,7 @@ mod tests {
     async fn a_request_head_that_is_not_finished_or_too_large_ends_its_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, Router::new())));
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, name_peer)));
         let mut slow = connect("127.0.0.1:0", address).await;
         slow.write_all(b"POST /heartbeat HTTP/1.1\r\nHost: here\r\n").await.unwrap();
         let mut large = connect("127.0.0.1:0", address).await;

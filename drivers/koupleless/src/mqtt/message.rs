@@ -115,7 +115,7 @@ pub(super) fn read(
     match kind {
         ReportKind::Heart => {
             let (heart, sent) = report.content::<BaseReport>()?;
-            let (id, node) = heart.read().map_err(|error| DropReason::Invalid(error.to_string()))?;
+            let (id, node) = heart.read().map_err(DropReason::Invalid)?;
             report.is_of(id.as_str())?;
             Ok((BaseMessage::Discovered(node), sent))
         }

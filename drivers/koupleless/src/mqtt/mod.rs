@@ -5,7 +5,6 @@ mod dropped;
 mod link;
 mod message;
 mod options;
-mod order;
 mod session;
 mod subscriptions;
 #[cfg(test)]
@@ -28,7 +27,6 @@ use tracing::{debug, info_span, warn};
 use self::dropped::DroppedReports;
 use self::link::{LinkClient, SentCommand};
 pub use self::options::{MqttTunnelOptions, MqttVersion};
-use self::order::ReportOrder;
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::{ClearOnDrop, lock};
@@ -87,7 +85,6 @@ struct MqttState {
     /// Notified when a base was added or removed, or is to be asked again.
     changed: Notify,
     operations: Mutex<Operations>,
-    order: Mutex<ReportOrder>,
     dropped: Mutex<DroppedReports>,
 }
 
@@ -102,7 +99,6 @@ impl MqttTunnel {
             subscriptions: Mutex::default(),
             changed: Notify::new(),
             operations: Mutex::default(),
-            order: Mutex::default(),
             dropped: Mutex::default(),
         };
         Self { state: Arc::new(state) }
@@ -140,7 +136,7 @@ impl MqttTunnel {
         let topic = lock(&self.state.topics).as_ref().map(|topics| topics.command(base, command));
         if let Some(topic) = topic {
             let record = RequestRecord::start("PUBLISH", &topic, true);
-            lock(&self.state.operations).record(base, &key, record);
+            lock(&self.state.operations).record(base, command, &key, record);
         }
         let (state, base) = (Arc::clone(&self.state), base.clone());
         tokio::spawn(async move {
@@ -215,7 +211,6 @@ impl Tunnel for MqttTunnel {
     }
 
     async fn on_node_start(&self, node: &NodeId, _: &NodeDescription) {
-        lock(&self.state.order).start(node);
         lock(&self.state.subscriptions).start(node);
         self.state.changed.notify_one();
     }
@@ -223,7 +218,6 @@ impl Tunnel for MqttTunnel {
     async fn on_node_stop(&self, node: &NodeId) {
         lock(&self.state.operations).stop(node);
         lock(&self.state.subscriptions).stop(node);
-        lock(&self.state.order).stop(node);
         self.state.changed.notify_one();
     }
 

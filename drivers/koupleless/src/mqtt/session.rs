@@ -131,7 +131,7 @@ fn read(
 /// Records the time at which a report was sent. Returns `false` if a newer report of the same kind has already arrived.
 fn in_order(state: &MqttState, base: &NodeId, message: &BaseMessage, sent: Timestamp) -> bool {
     let window = milliseconds(state.options.max_report_age_ms);
-    lock(&state.order).accept(base, message, sent, window)
+    lock(&state.subscriptions).accept(base, message, sent, window)
 }
 
 /// Passes a report on to the receiver of the tunnel. An answer to a command that is not in progress is dropped.

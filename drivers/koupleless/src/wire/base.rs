@@ -94,26 +94,9 @@ struct BaseNetwork {
     arklet_port: Option<u32>,
 }
 
-/// The error of a report that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InvalidReport {
-    /// The id of the base is missing or malformed.
-    #[error("baseMetadata.identity: {0}")]
-    Id(InvalidNodeId),
-    /// The state, which is the value, is unknown.
-    #[error("state: {0:?} is neither ACTIVATED nor DEACTIVATED")]
-    State(String),
-    /// The address, which is the value, is not an IP address.
-    #[error("localIP: {0:?} is no IP address")]
-    Address(String),
-    /// The port, which is the value, is larger than 65535.
-    #[error("port: {0} is no TCP port")]
-    Port(u32),
-}
-
 impl BaseReport {
-    /// Returns the id and the description of the base.
-    pub(crate) fn read(self) -> Result<(NodeId, NodeDescription), InvalidReport> {
+    /// Returns the id and the description of the base. The error names the key whose value cannot be used.
+    pub(crate) fn read(self) -> Result<(NodeId, NodeDescription), String> {
         let old = self.base_metadata.identity.is_empty() && !self.device_id.is_empty();
         let (metadata, state, ip, host, port) = if old {
             let BaseNetwork { local_ip, local_host_name, arklet_port } = self.network_info;
@@ -124,15 +107,18 @@ impl BaseReport {
         } else {
             (self.base_metadata, self.state, self.local_ip, self.local_host_name, self.port)
         };
-        let id = metadata.id().map_err(InvalidReport::Id)?;
+        let id = metadata.id().map_err(|error| format!("baseMetadata.identity: {error}"))?;
         let status = match state.to_ascii_uppercase().as_str() {
             "ACTIVATED" => NodeActivation::Activated,
             "DEACTIVATED" => NodeActivation::Deactivated,
-            _ => return Err(InvalidReport::State(super::message(&state).chars().take(64).collect())),
+            _ => {
+                let state: String = super::message(&state).chars().take(64).collect();
+                return Err(format!("state: {state:?} is neither ACTIVATED nor DEACTIVATED"));
+            }
         };
         let port = match port {
             None | Some(0) => DEFAULT_PORT,
-            Some(port) => u16::try_from(port).map_err(|_| InvalidReport::Port(port))?,
+            Some(port) => u16::try_from(port).map_err(|_| format!("port: {port} is no TCP port"))?,
         };
         let custom_labels = metadata.labels();
         let (name, version) = (label_value(&metadata.name), label_value(&metadata.version));
@@ -145,12 +131,14 @@ impl BaseReport {
 }
 
 /// Parses the IP address in a report; `None` if the text is empty or [`UNKNOWN_ADDRESS`].
-fn address(text: &str) -> Result<Option<IpAddr>, InvalidReport> {
+fn address(text: &str) -> Result<Option<IpAddr>, String> {
     if text.is_empty() || text == UNKNOWN_ADDRESS {
         return Ok(None);
     }
-    let address = text.parse::<IpAddr>();
-    let address = address.map_err(|_| InvalidReport::Address(text.chars().take(64).collect()))?;
+    let address = text.parse::<IpAddr>().map_err(|_| {
+        let text: String = text.chars().take(64).collect();
+        format!("localIP: {text:?} is no IP address")
+    })?;
     Ok(Some(address.to_canonical()))
 }
 
@@ -178,7 +166,7 @@ mod tests {
 
     fn read(report: Value) -> Result<(NodeId, NodeDescription), String> {
         let report: BaseReport = serde_json::from_value(report).map_err(|error| error.to_string())?;
-        report.read().map_err(|error| error.to_string())
+        report.read()
     }
 
     #[test]
