@@ -3,10 +3,13 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use secrecy::SecretString;
+use serde::Deserialize;
 
 /// The access keys of a user or a role. `Debug` shows no secret.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(from = "IssuedKeys")]
 pub(crate) struct AccessKeys {
     /// The access key id, which is not secret.
     pub(crate) id: String,
@@ -16,6 +19,28 @@ pub(crate) struct AccessKeys {
     pub(crate) token: Option<SecretString>,
     /// The time from which on the keys are refused; `None` if there is none.
     pub(crate) expires: Option<SystemTime>,
+}
+
+/// The access keys in the form of STS, of agents, and of programs that print them.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IssuedKeys {
+    access_key_id: String,
+    secret_access_key: String,
+    #[serde(alias = "SessionToken")]
+    token: Option<String>,
+    expiration: Option<Timestamp>,
+}
+
+impl From<IssuedKeys> for AccessKeys {
+    fn from(keys: IssuedKeys) -> Self {
+        Self {
+            id: keys.access_key_id,
+            secret: keys.secret_access_key.into(),
+            token: keys.token.map(SecretString::from),
+            expires: keys.expiration.map(SystemTime::from),
+        }
+    }
 }
 
 impl fmt::Debug for AccessKeys {

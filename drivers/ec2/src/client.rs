@@ -37,6 +37,14 @@ pub(crate) struct Ec2Action {
     pub(crate) changes: bool,
 }
 
+impl Ec2Action {
+    /// Returns the error of the action without a readable response, which is ambiguous if the action changes something.
+    fn unanswered(self) -> DriverError {
+        let error = DriverError::new(Reason::Unavailable, self.step);
+        if self.changes { error.maybe_applied() } else { error }
+    }
+}
+
 /// A client of EC2 in one region.
 pub(crate) struct Ec2Client {
     http: Client,
@@ -95,17 +103,14 @@ impl Ec2Client {
             http.response.status_code = field::Empty
         );
         let Some(sent) = self.fence.run(self.send(action, parameters).instrument(span)).await else {
-            let error = DriverError::new(Reason::Unavailable, action.step).detail(Fence::NOT_LEADER_MESSAGE);
-            let error = if action.changes { error.maybe_applied() } else { error };
-            return Err(Ec2Failure::without_response(error));
+            return Err(Ec2Failure::without_response(action.unanswered().detail(Fence::NOT_LEADER_MESSAGE)));
         };
         let (status, body, keys) = sent.map_err(Ec2Failure::without_response)?;
         if (200..300).contains(&status) {
             limit.accepted();
             return quick_xml::de::from_str(&body).map_err(|source| {
-                let error = DriverError::new(Reason::Unavailable, action.step).because(source);
-                let error = error.detail("the response of EC2 cannot be parsed");
-                Ec2Failure::without_response(if action.changes { error.maybe_applied() } else { error })
+                let error = action.unanswered().because(source);
+                Ec2Failure::without_response(error.detail("the response of EC2 cannot be parsed"))
             });
         }
         let mut failure = Ec2Failure::of_response(action.step, status, &body, action.changes);
@@ -143,19 +148,16 @@ impl Ec2Client {
         };
         let mut record = RequestRecord::start("POST", action.name, action.changes);
         let response = request.send().await.map_err(|error| {
-            let sent = action.changes && !error.is_connect() && !error.is_builder();
-            let failed = DriverError::new(Reason::Unavailable, action.step).because(error.without_url());
-            if sent { failed.maybe_applied() } else { failed }
+            let is_unsent = error.is_connect() || error.is_builder();
+            let failed = action.unanswered().because(error.without_url());
+            if is_unsent { failed.unambiguous() } else { failed }
         })?;
         if let Some(id) = response.headers().get("x-amzn-requestid").and_then(|id| id.to_str().ok()) {
             record.set_request_id(id);
         }
         let status = response.status().as_u16();
         Span::current().record("http.response.status_code", i64::from(status));
-        let body = read_body(response).await.map_err(|detail| {
-            let failed = DriverError::new(Reason::Unavailable, action.step).detail(detail);
-            if action.changes { failed.maybe_applied() } else { failed }
-        })?;
+        let body = read_body(response).await.map_err(|detail| action.unanswered().detail(detail))?;
         timer.outcome = RequestOutcome::of_status(status);
         record.set_status(status);
         debug!(action = action.name, status, "EC2 answered");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
+use serde::de::DeserializeOwned;
 use staffetta_driver::prefix::{Assigned, BlockKind, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, Fence, InstanceId, InterfaceId, Reason, RequestObserver, SubnetId};
 use tracing::warn;
@@ -98,63 +99,71 @@ impl Ec2Prefixes {
         results
     }
 
-    /// Reads the instances that exist among those with these ids.
-    async fn instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceItem>, DriverError> {
-        let mut instances = Vec::new();
-        let mut page = FilteredPages::new("instance-id", ids.iter().map(InstanceId::as_str));
-        while let Some(parameters) = page.next() {
-            let response: DescribeInstances = self.client.call(DESCRIBE_INSTANCES, &parameters).await?;
-            let reservations = response.reservation_set.items.into_iter();
-            instances.extend(reservations.flat_map(|reservation| reservation.instances_set.items));
-            page.continue_at(response.next_token, READ)?;
+    /// Reads all pages of a list, with requests for at most [`MAX_FILTER_VALUES`] of the `values` of the filter `name`. `page` returns the
+    /// items of a response and the token of the next page, which is empty on the last one.
+    async fn list<T: DeserializeOwned, I>(
+        &self,
+        action: Ec2Action,
+        name: &str,
+        values: Vec<&str>,
+        page: impl Fn(T) -> (Vec<I>, String),
+    ) -> Result<Vec<I>, DriverError> {
+        let mut items = Vec::new();
+        for values in values.chunks(MAX_FILTER_VALUES) {
+            let mut filter = vec![("Filter.1.Name".to_owned(), name.to_owned())];
+            filter.extend(
+                (1..).zip(values).map(|(n, value)| (format!("Filter.1.Value.{n}"), (*value).to_owned())),
+            );
+            let mut parameters = filter.clone();
+            for requested in 1.. {
+                let (found, token) = page(self.client.call(action, &parameters).await?);
+                items.extend(found);
+                if token.is_empty() {
+                    break;
+                }
+                if requested == MAX_PAGES {
+                    let error = DriverError::new(Reason::Unavailable, action.step);
+                    return Err(error.detail(format!("EC2 answers in more than {MAX_PAGES} pages")));
+                }
+                parameters.clone_from(&filter);
+                parameters.push(("NextToken".to_owned(), token));
+            }
         }
-        // A terminated instance is listed for about an hour.
-        instances.retain(|instance| !["terminated", "shutting-down"].contains(&instance.state.name.as_str()));
-        Ok(instances)
+        Ok(items)
     }
 
     /// Adds the types and the subnets of `instances` to the caches `types` and `subnets`. Reads only those that are not cached yet.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
-        let unknown: Vec<_> =
-            wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();
-        for names in unknown.chunks(MAX_FILTER_VALUES) {
-            let mut page = FilteredPages::new("instance-type", names.iter().copied());
-            while let Some(parameters) = page.next() {
-                let response: DescribeInstanceTypes = self.client.call(DESCRIBE_TYPES, &parameters).await?;
-                let types = response.instance_type_set.items.into_iter();
-                lock(&self.types).extend(types.map(|found| (found.name.clone(), found)));
-                page.continue_at(response.next_token, DESCRIBE_TYPES.step)?;
-            }
-        }
+        let unknown = wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();
+        let page = |response: DescribeInstanceTypes| (response.instance_type_set.items, response.next_token);
+        let types = self.list(DESCRIBE_TYPES, "instance-type", unknown, page).await?;
+        lock(&self.types).extend(types.into_iter().map(|found| (found.name.clone(), found)));
         let interfaces = instances.iter().flat_map(|instance| &instance.network_interface_set.items);
         let wanted: BTreeSet<_> = interfaces.map(|interface| interface.subnet_id.as_str()).collect();
-        let unknown: Vec<_> =
-            wanted.into_iter().filter(|id| !lock(&self.subnets).contains_key(*id)).collect();
-        for ids in unknown.chunks(MAX_FILTER_VALUES) {
-            let mut page = FilteredPages::new("subnet-id", ids.iter().copied());
-            while let Some(parameters) = page.next() {
-                let response: DescribeSubnets = self.client.call(DESCRIBE_SUBNETS, &parameters).await?;
-                let subnets = response.subnet_set.items.into_iter();
-                lock(&self.subnets).extend(subnets.map(|found| (found.subnet_id, found.cidr_block)));
-                page.continue_at(response.next_token, DESCRIBE_SUBNETS.step)?;
-            }
-        }
+        let unknown = wanted.into_iter().filter(|id| !lock(&self.subnets).contains_key(*id)).collect();
+        let page = |response: DescribeSubnets| (response.subnet_set.items, response.next_token);
+        let subnets = self.list(DESCRIBE_SUBNETS, "subnet-id", unknown, page).await?;
+        lock(&self.subnets).extend(subnets.into_iter().map(|found| (found.subnet_id, found.cidr_block)));
         Ok(())
     }
 
     /// Reads the primary interfaces of the instances with these ids.
     async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
-        let mut interfaces = ReadInterfaces::new();
-        for ids in ids.chunks(MAX_FILTER_VALUES) {
-            let found = self.instances(ids).await?;
-            self.learn(&found).await?;
-            let primary = |instance: &InstanceItem| {
-                Some((InstanceId::from(instance.id.as_str()), self.primary(instance).transpose()?))
-            };
-            interfaces.extend(found.iter().filter_map(primary));
-        }
-        Ok(interfaces)
+        let page = |response: DescribeInstances| {
+            let reservations = response.reservation_set.items.into_iter();
+            let instances = reservations.flat_map(|reservation| reservation.instances_set.items);
+            (instances.collect(), response.next_token)
+        };
+        let ids = ids.iter().map(InstanceId::as_str).collect();
+        let mut found = self.list(DESCRIBE_INSTANCES, "instance-id", ids, page).await?;
+        // A terminated instance is listed for about an hour.
+        found.retain(|instance| !["terminated", "shutting-down"].contains(&instance.state.name.as_str()));
+        self.learn(&found).await?;
+        let primary = |instance: &InstanceItem| {
+            Some((InstanceId::from(instance.id.as_str()), self.primary(instance).transpose()?))
+        };
+        Ok(found.iter().filter_map(primary).collect())
     }
 
     /// Returns the primary interface of an instance whose type and subnet were read; `None` if the instance has none yet, as
@@ -258,44 +267,6 @@ impl PrefixProvider for Ec2Prefixes {
             }
             _ => Err(failure.error),
         }
-    }
-}
-
-/// Builds the parameters of the requests that read all pages of a list with one filter.
-struct FilteredPages {
-    filter: Vec<(String, String)>,
-    /// The token of the next page: empty for the first page; `None` after the last one.
-    token: Option<String>,
-    /// The number of pages that were requested.
-    requested: usize,
-}
-
-impl FilteredPages {
-    fn new<'v>(name: &str, values: impl Iterator<Item = &'v str>) -> Self {
-        let values = values
-            .enumerate()
-            .map(|(index, value)| (format!("Filter.1.Value.{}", index + 1), value.to_owned()));
-        let filter = [("Filter.1.Name".to_owned(), name.to_owned())].into_iter().chain(values).collect();
-        Self { filter, token: Some(String::new()), requested: 0 }
-    }
-
-    /// Returns the parameters of the next page; `None` after the last one.
-    fn next(&mut self) -> Option<Vec<(String, String)>> {
-        let token = self.token.take()?;
-        self.requested += 1;
-        let token = Some(("NextToken".to_owned(), token)).filter(|(_, token)| !token.is_empty());
-        Some(self.filter.iter().cloned().chain(token).collect())
-    }
-
-    /// Sets the token of the next page, which a response contains; it is empty in the response with the last page. Returns an error, which
-    /// names `step`, if there are more than [`MAX_PAGES`] pages.
-    fn continue_at(&mut self, token: String, step: &'static str) -> Result<(), DriverError> {
-        if self.requested >= MAX_PAGES && !token.is_empty() {
-            let error = DriverError::new(Reason::Unavailable, step);
-            return Err(error.detail(format!("EC2 answers in more than {MAX_PAGES} pages")));
-        }
-        self.token = Some(token).filter(|token| !token.is_empty());
-        Ok(())
     }
 }
 

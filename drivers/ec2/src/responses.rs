@@ -7,6 +7,8 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::access_keys::AccessKeys;
+
 /// The number of characters after which a message of EC2 is cut off in an error.
 const MAX_MESSAGE: usize = 500;
 
@@ -211,18 +213,10 @@ pub(crate) struct SubnetItem {
 pub(crate) struct AssignPrivateIpAddresses {
     /// The single addresses that were assigned by this request.
     #[serde(default)]
-    pub(crate) assigned_private_ip_addresses_set: ItemList<AssignedAddressItem>,
+    pub(crate) assigned_private_ip_addresses_set: ItemList<AddressItem>,
     /// The prefixes that were assigned by this request.
     #[serde(default)]
     pub(crate) assigned_ipv4_prefix_set: ItemList<PrefixItem>,
-}
-
-/// A single address that was assigned.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct AssignedAddressItem {
-    /// The address.
-    pub(crate) private_ip_address: Ipv4Addr,
 }
 
 /// A response whose content is not used.
@@ -283,21 +277,7 @@ pub(crate) struct AssumeRole {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct AssumeRoleResult {
     /// The temporary keys of the role.
-    pub(crate) credentials: RoleCredentials,
-}
-
-/// Temporary credentials, in the form of STS.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct RoleCredentials {
-    /// The access key id.
-    pub(crate) access_key_id: String,
-    /// The secret access key.
-    pub(crate) secret_access_key: String,
-    /// The session token, which each request with these keys carries.
-    pub(crate) session_token: String,
-    /// The time at which the keys expire, in the format of RFC 3339.
-    pub(crate) expiration: String,
+    pub(crate) credentials: AccessKeys,
 }
 
 #[cfg(test)]

@@ -5,16 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder};
-use secrecy::SecretString;
-use serde::Deserialize;
 use staffetta_driver::{DriverError, Reason};
 
 use super::resolve::{AssumedRole, ResolvedProfile, resolve};
-use super::{CredentialSource, DirectSource, STEP, malformed, process, time};
+use super::{CredentialSource, DirectSource, STEP, malformed, process};
 use crate::access_keys::AccessKeys;
 use crate::body::read_body;
 use crate::environment::service_url;
-use crate::responses::{AssumeRole, Ec2ErrorResponse, RoleCredentials};
+use crate::responses::{AssumeRole, Ec2ErrorResponse};
 use crate::signature::{SigningScope, signature};
 
 /// The time limit of a request to the metadata service, which is on the same host.
@@ -38,16 +36,6 @@ pub(super) struct CredentialFetch {
     client: Client,
     /// The HTTP client for addresses on this host or its link, which uses no proxy.
     local: Client,
-}
-
-/// The keys in the form of the metadata service and of the agents of containers.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct AgentCredentials {
-    access_key_id: String,
-    secret_access_key: String,
-    token: String,
-    expiration: String,
 }
 
 impl CredentialFetch {
@@ -186,26 +174,17 @@ async fn text(request: RequestBuilder, limit: Duration) -> Result<String, Driver
 /// Parses the keys of a role in a response of STS.
 fn role_keys(body: &str) -> Result<AccessKeys, DriverError> {
     let response: AssumeRole = quick_xml::de::from_str(body).map_err(|_| malformed())?;
-    let RoleCredentials { access_key_id: id, secret_access_key, session_token, expiration } =
-        response.result.credentials;
-    Ok(AccessKeys {
-        id,
-        secret: secret_access_key.into(),
-        token: Some(session_token.into()),
-        expires: Some(time(&expiration)?),
-    })
+    temporary(response.result.credentials)
 }
 
 /// Parses the keys in the response of the metadata service or of an agent.
 fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
-    // An error of serde_json names the place, and quotes no value of a string field.
-    let keys: AgentCredentials = serde_json::from_str(body).map_err(|_| malformed())?;
-    Ok(AccessKeys {
-        id: keys.access_key_id,
-        secret: keys.secret_access_key.into(),
-        token: Some(SecretString::from(keys.token)),
-        expires: Some(time(&keys.expiration)?),
-    })
+    temporary(serde_json::from_str(body).map_err(|_| malformed())?)
+}
+
+/// Returns the keys if they have a session token and an expiry, as all keys of roles and agents have.
+fn temporary(keys: AccessKeys) -> Result<AccessKeys, DriverError> {
+    if keys.token.is_some() && keys.expires.is_some() { Ok(keys) } else { Err(malformed()) }
 }
 
 /// Reads the token of a service account from its file. The kubelet replaces that token from time to time.

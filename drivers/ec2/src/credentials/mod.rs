@@ -8,9 +8,7 @@ mod resolve;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
-use jiff::Timestamp;
 use reqwest::Url;
 use secrecy::SecretString;
 use staffetta_driver::{DriverError, Reason};
@@ -151,11 +149,6 @@ fn instance(environment: &AwsEnvironment) -> DirectSource {
 /// Returns the URL of STS that the environment sets; `None` for the public one.
 fn sts_endpoint(environment: &AwsEnvironment) -> Option<String> {
     environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned)
-}
-
-/// Parses the time at which keys expire, in the format of RFC 3339.
-fn time(text: &str) -> Result<SystemTime, DriverError> {
-    text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| malformed())
 }
 
 /// Returns the error for a response or an output that does not contain credentials.

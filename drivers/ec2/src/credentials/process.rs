@@ -3,13 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use serde::Deserialize;
 use staffetta_driver::{DriverError, Reason};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{STEP, malformed, time};
+use super::{STEP, malformed};
 use crate::access_keys::AccessKeys;
 
 /// The time limit of the program that prints keys.
@@ -19,13 +18,11 @@ const MAX_OUTPUT: usize = 64 << 10;
 
 /// The JSON output of a program that prints access keys.
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
 struct ProcessOutput {
+    #[serde(rename = "Version")]
     version: u32,
-    access_key_id: String,
-    secret_access_key: String,
-    session_token: Option<String>,
-    expiration: Option<String>,
+    #[serde(flatten)]
+    keys: AccessKeys,
 }
 
 /// Runs the program `command` and parses the keys that it prints. No shell is used: the parts of the command
@@ -46,16 +43,11 @@ pub(super) async fn keys(command: &str) -> Result<AccessKeys, DriverError> {
     if output.stdout.len() > MAX_OUTPUT {
         return Err(malformed());
     }
-    let keys: ProcessOutput = serde_json::from_slice(&output.stdout).map_err(|_| malformed())?;
-    if keys.version != 1 {
+    let output: ProcessOutput = serde_json::from_slice(&output.stdout).map_err(|_| malformed())?;
+    if output.version != 1 {
         return Err(failed(format!("`{program}` prints another version of credentials than 1")));
     }
-    Ok(AccessKeys {
-        id: keys.access_key_id,
-        secret: keys.secret_access_key.into(),
-        token: keys.session_token.map(SecretString::from),
-        expires: keys.expiration.map(|text| time(&text)).transpose()?,
-    })
+    Ok(output.keys)
 }
 
 /// Splits a command line into its parts at spaces outside of double quotes.
