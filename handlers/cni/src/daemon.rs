@@ -62,7 +62,7 @@ impl CniDaemon {
     /// Creates the daemon. `limit` is the time that a pod waits for its VIF, and again for its port.
     pub fn new(records: Records, bindings: Bindings, limit: Duration) -> Self {
         Self {
-            pods: PodTable::new(),
+            pods: PodTable::default(),
             records,
             bindings,
             locks: Locks::default(),
@@ -117,7 +117,7 @@ impl CniDaemon {
     /// Binds the VIFs of a pod, and returns the response to ADD when their ports are active. Waits for the annotation and for the ports. If
     /// the controller replaces a VIF meanwhile, the new one is bound, at most [`MAX_BIND_ATTEMPTS`] times in all.
     async fn bind_pod(self: &Arc<Self>, target: &PodTarget) -> Result<Value, CniError> {
-        let mut pod = self.wait_for_pod(target, "has no VIF", PodEntry::has_vif).await?;
+        let mut pod = self.wait_for_pod(target, "has no VIF", |pod| pod.vifs.is_ok()).await?;
         for _ in 0..MAX_BIND_ATTEMPTS {
             let state = pod.vifs.map_err(|reason| CniError::new(Code::TryAgainLater, reason))?;
             let bound = bind::attachments(target, &state);
@@ -154,7 +154,9 @@ impl CniDaemon {
         let daemon = Arc::clone(self);
         tokio::spawn(async move {
             let Record { namespace, name, attachments, .. } = record;
-            if let Err(error) = daemon.announce_attachments(attachments).await {
+            if let Err(error) =
+                daemon.each(attachments, |driver, attachment| driver.announce(attachment)).await
+            {
                 let error = error.details;
                 warn!(namespace, name, error, "the addresses of a pod are not announced to its neighbours");
             }
@@ -219,7 +221,7 @@ impl CniDaemon {
             return Err(CniError::new(Code::UnknownContainer, "this container is not bound")
                 .details(format!("the pod {}, the container {}", target.pod(), target.container_id)));
         };
-        self.check_attachments(record.attachments).await
+        self.each(record.attachments, |driver, attachment| driver.check(attachment)).await
     }
 
     /// Returns an error if `ADD` cannot succeed at present, because the pods of the node are not known yet.

@@ -1,7 +1,6 @@
 //! The table of the node's pods with their VIFs, in which commands wait for a VIF.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -42,12 +41,9 @@ pub(crate) enum Found {
     NotYet(Option<Box<PodEntry>>),
 }
 
-/// The pods of the node by UID.
-pub(crate) struct PodTable {
-    table: Mutex<Table>,
-    /// The number of changes so far, which wakes those who wait.
-    changes: watch::Sender<u64>,
-}
+/// The pods of the node, in which commands wait for a pod.
+#[derive(Default)]
+pub(crate) struct PodTable(watch::Sender<Table>);
 
 /// The pods of the node by UID, and the UIDs of the last pods that were deleted, the oldest first.
 #[derive(Default)]
@@ -57,55 +53,41 @@ struct Table {
 }
 
 impl PodTable {
-    /// Creates an empty table.
-    pub(crate) fn new() -> Self {
-        Self { table: Mutex::default(), changes: watch::Sender::new(0) }
-    }
-
     /// Adds or replaces a pod.
     pub(crate) fn put(&self, pod: &Pod) {
         let Some(entry) = PodEntry::of(pod) else { return };
-        let mut table = self.table();
-        if table.pods.get(&entry.uid) != Some(&entry) {
+        self.0.send_if_modified(|table| {
+            let is_changed = table.pods.get(&entry.uid) != Some(&entry);
             table.pods.insert(entry.uid.clone(), entry);
-            drop(table);
-            self.changes.send_modify(|changes| *changes += 1);
-        }
+            is_changed
+        });
     }
 
     /// Removes a pod.
     pub(crate) fn remove(&self, uid: &str) {
-        let mut table = self.table();
-        table.pods.remove(uid);
-        table.deleted.push_back(uid.to_owned());
-        if table.deleted.len() > MAX_REMEMBERED_DELETIONS {
-            table.deleted.pop_front();
-        }
-        drop(table);
-        self.changes.send_modify(|changes| *changes += 1);
+        self.0.send_modify(|table| {
+            table.pods.remove(uid);
+            table.deleted.push_back(uid.to_owned());
+            if table.deleted.len() > MAX_REMEMBERED_DELETIONS {
+                table.deleted.pop_front();
+            }
+        });
     }
 
     /// Returns `true` if the table has a pod with that UID.
     pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.table().pods.contains_key(uid)
+        self.0.borrow().pods.contains_key(uid)
     }
 
     /// Returns the number of commands that wait for a pod.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.changes.receiver_count()
+        self.0.receiver_count()
     }
 
     /// Returns the pod that the command is about.
     pub(crate) fn get(&self, target: &PodTarget) -> Option<PodEntry> {
-        let table = self.table();
-        let is_meant = |pod: &&PodEntry| pod.namespace == target.namespace && pod.name == target.name;
-        let mut meant = table.pods.values().filter(is_meant);
-        match &target.uid {
-            Some(uid) => meant.find(|pod| pod.uid == *uid || pod.mirror.as_ref() == Some(uid)).cloned(),
-            // A pod of the same name that is being replaced may still be there: then the UID decides, and there is none.
-            None => meant.next().filter(|_| meant.next().is_none()).cloned(),
-        }
+        self.0.borrow().get(target).cloned()
     }
 
     /// Waits until the pod is as `is_ready` requests, but no longer than `limit`.
@@ -115,30 +97,32 @@ impl PodTable {
         limit: Duration,
         is_ready: impl Fn(&PodEntry) -> bool,
     ) -> Found {
-        let mut changes = self.changes.subscribe();
+        let mut changes = self.0.subscribe();
         let search = async {
-            loop {
-                changes.borrow_and_update();
-                match self.get(target) {
-                    Some(pod) if is_ready(&pod) => return Found::Ready(Box::new(pod)),
-                    None if self.is_deleted(target) => return Found::Gone,
-                    _ => {}
-                }
-                if changes.changed().await.is_err() {
-                    return Found::Gone;
-                }
-            }
+            let is_decided =
+                |table: &Table| table.get(target).map_or_else(|| table.is_deleted(target), &is_ready);
+            let pod = changes.wait_for(is_decided).await.ok().and_then(|table| table.get(target).cloned());
+            pod.map_or(Found::Gone, |pod| Found::Ready(Box::new(pod)))
         };
         timeout(limit, search).await.unwrap_or_else(|_| Found::NotYet(self.get(target).map(Box::new)))
+    }
+}
+
+impl Table {
+    /// Returns the pod that the command is about.
+    fn get(&self, target: &PodTarget) -> Option<&PodEntry> {
+        let is_meant = |pod: &&PodEntry| pod.namespace == target.namespace && pod.name == target.name;
+        let mut meant = self.pods.values().filter(is_meant);
+        match &target.uid {
+            Some(uid) => meant.find(|pod| pod.uid == *uid || pod.mirror.as_ref() == Some(uid)),
+            // A pod of the same name that is being replaced may still be there: then the UID decides, and there is none.
+            None => meant.next().filter(|_| meant.next().is_none()),
+        }
     }
 
     /// Returns `true` if the pod of the command is among the last deleted ones.
     fn is_deleted(&self, target: &PodTarget) -> bool {
-        target.uid.as_ref().is_some_and(|uid| self.table().deleted.contains(uid))
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        target.uid.as_ref().is_some_and(|uid| self.deleted.contains(uid))
     }
 }
 
@@ -165,11 +149,6 @@ impl PodEntry {
             mirror: annotation(MIRROR_ANNOTATION).cloned(),
             vifs,
         })
-    }
-
-    /// Returns `true` if the pod has a VIF.
-    pub(crate) fn has_vif(&self) -> bool {
-        self.vifs.is_ok()
     }
 
     /// Returns `true` if all VIFs of the pod are active.

@@ -15,7 +15,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use staffetta_cni::error::{CniError, Code};
-use staffetta_cni::message::{CniRequest, MAX_MESSAGE};
+use staffetta_cni::message::MAX_MESSAGE;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::daemon::{CniDaemon, run_to_completion};
@@ -108,8 +108,7 @@ type Daemon = State<Arc<CniDaemon>>;
 /// Binds a pod (`ADD`). The command stops waiting when the plugin is killed, because the runtime then unbinds the pod; a change that
 /// has begun is completed.
 async fn add(State(daemon): Daemon, body: Bytes) -> Response {
-    let add = |daemon: Arc<CniDaemon>, request: CniRequest| async move { daemon.add(&request).await };
-    match observed(&daemon, "add", body, add).await {
+    match observed(&daemon, "add", body, async |daemon, request| daemon.add(&request).await).await {
         Ok(vif) => (StatusCode::ACCEPTED, Json(vif)).into_response(),
         Err(error) => failure(error),
     }
@@ -117,17 +116,15 @@ async fn add(State(daemon): Daemon, body: Bytes) -> Response {
 
 /// Unbinds a pod (`DEL`).
 async fn delete(State(daemon): Daemon, body: Bytes) -> Response {
-    let delete = |daemon: Arc<CniDaemon>, request: CniRequest| {
-        run_to_completion(async move { daemon.delete(&request).await })
-    };
+    let delete =
+        |daemon: Arc<CniDaemon>, request| run_to_completion(async move { daemon.delete(&request).await });
     empty(observed(&daemon, "del", body, delete).await)
 }
 
 /// Checks the interfaces of a pod (`CHECK`).
 async fn check(State(daemon): Daemon, body: Bytes) -> Response {
-    let check = |daemon: Arc<CniDaemon>, request: CniRequest| {
-        run_to_completion(async move { daemon.check(&request).await })
-    };
+    let check =
+        |daemon: Arc<CniDaemon>, request| run_to_completion(async move { daemon.check(&request).await });
     empty(observed(&daemon, "check", body, check).await)
 }
 

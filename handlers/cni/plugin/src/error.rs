@@ -21,8 +21,6 @@ pub enum Code {
     TryAgainLater = 11,
     /// The plugin cannot serve `ADD` at present.
     Unavailable = 50,
-    /// The daemon does not answer.
-    NoDaemon = 100,
     /// Every other failure.
     Failed = 999,
 }

@@ -54,8 +54,11 @@ impl CniDaemon {
         if let Some(earlier) = self.records.get(uid) {
             let is_same =
                 earlier.container_id == target.container_id && same(&earlier.attachments, &attachments);
-            if is_same && self.check_attachments(earlier.attachments.clone()).await.is_ok() {
-                return Ok(());
+            if is_same {
+                let bound = earlier.attachments.clone();
+                if self.each(bound, |driver, attachment| driver.check(attachment)).await.is_ok() {
+                    return Ok(());
+                }
             }
             self.release(earlier).await?;
         }
@@ -121,32 +124,15 @@ impl CniDaemon {
     pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<VifAttachment>) -> Result<(), CniError> {
         let mut result = Ok(());
         for attachment in attachments {
-            let unplug =
-                |driver: &dyn VifBindingDriver, attachment: &VifAttachment| driver.unplug(attachment);
-            result = result.and(self.each(vec![attachment], unplug).await);
+            let unplugged = self.each(vec![attachment], |driver, attachment| driver.unplug(attachment)).await;
+            result = result.and(unplugged);
         }
         result
     }
 
-    /// Checks that the interfaces of these VIFs are still as they were bound (CHECK of CNI), by the driver of each.
-    pub(super) async fn check_attachments(
-        self: &Arc<Self>,
-        attachments: Vec<VifAttachment>,
-    ) -> Result<(), CniError> {
-        self.each(attachments, |driver, attachment| driver.check(attachment)).await
-    }
-
-    /// Announces the addresses of these VIFs to their networks, by the driver of each.
-    pub(super) async fn announce_attachments(
-        self: &Arc<Self>,
-        attachments: Vec<VifAttachment>,
-    ) -> Result<(), CniError> {
-        self.each(attachments, |driver, attachment| driver.announce(attachment)).await
-    }
-
     /// Calls `work` for each VIF with the driver of its class, on a thread for blocking work, until one call fails. The work continues
     /// when the caller is gone, so that nothing stops in the middle.
-    async fn each(
+    pub(super) async fn each(
         self: &Arc<Self>,
         attachments: Vec<VifAttachment>,
         work: impl Fn(&dyn VifBindingDriver, &VifAttachment) -> Result<(), DriverError> + Send + 'static,
