@@ -1,51 +1,46 @@
 //! A simulated cloud that assigns prefixes and single addresses to the network interfaces of machines, as EC2 does.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use staffetta_driver::prefix::{Assigned, BlockKind, PREFIX_LENGTH, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, SubnetId};
 
+use crate::faults::Faults;
 use crate::lock::lock;
 use crate::options::MemoryOptions;
-
-/// The assignment of blocks, as errors name it.
-const ASSIGN: &str = "assign addresses to a network interface";
-/// The removal of blocks, as errors name it.
-const UNASSIGN: &str = "remove addresses from a network interface";
 
 /// The number of addresses that EC2 reserves at the start of a subnet; one more is reserved at its end (VPC User Guide, "Subnet CIDR
 /// blocks").
 const RESERVED: u32 = 4;
 
-/// A fault of one future call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefixFault {
-    /// The cloud rejects the call, because there were too many, with this time to wait. Nothing changes.
-    Throttled(Duration),
-    /// The call fails, and nothing changes.
-    Failed,
-    /// The call takes effect, but the response is lost.
-    Lost,
-    /// At most this number of blocks is assigned.
-    Partial(usize),
-    /// The call takes effect after this time.
-    Slow(Duration),
+/// A method of a [`PrefixProvider`], for planned faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PrefixMethod {
+    /// The method [`PrefixProvider::interfaces`].
+    Interfaces,
+    /// The method [`PrefixProvider::assign`].
+    Assign,
+    /// The method [`PrefixProvider::unassign`].
+    Unassign,
 }
 
 /// A simulated cloud with subnets and machines. Each machine has one network interface.
 #[derive(Default)]
-pub struct MemoryPrefixes(Mutex<PrefixCloud>);
+pub struct MemoryPrefixes {
+    cloud: Mutex<PrefixCloud>,
+    faults: Faults<PrefixMethod>,
+}
 
-/// The state of the simulated cloud: subnets, machines with their interfaces, and planned faults.
+/// The state of the simulated cloud: subnets, and machines with their interfaces.
 #[derive(Default)]
 struct PrefixCloud {
     subnets: BTreeMap<SubnetId, PrefixSubnet>,
     interfaces: BTreeMap<InstanceId, PrimaryInterface>,
-    faults: VecDeque<PrefixFault>,
+    /// The maximum number of blocks of the next assignment; `None` without a limit.
+    next_limit: Option<usize>,
     /// The interfaces that reads return while their result is [frozen](MemoryPrefixes::freeze_reads); `None` if reads return the current
     /// interfaces.
     shown: Option<BTreeMap<InstanceId, PrimaryInterface>>,
@@ -129,9 +124,14 @@ impl MemoryPrefixes {
         cloud.subnets.values_mut().for_each(|subnet| subnet.release(block));
     }
 
-    /// Plans `faults` for the next calls, in their order.
-    pub fn fail_next(&self, faults: impl IntoIterator<Item = PrefixFault>) {
-        self.cloud().faults.extend(faults);
+    /// Returns the planned faults, to which others can be added.
+    pub fn faults(&self) -> &Faults<PrefixMethod> {
+        &self.faults
+    }
+
+    /// Makes the next successful assignment assign at most this number of blocks.
+    pub fn limit_next_assignment(&self, most: usize) {
+        self.cloud().next_limit = Some(most);
     }
 
     /// Makes reads return the interfaces as they are now, without later changes (`true`), or the current ones again (`false`). This
@@ -151,22 +151,8 @@ impl MemoryPrefixes {
         self.cloud().interfaces.values().flat_map(|interface| interface.blocks.clone()).collect()
     }
 
-    /// If the next planned fault is [`PrefixFault::Slow`], removes it and waits for its time.
-    async fn delay(&self) {
-        let slow = {
-            let mut cloud = self.cloud();
-            match cloud.faults.front().copied() {
-                Some(PrefixFault::Slow(time)) => cloud.faults.pop_front().map(|_| time),
-                _ => None,
-            }
-        };
-        if let Some(time) = slow {
-            tokio::time::sleep(time).await;
-        }
-    }
-
     fn cloud(&self) -> MutexGuard<'_, PrefixCloud> {
-        lock(&self.0)
+        lock(&self.cloud)
     }
 }
 
@@ -234,70 +220,46 @@ impl PrefixCloud {
         }
     }
 
-    /// Takes the next planned fault. Returns the error of a call that fails without an effect, and otherwise the fault to apply to
-    /// its result, if there is one.
-    fn failure(&mut self, step: &'static str) -> Result<Option<PrefixFault>, DriverError> {
-        let unavailable = DriverError::new(Reason::Unavailable, step);
-        match self.faults.pop_front() {
-            Some(PrefixFault::Throttled(wait)) => Err(unavailable.after(wait)),
-            Some(PrefixFault::Failed) => Err(unavailable),
-            other => Ok(other),
-        }
-    }
-
     /// Assigns blocks to an interface, all that are requested or none, as EC2 does.
-    fn assign(&mut self, id: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
-        self.calls.assign += 1;
-        let refused = |error| Assigned { blocks: Vec::new(), error: Some(error) };
-        let fault = match self.failure(ASSIGN) {
-            Ok(fault) => fault,
-            Err(error) => return refused(error),
-        };
-        let Some(interface) = self.interfaces.values_mut().find(|interface| interface.id == *id) else {
-            return refused(DriverError::new(Reason::NotFound, ASSIGN));
-        };
+    fn assign(
+        &mut self,
+        id: &InterfaceId,
+        kind: BlockKind,
+        count: usize,
+    ) -> Result<Vec<Ipv4Net>, DriverError> {
+        let failed = |reason| DriverError::new(reason, "assign addresses to a network interface");
+        let interface = self.interfaces.values_mut().find(|interface| interface.id == *id);
+        let interface = interface.ok_or_else(|| failed(Reason::NotFound))?;
         if interface.slots().saturating_sub(interface.blocks.len()) < count {
-            return refused(DriverError::new(Reason::Quota, ASSIGN).detail("the interface has no free slot"));
+            return Err(failed(Reason::Quota).detail("the interface has no free slot"));
         }
         let length = if kind == BlockKind::Prefix { PREFIX_LENGTH } else { 32 };
-        let granted = if let Some(PrefixFault::Partial(most)) = fault { count.min(most) } else { count };
-        let Some(subnet) = self.subnets.get_mut(&interface.subnet) else {
-            return refused(DriverError::new(Reason::NotFound, ASSIGN).detail("the subnet does not exist"));
-        };
+        let granted = self.next_limit.take().map_or(count, |most| count.min(most));
+        let subnet = self.subnets.get_mut(&interface.subnet);
+        let subnet = subnet.ok_or_else(|| failed(Reason::NotFound).detail("the subnet does not exist"))?;
         let blocks = subnet.free(length, granted);
         // EC2 assigns all requested blocks or none.
         if blocks.len() < granted {
-            return refused(DriverError::new(Reason::NoAddress, ASSIGN));
+            return Err(failed(Reason::NoAddress));
         }
         interface.blocks.extend(&blocks);
         for block in &blocks {
             subnet.take(*block);
         }
-        match fault {
-            Some(PrefixFault::Lost) => refused(lost(ASSIGN)),
-            _ => Assigned { blocks, error: None },
-        }
+        Ok(blocks)
     }
 
     /// Removes blocks from an interface. A block that is not assigned counts as removed.
-    fn unassign(&mut self, id: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
-        self.calls.unassign += 1;
-        let fault = self.failure(UNASSIGN)?;
+    fn unassign(&mut self, id: &InterfaceId, blocks: &[Ipv4Net]) {
         let interface = self.interfaces.values_mut().find(|interface| interface.id == *id);
-        let Some(interface) = interface else { return Ok(()) };
+        let Some(interface) = interface else { return };
         let mut subnet = self.subnets.get_mut(&interface.subnet);
         for block in blocks.iter().filter(|block| interface.blocks.remove(block)) {
             if let Some(subnet) = &mut subnet {
                 subnet.release(*block);
             }
         }
-        if fault == Some(PrefixFault::Lost) { Err(lost(UNASSIGN)) } else { Ok(()) }
     }
-}
-
-/// Returns the error of a call whose response was lost.
-fn lost(step: &'static str) -> DriverError {
-    DriverError::new(Reason::Unavailable, step).maybe_applied()
 }
 
 #[async_trait]
@@ -306,22 +268,31 @@ impl PrefixProvider for MemoryPrefixes {
         &self,
         instances: &[InstanceId],
     ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError> {
-        let mut cloud = self.cloud();
-        cloud.calls.interfaces += 1;
-        cloud.failure("read the network interfaces of machines")?;
-        cloud.add_read(instances);
-        let shown = cloud.shown.as_ref().unwrap_or(&cloud.interfaces);
-        let known = instances.iter().filter_map(|id| Some((id.clone(), shown.get(id)?.clone())));
-        Ok(known.collect())
+        self.cloud().calls.interfaces += 1;
+        let work = || {
+            let mut cloud = self.cloud();
+            cloud.add_read(instances);
+            let shown = cloud.shown.as_ref().unwrap_or(&cloud.interfaces);
+            Ok(instances.iter().filter_map(|id| Some((id.clone(), shown.get(id)?.clone()))).collect())
+        };
+        self.faults.call(PrefixMethod::Interfaces, work).await
     }
 
     async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned {
-        self.delay().await;
-        self.cloud().assign(interface, kind, count)
+        self.cloud().calls.assign += 1;
+        let work = || self.cloud().assign(interface, kind, count);
+        match self.faults.call(PrefixMethod::Assign, work).await {
+            Ok(blocks) => Assigned { blocks, error: None },
+            Err(error) => Assigned { blocks: Vec::new(), error: Some(error) },
+        }
     }
 
     async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
-        self.delay().await;
-        self.cloud().unassign(interface, blocks)
+        self.cloud().calls.unassign += 1;
+        let work = || {
+            self.cloud().unassign(interface, blocks);
+            Ok(())
+        };
+        self.faults.call(PrefixMethod::Unassign, work).await
     }
 }

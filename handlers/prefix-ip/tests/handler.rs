@@ -11,9 +11,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, from_value, json, to_vec};
+use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::testing::Feed;
 use staffetta_handler::{EventNote, EventRecorder, Message, Recorder, Source, TriggerSender};
-use staffetta_memory::{MemoryPrefixes, PrefixFault};
+use staffetta_memory::{Fault, MemoryPrefixes, PrefixMethod};
 use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
@@ -200,9 +201,8 @@ async fn without_prefix_delegation_a_pod_gets_a_single_address_with_the_length_o
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_while_the_provider_throttles_and_is_woken_as_soon_as_there_is_an_address() {
     let world = World::new(&cloud(), prefixes()).await;
-    let throttled = PrefixFault::Throttled(Duration::from_secs(20));
-    // The first call reads the interface, and assigns nothing.
-    world.cloud.fail_next([PrefixFault::Partial(0), throttled]);
+    let throttled = DriverError::new(Reason::Unavailable, "assign").after(Duration::from_secs(20));
+    world.cloud.faults().inject(PrefixMethod::Assign, 1, Fault::Fail(throttled));
     world.feed.added(node("windows")).await.unwrap();
     let web = pod("web", "Pending", "");
     settle().await;

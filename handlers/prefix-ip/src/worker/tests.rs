@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 use staffetta_driver::pool::Wait;
 use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{RequestRecord, SubnetId, Uid};
-use staffetta_memory::{MemoryPrefixes, PrefixCalls, PrefixFault};
+use staffetta_memory::{Fault, MemoryPrefixes, PrefixCalls, PrefixMethod};
 
 use super::*;
 use crate::node_pool::PodAddress;
@@ -92,6 +92,12 @@ impl World {
     /// The statuses of the requests that are kept with the node.
     fn statuses(&self) -> Vec<Option<u16>> {
         self.nodes.failed_requests(NODE).into_iter().map(|request| request.status).collect()
+    }
+
+    /// Delays the next assignment for which no fault is planned yet.
+    fn delay_next(&self, seconds: u64) {
+        let delay = Fault::Delay(Duration::from_secs(seconds));
+        self.cloud.faults().inject(PrefixMethod::Assign, 1, delay);
     }
 
     fn reports(&self) -> Vec<String> {
@@ -197,7 +203,7 @@ async fn the_subnet_that_was_deleted_is_reported_and_pods_keep_what_they_have() 
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_for_one_node_delays_no_other() {
     let world = World::new("10.0.0.0/24").await;
-    world.cloud.fail_next([PrefixFault::Slow(Duration::from_secs(1000))]);
+    world.delay_next(1000);
     pass(1).await;
     assert_eq!(world.take("pod-1"), Err(Wait::Growing));
     world.add("win-2", Vec::new()).await;
@@ -224,7 +230,8 @@ async fn other_targets_take_effect_at_once_and_take_no_address_from_a_pod() {
 #[tokio::test(start_paused = true)]
 async fn throttling_is_waited_for_and_reported() {
     let world = World::new("10.0.0.0/24").await;
-    world.cloud.fail_next([PrefixFault::Throttled(Duration::from_secs(20))]);
+    let throttled = DriverError::new(Reason::Unavailable, "assign").after(Duration::from_secs(20));
+    world.cloud.faults().inject(PrefixMethod::Assign, 1, Fault::Fail(throttled));
     pass(19).await;
     assert_eq!((world.cloud.calls().assign, world.cloud.blocks().len()), (1, 0));
     pass(2).await;
@@ -236,7 +243,7 @@ async fn throttling_is_waited_for_and_reported() {
 async fn a_partial_assignment_is_used_and_the_rest_is_assigned_next() {
     let world = World::new("10.0.0.0/24").await;
     world.nodes.configure(Settings { prefixes: Targets::Blocks(3), ..settings() });
-    world.cloud.fail_next([PrefixFault::Partial(1)]);
+    world.cloud.limit_next_assignment(1);
     pass(1).await;
     assert_eq!((world.cloud.calls().assign, world.cloud.blocks().len()), (2, 3));
     assert_eq!(world.reports(), [""; 0]);
@@ -245,7 +252,8 @@ async fn a_partial_assignment_is_used_and_the_rest_is_assigned_next() {
 #[tokio::test(start_paused = true)]
 async fn a_block_whose_assignment_was_not_answered_is_found_by_a_read_and_not_lost() {
     let world = World::new("10.0.0.0/24").await;
-    world.cloud.fail_next([PrefixFault::Lost]);
+    let lost = DriverError::new(Reason::Unavailable, "assign");
+    world.cloud.faults().inject(PrefixMethod::Assign, 1, Fault::DoneThenFail(lost));
     pass(19).await;
     assert_eq!(
         world.cloud.calls(),
@@ -269,7 +277,7 @@ async fn a_read_during_a_change_does_not_count_as_one() {
     let pod = KnownPod { uid: "pod-1".into(), address, uses_it: false, created: String::new() };
     assert_eq!(world.add(NODE, vec![pod]).await.foreign.len(), 1);
     world.cloud.freeze_reads(false);
-    world.cloud.fail_next([PrefixFault::Slow(Duration::from_secs(18))]);
+    world.delay_next(18);
     pass(19).await;
     assert_eq!(world.take("pod-1"), Err(Wait::Growing), "no read was complete yet");
     pass(20).await;
@@ -282,7 +290,8 @@ async fn a_late_result_of_a_replaced_node_changes_nothing_on_the_new_one() {
     let instance = InstanceId::from("i-new");
     world.cloud.add_machine(&instance, &subnet(), 10, true);
     let read = world.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap();
-    world.cloud.fail_next([10, 60].map(|seconds| PrefixFault::Slow(Duration::from_secs(seconds))));
+    world.delay_next(10);
+    world.delay_next(60);
     pass(1).await;
     world.nodes.add(NODE, &instance, &read[&instance], settings, Vec::new);
     pass(20).await;
@@ -296,7 +305,8 @@ async fn a_late_failure_of_a_replaced_node_is_no_failure_of_the_new_one() {
     let instance = InstanceId::from("i-new");
     world.cloud.add_machine(&instance, &subnet(), 10, true);
     let read = world.cloud.interfaces(std::slice::from_ref(&instance)).await.unwrap();
-    world.cloud.fail_next([10, 60].map(|seconds| PrefixFault::Slow(Duration::from_secs(seconds))));
+    world.delay_next(10);
+    world.delay_next(60);
     pass(1).await;
     world.nodes.add(NODE, &instance, &read[&instance], settings, Vec::new);
     world.cloud.remove_machine(&"i-win-1".into());
