@@ -75,8 +75,8 @@ pub struct NodePool {
     slots: usize,
     delegates_prefixes: bool,
     settings: Settings,
-    prefixes: WarmPool<Addresses>,
-    addresses: WarmPool<Addresses>,
+    /// The pools of prefixes and of single addresses, in the order of [`KINDS`].
+    pools: [WarmPool<Addresses>; 2],
     /// The pods whose address is in no known block: the block was removed, or a read does not show it yet. If it appears, they have their
     /// address again, and nobody else gets it.
     unplaced: Vec<(Uid, Ipv4Addr)>,
@@ -91,7 +91,7 @@ pub struct NodePool {
 /// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
 const SURPLUS_COOL_DOWNS: u32 = 4;
 
-/// The two kinds of blocks, in the order of [`NodeEpoch`].
+/// The two kinds of blocks, in the order of their declaration.
 pub(crate) const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
 
 impl NodePool {
@@ -106,8 +106,7 @@ impl NodePool {
             slots: interface.slots(),
             delegates_prefixes: interface.delegates_prefixes,
             settings,
-            prefixes: pool(),
-            addresses: pool(),
+            pools: [pool(), pool()],
             unplaced: Vec::new(),
             cool_down,
             surplus_since: [None; 2],
@@ -149,7 +148,8 @@ impl NodePool {
         self.settings = settings;
         for kind in KINDS {
             let drained = !settings.enabled || kind != self.active();
-            if drained { self.pool(kind).drain() } else { self.pool(kind).resume() }
+            let pool = &mut self.pools[kind as usize];
+            if drained { pool.drain() } else { pool.resume() }
         }
         self.share_slots(now);
     }
@@ -161,8 +161,11 @@ impl NodePool {
         }
         let (active, length) = (self.active(), self.length(self.active()));
         // It may have waited for the other kind, before the options changed.
-        KINDS.into_iter().filter(|kind| *kind != active).for_each(|kind| self.pool(kind).leave(pod));
-        match self.pool(active).take(pod, &(), now) {
+        KINDS
+            .into_iter()
+            .filter(|kind| *kind != active)
+            .for_each(|kind| self.pools[kind as usize].leave(pod));
+        match self.pools[active as usize].take(pod, &(), now) {
             Take::Got(item) | Take::Adapt(item) => {
                 self.unplaced.retain(|(unplaced, _)| unplaced != pod);
                 Ok(PodAddress { address: item.address, length })
@@ -174,7 +177,7 @@ impl NodePool {
     /// Returns the address that a pod has.
     pub fn address_of(&self, pod: &Uid) -> Option<PodAddress> {
         KINDS.into_iter().find_map(|kind| {
-            let mut held = self.pool_ref(kind).held();
+            let mut held = self.pools[kind as usize].held();
             let (item, _) = held.find(|(_, owner)| *owner == pod)?;
             Some(PodAddress { address: item.address, length: self.length(kind) })
         })
@@ -183,8 +186,7 @@ impl NodePool {
     /// Records that a pod has `address`, according to its status or its annotation. [`Adopted::Unknown`] means that no block of the
     /// interface contains the address. If such a block appears later, the pod has the address then.
     pub fn adopt(&mut self, pod: &Uid, address: Ipv4Addr) -> Adopted<Uid> {
-        let adopted = KINDS.map(|kind| self.pool(kind).adopt(pod, &item(kind, address)));
-        let [prefix, single] = adopted;
+        let [prefix, single] = KINDS.map(|kind| self.pools[kind as usize].adopt(pod, &item(kind, address)));
         let adopted = if prefix == Adopted::Unknown { single } else { prefix };
         if adopted == Adopted::Unknown {
             self.unplaced.push((pod.clone(), address));
@@ -200,7 +202,7 @@ impl NodePool {
     /// Gives the pods in `unplaced` their addresses, as far as the blocks are known now and no other pod has the address.
     fn place(&mut self) {
         for (pod, address) in std::mem::take(&mut self.unplaced) {
-            if !KINDS.iter().any(|kind| self.pool_ref(*kind).is_used(&item(*kind, address))) {
+            if !KINDS.iter().any(|kind| self.pools[*kind as usize].is_used(&item(*kind, address))) {
                 self.adopt(&pod, address);
             }
         }
@@ -210,8 +212,7 @@ impl NodePool {
     /// if the pod has no address.
     pub fn give_back(&mut self, pod: &Uid, now: Duration) {
         self.unplaced.retain(|(unplaced, _)| unplaced != pod);
-        for kind in KINDS {
-            let pool = self.pool(kind);
+        for pool in &mut self.pools {
             pool.leave(pod);
             let held: Vec<_> =
                 pool.held().filter(|(_, owner)| *owner == pod).map(|(item, _)| *item).collect();
@@ -223,7 +224,7 @@ impl NodePool {
 
     /// Returns the number of pods that wait for an address.
     pub fn waiting(&self) -> usize {
-        KINDS.into_iter().map(|kind| self.pool_ref(kind).waiting().count()).sum()
+        self.pools.iter().map(|pool| pool.waiting().count()).sum()
     }
 
     /// Returns the changes to begin now. For each kind of block, at most one assignment and one removal are in progress.
@@ -231,7 +232,7 @@ impl NodePool {
         self.share_slots(now);
         let mut actions = Vec::new();
         for kind in KINDS {
-            while let Some(action) = self.pool(kind).plan(now) {
+            while let Some(action) = self.pools[kind as usize].plan(now) {
                 actions.push(match action {
                     Action::Grow { op, count, .. } => NodeAction::Assign { op, kind, count },
                     Action::Shrink { op, groups } => NodeAction::Unassign { op, kind, blocks: groups },
@@ -243,16 +244,15 @@ impl NodePool {
 
     /// Returns `true` if the interface needed more blocks at the last [`plan`](Self::plan), or if a change is in progress or to be repeated.
     pub fn needs_change(&self, now: Duration) -> bool {
-        let counts = KINDS.map(|kind| self.counts(kind, now));
-        self.lacks_blocks != [false; 2]
-            || counts.iter().any(|counts| counts.growing > 0 || counts.shrinking > 0)
+        let mut counts = self.pools.iter().map(|pool| pool.counts(now));
+        self.lacks_blocks != [false; 2] || counts.any(|counts| counts.growing > 0 || counts.shrinking > 0)
     }
 
     /// Records the result of [`NodeAction::Assign`]. A late or repeated result changes nothing and returns `false`. Its blocks, and blocks
     /// of another kind than `kind`, are found by the next [`resync`](Self::resync).
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
         result.got.retain(|block| BlockKind::of(*block) == Some(kind));
-        let is_recorded = self.pool(kind).grown(op, result, now);
+        let is_recorded = self.pools[kind as usize].grown(op, result, now);
         self.place();
         is_recorded
     }
@@ -260,19 +260,19 @@ impl NodePool {
     /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist. A late or repeated result changes
     /// nothing and returns `false`.
     pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
-        self.pool(kind).shrunk(op, left, now)
+        self.pools[kind as usize].shrunk(op, left, now)
     }
 
     /// Prevents assignments of blocks of this kind before the time `until`, because the subnet, which other nodes use too, has no free
     /// one.
     pub fn block(&mut self, kind: BlockKind, until: Duration) {
-        self.pool(kind).block(until);
+        self.pools[kind as usize].block(until);
     }
 
     /// Ends the effect of [`block`](Self::block) and of failed assignments of this kind: blocks may be assigned at once, because the subnet
     /// has free ones again.
     pub fn end_backoff(&mut self, kind: BlockKind) {
-        self.pool(kind).end_backoff();
+        self.pools[kind as usize].end_backoff();
     }
 
     /// Adapts the pools to the limits of the interface, which change with the type of the machine.
@@ -283,12 +283,12 @@ impl NodePool {
 
     /// Returns the current state of the pools, for the [`resync`](Self::resync) after a read of the interface that begins now.
     pub fn epoch(&self) -> NodeEpoch {
-        NodeEpoch(KINDS.map(|kind| self.pool_ref(kind).epoch()))
+        NodeEpoch(self.pools.each_ref().map(WarmPool::epoch))
     }
 
     /// Returns `true` if the blocks have not changed since `since`, nor were about to change then: a read that began then shows all blocks.
     pub fn is_unchanged(&self, since: NodeEpoch) -> bool {
-        KINDS.into_iter().zip(since.0).all(|(kind, since)| self.pool_ref(kind).is_unchanged(since))
+        self.pools.iter().zip(since.0).all(|(pool, since)| pool.is_unchanged(since))
     }
 
     /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences.
@@ -298,7 +298,7 @@ impl NodePool {
             let of_kind = blocks.iter().filter(|block| BlockKind::of(**block) == Some(kind));
             let existing: BTreeMap<_, _> =
                 of_kind.map(|block| (*block, Existing { config: (), ready: true })).collect();
-            let Drift { found, lost, lost_in_use } = self.pool(kind).resync(epoch, &existing, now);
+            let Drift { found, lost, lost_in_use } = self.pools[kind as usize].resync(epoch, &existing, now);
             drift.found.extend(found);
             drift.lost.extend(lost);
             drift.lost_in_use.extend(lost_in_use.into_iter().map(|(item, pod)| (item.address, pod)));
@@ -311,28 +311,28 @@ impl NodePool {
 
     /// Returns the waiting pods that should request an address again: there is one for them now, or no more addresses are being assigned.
     pub fn wake(&mut self, now: Duration) -> Vec<Uid> {
-        KINDS.into_iter().flat_map(|kind| self.pool(kind).tick(now)).map(|(pod, ())| pod).collect()
+        self.pools.iter_mut().flat_map(|pool| pool.tick(now)).map(|(pod, ())| pod).collect()
     }
 
     /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let surplus =
             self.surplus_since.iter().flatten().map(|since| *since + self.cool_down * SURPLUS_COOL_DOWNS);
-        let pools = KINDS.into_iter().filter_map(|kind| self.pool_ref(kind).next(now));
+        let pools = self.pools.iter().filter_map(|pool| pool.next(now));
         pools.chain(surplus.filter(|due| *due > now)).min()
     }
 
     /// Returns the counts of one kind of block, for metrics.
     pub fn counts(&self, kind: BlockKind, now: Duration) -> PoolCounts {
-        self.pool_ref(kind).counts(now)
+        self.pools[kind as usize].counts(now)
     }
 
     /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that
     /// come and go do not cause calls again and again.
     fn share_slots(&mut self, now: Duration) {
-        let counts = KINDS.map(|kind| {
-            self.pool(kind).tick(now);
-            self.counts(kind, now)
+        let counts = self.pools.each_mut().map(|pool| {
+            pool.tick(now);
+            pool.counts(now)
         });
         let targets = [self.settings.prefixes, self.settings.addresses];
         for (index, kind) in KINDS.into_iter().enumerate() {
@@ -341,12 +341,12 @@ impl NodePool {
             let policy = TargetPolicy { targets, block_size, slots, may_shrink: true };
             let planned = policy.plan(&counts[index]);
             self.lacks_blocks[index] =
-                matches!(planned, SizeChange::Grow(_)) && !self.pool_ref(kind).is_draining();
+                matches!(planned, SizeChange::Grow(_)) && !self.pools[index].is_draining();
             let has_surplus = matches!(planned, SizeChange::Shrink(_));
             let since = has_surplus.then(|| self.surplus_since[index].unwrap_or(now));
             self.surplus_since[index] = since;
             let may_shrink = since.is_some_and(|since| now >= since + self.cool_down * SURPLUS_COOL_DOWNS);
-            self.pool(kind).set_policy(Arc::new(TargetPolicy { may_shrink, ..policy }));
+            self.pools[index].set_policy(Arc::new(TargetPolicy { may_shrink, ..policy }));
         }
     }
 
@@ -355,20 +355,6 @@ impl NodePool {
         match kind {
             BlockKind::Prefix => 32,
             BlockKind::Address => self.subnet_length,
-        }
-    }
-
-    fn pool(&mut self, kind: BlockKind) -> &mut WarmPool<Addresses> {
-        match kind {
-            BlockKind::Prefix => &mut self.prefixes,
-            BlockKind::Address => &mut self.addresses,
-        }
-    }
-
-    fn pool_ref(&self, kind: BlockKind) -> &WarmPool<Addresses> {
-        match kind {
-            BlockKind::Prefix => &self.prefixes,
-            BlockKind::Address => &self.addresses,
         }
     }
 }

@@ -301,60 +301,33 @@ impl NodeTable {
         (actions, next.map(|next| next.saturating_sub(now)))
     }
 
-    /// Records the result of an assignment to `interface`; that of an earlier node with the same name changes nothing. If the subnet has no
-    /// block of the kind, one of its nodes requests blocks every 30 s, and when it gets one, all others may again. Returns `true` if the
-    /// action is an assignment and the node still has the interface.
-    pub(crate) fn assigned(
+    /// Records the result of a change of `interface`; that of an earlier node with the same name changes nothing. If a removal failed, its
+    /// blocks may still exist. Returns `true` if the node still has the interface.
+    pub(crate) fn ended(
         &self,
         name: &str,
         interface: &InterfaceId,
         action: &NodeAction,
-        result: Grown<Ipv4Net>,
+        got: Vec<Ipv4Net>,
+        shortfall: Option<Shortfall>,
     ) -> bool {
-        let NodeAction::Assign { op, kind, .. } = action else { return false };
         let (now, mut guard) = (self.now(), self.state());
         let state = &mut *guard;
-        let (is_exhausted, got) = (result.shortfall == Some(Shortfall::Exhausted), !result.got.is_empty());
-        let Some(node) = state.node_of(name, interface) else { return false };
-        node.pool.assigned(*op, *kind, result, now);
+        let node = state.nodes.get_mut(name).filter(|node| node.pool.interface() == interface);
+        let Some(node) = node else { return false };
         node.visible_at = now + MAX_VISIBILITY_DELAY;
-        let exhausted = (node.subnet.clone(), *kind);
-        self.plan_soon(state, name);
-        // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
-        let was_exhausted = !is_exhausted && state.exhausted.remove(&exhausted).is_some();
-        let relieved = got && was_exhausted;
-        if is_exhausted {
-            state.exhausted.insert(exhausted.clone(), now + EXHAUSTED_RETRY);
-        }
-        if is_exhausted || relieved {
-            for (name, node) in state.nodes.iter_mut().filter(|(_, node)| node.subnet == exhausted.0) {
-                if is_exhausted {
-                    node.pool.block(*kind, now + EXHAUSTED_RETRY);
-                } else {
-                    node.pool.end_backoff(*kind);
-                }
-                state.changed.insert(name.clone());
+        match action {
+            NodeAction::Assign { op, kind, .. } => {
+                let (has_got, subnet) = (!got.is_empty(), node.subnet.clone());
+                node.pool.assigned(*op, *kind, Grown { got, rest: 0, shortfall }, now);
+                state.share_exhaustion(subnet, *kind, has_got, shortfall == Some(Shortfall::Exhausted), now);
+            }
+            NodeAction::Unassign { op, kind, blocks } => {
+                let left: &[Ipv4Net] = if shortfall.is_none() { &[] } else { blocks };
+                node.pool.unassigned(*op, *kind, left, now);
             }
         }
-        true
-    }
-
-    /// Records the result of a removal from `interface`. If it failed, its blocks may still exist. Returns `true` if the action is a
-    /// removal and the node still has the interface.
-    pub(crate) fn unassigned(
-        &self,
-        name: &str,
-        interface: &InterfaceId,
-        action: &NodeAction,
-        succeeded: bool,
-    ) -> bool {
-        let NodeAction::Unassign { op, kind, blocks } = action else { return false };
-        let (now, left) = (self.now(), if succeeded { &[] } else { blocks.as_slice() });
-        let mut state = self.state();
-        let Some(node) = state.node_of(name, interface) else { return false };
-        node.pool.unassigned(*op, *kind, left, now);
-        node.visible_at = now + MAX_VISIBILITY_DELAY;
-        self.plan_soon(&mut state, name);
+        self.plan_soon(state, name);
         true
     }
 
@@ -399,9 +372,33 @@ impl NodeTable {
 }
 
 impl TableState {
-    /// Returns the node called `name` if it has this interface: a node that replaced another one has its own.
-    fn node_of(&mut self, name: &str, interface: &InterfaceId) -> Option<&mut KnownNode> {
-        self.nodes.get_mut(name).filter(|node| node.pool.interface() == interface)
+    /// Lets all nodes of a subnet know if it has blocks of a kind, after an assignment to one of them. If it has none, one of its nodes
+    /// requests blocks every 30 s, and when it gets one, all others may again.
+    fn share_exhaustion(
+        &mut self,
+        subnet: SubnetId,
+        kind: BlockKind,
+        has_got: bool,
+        is_exhausted: bool,
+        now: Duration,
+    ) {
+        let until = now + EXHAUSTED_RETRY;
+        // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
+        let was_exhausted = self.exhausted.remove(&(subnet.clone(), kind)).is_some();
+        if !is_exhausted && !(was_exhausted && has_got) {
+            return;
+        }
+        for (name, node) in self.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
+            if is_exhausted {
+                node.pool.block(kind, until);
+            } else {
+                node.pool.end_backoff(kind);
+            }
+            self.changed.insert(name.clone());
+        }
+        if is_exhausted {
+            self.exhausted.insert((subnet, kind), until);
+        }
     }
 }
 

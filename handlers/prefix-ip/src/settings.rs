@@ -66,9 +66,6 @@ impl Settings {
         let [warm, minimum, prefix] = [WARM_IP, MINIMUM_IP, WARM_PREFIX].map(|key| reader.target(key));
         let prefixes = match (some(warm), some(minimum), some(prefix)) {
             (None, None, Some(prefixes)) => Targets::Blocks(prefixes),
-            (None, None, None) => {
-                Targets::Addresses { warm: DEFAULT_PREFIX_TARGETS.0, minimum: DEFAULT_PREFIX_TARGETS.1 }
-            }
             (warm, minimum, unused) => {
                 if unused.is_some() {
                     reader.mistakes.push(SettingsMistake::Contradiction);

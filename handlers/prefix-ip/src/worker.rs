@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::pool::{Grown, Shortfall};
+use staffetta_driver::pool::Shortfall;
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -51,18 +51,11 @@ pub struct Worker {
     pub report: OnNodeReport,
 }
 
-/// The result of a call that changes an interface.
-enum CallOutcome {
-    /// The result of an assignment.
-    Assigned(Assigned),
-    /// The result of a removal.
-    Unassigned(Result<(), DriverError>),
-}
-
 /// The calls in progress, by the id of their task.
 #[derive(Default)]
 struct ProviderCalls {
-    tasks: JoinSet<CallOutcome>,
+    /// The tasks, which return the assigned blocks and the error. A removal assigns none.
+    tasks: JoinSet<Assigned>,
     calls: HashMap<Id, ProviderCall>,
 }
 
@@ -112,26 +105,15 @@ impl Worker {
     }
 
     /// Handles the end of a call: records its result in the table of nodes, and reports a failure.
-    fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, CallOutcome), JoinError>) {
+    fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, Assigned), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(call) = calls.calls.remove(&id) else { return };
         let ProviderCall { node, interface, action, requests } = call;
-        let outcome = match (ended, &action) {
-            (Ok((_, outcome)), _) => outcome,
-            (Err(error), NodeAction::Assign { .. }) => {
-                CallOutcome::Assigned(Assigned { blocks: Vec::new(), error: Some(panicked(&error)) })
-            }
-            (Err(error), NodeAction::Unassign { .. }) => CallOutcome::Unassigned(Err(panicked(&error))),
+        let Assigned { blocks, error } = match ended {
+            Ok((_, result)) => result,
+            Err(error) => Assigned { blocks: Vec::new(), error: Some(panicked(&error)) },
         };
-        let (is_current, error) = match outcome {
-            CallOutcome::Assigned(Assigned { blocks, error }) => {
-                let result = Grown { got: blocks, rest: 0, shortfall: error.as_ref().map(shortfall) };
-                (self.nodes.assigned(&node, &interface, &action, result), error)
-            }
-            CallOutcome::Unassigned(result) => {
-                (self.nodes.unassigned(&node, &interface, &action, result.is_ok()), result.err())
-            }
-        };
+        let is_current = self.nodes.ended(&node, &interface, &action, blocks, error.as_ref().map(shortfall));
         // A node that replaced another one has nothing to do with the calls for that one.
         if !is_current {
             return;
@@ -189,11 +171,9 @@ impl ProviderCalls {
         let (id, change) = (interface.clone(), action.clone());
         let task = self.tasks.spawn(requests.collect(async move {
             match change {
-                NodeAction::Assign { kind, count, .. } => {
-                    CallOutcome::Assigned(provider.assign(&id, kind, count).await)
-                }
+                NodeAction::Assign { kind, count, .. } => provider.assign(&id, kind, count).await,
                 NodeAction::Unassign { blocks, .. } => {
-                    CallOutcome::Unassigned(provider.unassign(&id, &blocks).await)
+                    Assigned { blocks: Vec::new(), error: provider.unassign(&id, &blocks).await.err() }
                 }
             }
         }));
