@@ -55,16 +55,14 @@ impl BridgeBinding {
     /// the datapath of Open vSwitch.
     fn connect(&self, attachment: &VifAttachment) -> Result<String, DriverError> {
         pod_interface::validate(attachment)?;
-        let (step, names, port_id) =
-            ("connect the bridge of the VIF", HybridNames::new(attachment), attachment.vif.id.as_str());
-        let refused =
-            |detail: String| Err::<String, _>(DriverError::new(Reason::Refused, step).detail(detail));
+        let (step, names) = ("connect the bridge of the VIF", HybridNames::new(attachment));
+        let port_id = attachment.vif.id.as_str();
+        let refused = || DriverError::new(Reason::Refused, step);
         if bridge(attachment)? != names.bridge {
-            return refused(format!("the bridge of this VIF is called {}", names.bridge));
+            return Err(refused().detail(format!("the bridge of this VIF is called {}", names.bridge)));
         }
-        let Some(switch) = attachment.vif.network.bridge.as_deref() else {
-            return refused("the VIF names no bridge of Open vSwitch".to_owned());
-        };
+        let switch = attachment.vif.network.bridge.as_deref();
+        let switch = switch.ok_or_else(|| refused().detail("the VIF names no bridge of Open vSwitch"))?;
         self.bridges.check(switch)?;
         let datapath = self.ovsdb.datapath(switch)?;
         if let Some(old) = self.ovsdb.own(&names.in_switch, port_id)? {

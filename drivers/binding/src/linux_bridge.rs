@@ -76,14 +76,7 @@ pub(crate) fn create_pair(
 /// Removes the pair of interfaces. An interface in the pod with the MAC address of the VIF is removed even if another program, such as
 /// Kuryr's daemon, created it.
 pub(crate) fn remove_pair(attachment: &VifAttachment) -> Result<(), DriverError> {
-    let in_pod =
-        run_in_namespace(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces));
-    if let Err(error) = in_pod
-        && error.reason() != Reason::NotFound
-        && error.reason() != Reason::Refused
-    {
-        return Err(error);
-    }
+    pod_interface::remove_from(attachment)?;
     let host = RouteSocket::open().map_err(failed("remove the interface on the node"))?;
     host_interface::remove(&host, &attachment.host_interface())
 }

@@ -73,10 +73,7 @@ pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
 /// by it.
 pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
     let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![none])];
-    RouteNetlinkMessage::SetLink(link)
+    RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::AfSpecUnspec(vec![none])]))
 }
 
 /// Returns the request that creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`,
@@ -144,10 +141,7 @@ pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNe
 
 /// Returns the request that sets the MAC address of the interface with that index.
 pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.attributes = vec![LinkAttribute::Address(mac.0.to_vec())];
-    RouteNetlinkMessage::SetLink(link)
+    RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::Address(mac.0.to_vec())]))
 }
 
 /// Returns the request after which the kernel announces the addresses of the interface with that index by ARP, whenever its MAC address is
@@ -155,18 +149,21 @@ pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
 pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
     let mut options = InetDevConf::default();
     options.arp_notify = 1;
-    let mut link = LinkMessage::default();
-    link.header.index = index;
     let inet = AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(options)]);
-    link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![inet])];
-    RouteNetlinkMessage::SetLink(link)
+    RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::AfSpecUnspec(vec![inet])]))
 }
 
 /// Returns the request that deletes the interface with that index, and the other end of the pair with it.
 pub(crate) fn delete_link(index: u32) -> RouteNetlinkMessage {
+    RouteNetlinkMessage::DelLink(with(index, Vec::new()))
+}
+
+/// Returns the message with these attributes of the interface with that index.
+fn with(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
     let mut link = LinkMessage::default();
     link.header.index = index;
-    RouteNetlinkMessage::DelLink(link)
+    link.attributes = attributes;
+    link
 }
 
 /// Returns the request that adds an address to the interface with that index. The kernel does not probe for duplicates (RFC 4862), because

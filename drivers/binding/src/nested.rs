@@ -61,11 +61,8 @@ impl VifBindingDriver for NestedBinding {
         run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             let create = || {
-                let request = request(
-                    attachment,
-                    parent.header.index,
-                    pod_interface::pod_interface_spec(attachment, namespaces),
-                )?;
+                let pod = pod_interface::pod_interface_spec(attachment, namespaces);
+                let request = request(attachment, parent.header.index, pod)?;
                 Ok(namespaces.host.change(request, NLM_F_CREATE | NLM_F_EXCL))
             };
             if create()?.is_err() {
@@ -77,11 +74,7 @@ impl VifBindingDriver for NestedBinding {
     }
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        match run_in_namespace(&attachment.netns, |namespaces| pod_interface::remove(attachment, namespaces))
-        {
-            Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Refused) => Ok(()),
-            result => result,
-        }
+        pod_interface::remove_from(attachment)
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {

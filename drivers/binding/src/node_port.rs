@@ -49,10 +49,10 @@ impl NodePort {
             let port = PortRow { bridge, name: &name, port_id, mac: &mac.to_string(), internal: true };
             self.ovsdb.add(port)?;
         }
-        let host = RouteSocket::open().map_err(failed("set up the port of the node"))?;
-        let index = host_interface::index(&host, &name, "set up the port of the node")?;
-        host.change(messages::set_link(index, *mac, *mtu), 0)
-            .map_err(failed("set up the port of the node"))?;
+        let step = "set up the port of the node";
+        let host = RouteSocket::open().map_err(failed(step))?;
+        let index = host_interface::index(&host, &name, step)?;
+        host.change(messages::set_link(index, *mac, *mtu), 0).map_err(failed(step))?;
         for address in addresses {
             host.change(messages::new_address(index, *address), NLM_F_CREATE | NLM_F_REPLACE)
                 .map_err(|error| failed("add an address of the node")(error).detail(address.to_string()))?;

@@ -12,7 +12,7 @@ use staffetta_driver::{DriverError, Reason, Vif, VifAttachment};
 
 use crate::error::failed;
 use crate::messages::{self, PodInterfaceSpec};
-use crate::namespace::NetworkNamespaces;
+use crate::namespace::{NetworkNamespaces, run_in_namespace};
 use crate::netlink::exists;
 
 /// The smallest MTU of a network with IPv4 (RFC 791), in bytes.
@@ -162,6 +162,15 @@ pub(crate) fn remove(attachment: &VifAttachment, namespaces: &NetworkNamespaces)
     }
 }
 
+/// Enters the network namespace of the pod, and removes the interface of the VIF. A namespace that does not exist, or is that of the node,
+/// counts as one without the interface.
+pub(crate) fn remove_from(attachment: &VifAttachment) -> Result<(), DriverError> {
+    match run_in_namespace(&attachment.netns, |namespaces| remove(attachment, namespaces)) {
+        Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Refused) => Ok(()),
+        result => result,
+    }
+}
+
 /// Returns an error unless the interface in the pod is up and has the MAC address and the addresses of the VIF.
 pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let step = "check the interface in the pod";
@@ -179,13 +188,12 @@ pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) 
     let present: Vec<IpAddr> = answers
         .map_err(failed(step))?
         .into_iter()
-        .filter_map(|answer| match answer {
+        .flat_map(|answer| match answer {
             RouteNetlinkMessage::NewAddress(message) if message.header.index == link.header.index => {
-                Some(message)
+                message.attributes
             }
-            _ => None,
+            _ => Vec::new(),
         })
-        .flat_map(|message| message.attributes)
         .filter_map(|attribute| match attribute {
             AddressAttribute::Address(ip) => Some(ip),
             _ => None,
