@@ -16,18 +16,14 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 /// are late accept it.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
-/// A certificate chain and its private key, in PEM. It has no `Debug`, which would show the key.
+/// A usable certificate chain and its private key, in PEM, with the names and the expiry of the first certificate. It has no `Debug`,
+/// which would show the key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct PemIdentity {
+pub(super) struct ServerCertificate {
     /// The certificate chain in PEM, the certificate of the server first.
     pub(super) chain: String,
     /// The private key in PEM.
     pub(super) key: String,
-}
-
-/// The names and the expiry of the first certificate of a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CertificateFacts {
     /// The DNS names and IP addresses for which the certificate is valid.
     pub(super) names: BTreeSet<String>,
     /// The time at which the certificate expires.
@@ -54,7 +50,7 @@ pub(super) enum CertificateError {
     Generate(#[source] rcgen::Error),
 }
 
-impl PemIdentity {
+impl ServerCertificate {
     /// Generates a self-signed certificate for these DNS names and IP addresses, which expires after `lifetime`.
     ///
     /// The certificate is not a CA certificate: the webhook configuration makes API servers trust exactly this certificate.
@@ -75,28 +71,25 @@ impl PemIdentity {
         parameters.not_after = since_1970(now + lifetime);
         let key = KeyPair::generate().map_err(CertificateError::Generate)?;
         let certificate = parameters.self_signed(&key).map_err(CertificateError::Generate)?;
-        Ok(Self { chain: certificate.pem(), key: key.serialize_pem() })
+        Self::read(certificate.pem(), key.serialize_pem()).map(|(certificate, _)| certificate)
     }
 
-    /// Returns the names and the expiry of the first certificate of the chain.
-    pub(super) fn facts(&self) -> Result<CertificateFacts, CertificateError> {
-        let first = CertificateDer::from_pem_slice(self.chain.as_bytes())
-            .map_err(|_| CertificateError::NoCertificate)?;
-        let (_, certificate) = X509Certificate::from_der(&first).map_err(|_| CertificateError::Unparsable)?;
+    /// Reads a certificate chain and its key from PEM. Also returns them in the form of the TLS library. Fails if the two do not belong
+    /// together.
+    pub(super) fn read(chain: String, key: String) -> Result<(Self, Arc<CertifiedKey>), CertificateError> {
+        let certificates = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.unwrap_or_default();
+        let first = certificates.first().ok_or(CertificateError::NoCertificate)?;
+        let (_, certificate) = X509Certificate::from_der(first).map_err(|_| CertificateError::Unparsable)?;
         let expires = certificate.validity().not_after.timestamp();
         let expires = Timestamp::from_second(expires).map_err(|_| CertificateError::Unparsable)?;
         let names = certificate.subject_alternative_name().map_err(|_| CertificateError::Unparsable)?;
-        let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name);
-        Ok(CertificateFacts { names: names.collect(), expires })
-    }
-
-    /// Returns the certificate and the key in the form of the TLS library. Fails if the two do not belong together.
-    pub(super) fn to_certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| CertificateError::NoKey)?;
+        let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name).collect();
+        let private = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| CertificateError::NoKey)?;
         let provider = rustls::crypto::ring::default_provider();
-        CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(CertificateError::Unusable)
+        let certified = CertifiedKey::from_der(certificates, private, &provider);
+        let certified = certified.map_err(CertificateError::Unusable)?;
+        Ok((Self { chain, key, names, expires }, Arc::new(certified)))
     }
 }
 
@@ -131,23 +124,22 @@ mod tests {
     #[test]
     fn a_generated_certificate_says_for_whom_and_how_long_it_is_valid() {
         let (now, day) = (Timestamp::from_second(1_800_000_000).unwrap(), Duration::from_secs(24 * 3600));
-        let identity = PemIdentity::generate(&names(), now, day).unwrap();
-        let facts = identity.facts().unwrap();
-        assert_eq!(facts.names, names());
-        assert_eq!(facts.expires, now + day);
-        identity.to_certified_key().unwrap();
+        let generated = ServerCertificate::generate(&names(), now, day).unwrap();
+        assert_eq!(generated.names, names());
+        assert_eq!(generated.expires, now + day);
     }
 
     #[test]
     fn a_key_of_another_certificate_is_rejected_and_not_shown() {
-        let generate = || PemIdentity::generate(&names(), Timestamp::now(), Duration::from_secs(60)).unwrap();
+        let generate =
+            || ServerCertificate::generate(&names(), Timestamp::now(), Duration::from_secs(60)).unwrap();
         let (one, other) = (generate(), generate());
-        let mixed = PemIdentity { chain: one.chain.clone(), key: other.key.clone() };
-        assert!(matches!(mixed.to_certified_key(), Err(CertificateError::Unusable(_))));
-        let swapped = PemIdentity { chain: one.key.clone(), key: one.chain.clone() };
-        assert!(matches!(swapped.to_certified_key(), Err(CertificateError::NoCertificate)));
-        assert!(matches!(swapped.facts(), Err(CertificateError::NoCertificate)));
-        let keyless = PemIdentity { chain: one.chain, key: String::new() };
-        assert!(matches!(keyless.to_certified_key(), Err(CertificateError::NoKey)));
+        let read = |chain: &str, key: &str| {
+            let read = ServerCertificate::read(chain.to_owned(), key.to_owned());
+            read.map(|(certificate, _)| certificate.chain).unwrap_err()
+        };
+        assert!(matches!(read(&one.chain, &other.key), CertificateError::Unusable(_)));
+        assert!(matches!(read(&one.key, &one.chain), CertificateError::NoCertificate));
+        assert!(matches!(read(&one.chain, ""), CertificateError::NoKey));
     }
 }

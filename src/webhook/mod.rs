@@ -23,7 +23,6 @@ mod stored;
 mod target;
 mod writer;
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -139,20 +138,13 @@ impl Webhook {
             let wrong = |error: CertificateFileError| WebhookError::Files(error.into());
             served.load(files).await.map_err(wrong)?;
         }
-        let listening = async {
-            let listener = TcpListener::bind(self.listen).await?;
-            Ok::<_, io::Error>((listener.local_addr()?, listener))
-        };
-        let (address, listener) =
-            listening.await.map_err(|source| WebhookError::Listen { address: self.listen, source })?;
+        let failed = |source| WebhookError::Listen { address: self.listen, source };
+        let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
         info!(webhook = %address, "the webhook is listening");
         let acceptor = acceptor(&served).map_err(WebhookError::Tls)?;
-        let state = ReviewState {
-            admission: self.admission.clone(),
-            enabled: AtomicBool::default(),
-            metrics: Arc::clone(metrics),
-        };
-        let state = Arc::new(state);
+        let (admission, enabled) = (self.admission.clone(), AtomicBool::default());
+        let state = Arc::new(ReviewState { admission, enabled, metrics: Arc::clone(metrics) });
         health.set_unmet(OPTIONS, "not read yet");
         let (this, client, health) = (self.clone(), client.clone(), Arc::clone(health));
         let work = async move {
@@ -205,7 +197,7 @@ async fn follow_options(client: &Client, enabled: &AtomicBool, health: &Health) 
     loop {
         match changes.next().await {
             Some(Ok(map)) => {
-                let data = map.and_then(|map| map.data).unwrap_or_else(BTreeMap::new);
+                let data = map.and_then(|map| map.data).unwrap_or_default();
                 enabled.store(Settings::read(&data).0.enabled, Ordering::Relaxed);
                 health.set_met(OPTIONS);
             }

@@ -2,9 +2,9 @@
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -43,28 +43,6 @@ struct ReviewedKind {
     kind: String,
 }
 
-/// The body of a response: a review with the decision.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AnsweredReview {
-    api_version: &'static str,
-    kind: &'static str,
-    response: AdmissionResponse,
-}
-
-/// The decision about the object: always an admission, with a patch if it is changed.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AdmissionResponse {
-    uid: String,
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_type: Option<&'static str>,
-    /// The JSON patch, which is in Base64 in the response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<ByteString>,
-}
-
 /// The response to a review, which always admits the object.
 pub(super) struct ReviewAnswer {
     /// The JSON body of the response.
@@ -88,18 +66,18 @@ pub(super) fn answer(
         Some(object) => patch(&serde_json::from_str(object.get()).map_err(|_| MalformedReview)?),
         None => None,
     };
-    let patch = patch.map(|patch| ByteString(Value::from(patch).to_string().into_bytes()));
-    let (patched, patch_type) = (patch.is_some(), patch.as_ref().map(|_| "JSONPatch"));
-    let response = AdmissionResponse { uid, allowed: true, patch_type, patch };
-    let answer = AnsweredReview { api_version: API_VERSION, kind: KIND, response };
-    let body = serde_json::to_vec(&answer).map_err(|_| MalformedReview)?;
-    Ok(ReviewAnswer { body, patched })
+    let (patched, mut response) = (patch.is_some(), json!({ "uid": uid, "allowed": true }));
+    if let Some(patch) = patch {
+        response["patchType"] = json!("JSONPatch");
+        // In Base64.
+        response["patch"] = json!(ByteString(Value::from(patch).to_string().into_bytes()));
+    }
+    let answer = json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response });
+    Ok(ReviewAnswer { body: answer.to_string().into_bytes(), patched })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn review(kind: &str, operation: &str) -> Value {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::stored::{StoredCertificates, StoredIdentity};
+use super::certificate::ServerCertificate;
+use super::stored::StoredCertificates;
 
 /// The maximum time within which API servers notice that they shall trust another certificate.
 const PROPAGATION: Duration = Duration::from_secs(30);
@@ -49,8 +50,8 @@ pub(super) fn next_step(
     lifetime: Duration,
     now: Timestamp,
 ) -> RotationStep {
-    let is_valid = |identity: &&StoredIdentity| now < identity.facts.expires;
-    let next = stored.next.as_ref().filter(is_valid).filter(|next| next.facts.names == trust.names);
+    let is_valid = |certificate: &&ServerCertificate| now < certificate.expires;
+    let next = stored.next.as_ref().filter(is_valid).filter(|next| next.names == trust.names);
     let Some(serving) = stored.serving.as_ref().filter(is_valid) else {
         return if next.is_some() { RotationStep::Promote } else { RotationStep::Replace };
     };
@@ -59,24 +60,14 @@ pub(super) fn next_step(
         return RotationStep::Trust(bundle);
     }
     if next.is_some() {
-        let due = later(trust.since, PROPAGATION.min(lifetime / 10));
+        let due = trust.since.saturating_add(PROPAGATION.min(lifetime / 10)).unwrap_or(Timestamp::MAX);
         return if due <= now { RotationStep::Promote } else { RotationStep::Wait(due) };
     }
-    let due = earlier(serving.facts.expires, lifetime / 3);
-    if due <= now || serving.facts.names != trust.names {
+    let due = serving.expires.saturating_sub(lifetime / 3).unwrap_or(Timestamp::MIN);
+    if due <= now || serving.names != trust.names {
         return RotationStep::Prepare;
     }
     RotationStep::Wait(due)
-}
-
-/// Returns `time` plus `by`, or the latest timestamp on overflow.
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
-}
-
-/// Returns `time` minus `by`, or the earliest timestamp on overflow.
-fn earlier(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_sub(by).unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]
@@ -86,7 +77,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::webhook::certificate::{CertificateFacts, PemIdentity};
 
     const LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
     /// The maximum delay with which a replica or an API server notices a change: together less than [`PROPAGATION`].
@@ -101,10 +91,9 @@ mod tests {
     }
 
     /// The certificate number `number`, generated at the time `now`.
-    fn identity(number: usize, names: &BTreeSet<String>, now: i64) -> StoredIdentity {
-        let identity = PemIdentity { chain: format!("({number})"), key: String::new() };
-        let facts = CertificateFacts { names: names.clone(), expires: later(at(now), LIFETIME) };
-        StoredIdentity { identity, facts }
+    fn certificate(number: usize, names: &BTreeSet<String>, now: i64) -> ServerCertificate {
+        let (chain, key) = (format!("({number})"), String::new());
+        ServerCertificate { chain, key, names: names.clone(), expires: at(now) + LIFETIME }
     }
 
     /// A leader, the Secret and the configuration that it writes, and what late replicas and API servers see of them.
@@ -115,7 +104,7 @@ mod tests {
         /// The number of certificates so far.
         generated: usize,
         /// The states that a late replica may serve, and a late API server may trust, each with the time at which it was replaced.
-        served: VecDeque<(i64, Option<StoredIdentity>)>,
+        served: VecDeque<(i64, Option<ServerCertificate>)>,
         trusted: VecDeque<(i64, Option<String>)>,
     }
 
@@ -135,7 +124,7 @@ mod tests {
 
         fn step(&mut self) -> RotationStep {
             let step = next_step(&self.stored, &self.trust, LIFETIME, at(self.now));
-            let new = identity(self.generated, &self.trust.names, self.now);
+            let new = certificate(self.generated, &self.trust.names, self.now);
             let stored = match &step {
                 RotationStep::Wait(_) => None,
                 RotationStep::Replace => Some(StoredCertificates::only(new)),
@@ -173,12 +162,12 @@ mod tests {
             let served: Vec<_> = served.flatten().collect();
             for bundle in self.trusted.iter().map(|(_, bundle)| bundle).chain([&self.trust.bundle]) {
                 for certificate in &served {
-                    let chain = &certificate.identity.chain;
+                    let chain = &certificate.chain;
                     assert!(
                         bundle.as_ref().is_some_and(|bundle| bundle.contains(chain)),
                         "{chain} in {bundle:?}"
                     );
-                    assert!(at(now) < certificate.facts.expires, "{chain} has expired");
+                    assert!(at(now) < certificate.expires, "{chain} has expired");
                 }
             }
         }
@@ -193,11 +182,7 @@ mod tests {
         cluster.now = due.as_second();
         assert_eq!(cluster.step(), RotationStep::Prepare);
         assert_eq!(cluster.step(), RotationStep::Trust("(0)(1)".to_owned()));
-        assert_eq!(
-            cluster.step(),
-            RotationStep::Wait(later(due, PROPAGATION)),
-            "API servers notice it later"
-        );
+        assert_eq!(cluster.step(), RotationStep::Wait(due + PROPAGATION), "API servers notice it later");
         cluster.now += 30;
         assert_eq!(cluster.step(), RotationStep::Promote);
         assert_eq!(cluster.step(), RotationStep::Trust("(1)(0)".to_owned()));
@@ -223,7 +208,7 @@ mod tests {
         cluster.check();
         cluster.now += 30;
         cluster.run();
-        assert_eq!(cluster.stored.serving.as_ref().unwrap().facts.names, cluster.trust.names);
+        assert_eq!(cluster.stored.serving.as_ref().unwrap().names, cluster.trust.names);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use staffetta_handler::causes;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::certificate::{CertificateError, PemIdentity};
+use super::certificate::{CertificateError, ServerCertificate};
 use super::stored::StoredCertificates;
 use crate::health::Health;
 use crate::lock::lock;
@@ -35,7 +35,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// The certificate that new connections get. It can be replaced at any time.
 pub(super) struct ServedCertificate {
-    current: Mutex<Option<(PemIdentity, Arc<CertifiedKey>)>>,
+    current: Mutex<Option<(ServerCertificate, Arc<CertifiedKey>)>>,
     metrics: Arc<WebhookMetrics>,
     health: Arc<Health>,
 }
@@ -79,14 +79,16 @@ impl ServedCertificate {
         Self { current: Mutex::default(), metrics: Arc::clone(metrics), health: Arc::clone(health) }
     }
 
-    /// Serves the certificate `identity` from now on. Does nothing if it is served already.
-    fn replace(&self, identity: PemIdentity) -> Result<(), CertificateError> {
-        if lock(&self.current).as_ref().is_some_and(|(current, _)| *current == identity) {
+    /// Serves the certificate chain with this key, both in PEM, from now on. Does nothing if they are served already.
+    fn replace(&self, chain: String, key: String) -> Result<(), CertificateError> {
+        let is_served = |(current, _): &(ServerCertificate, _)| current.chain == chain && current.key == key;
+        if lock(&self.current).as_ref().is_some_and(is_served) {
             return Ok(());
         }
-        let (certified, expires) = (identity.to_certified_key()?, identity.facts()?.expires);
+        let (certificate, certified) = ServerCertificate::read(chain, key)?;
+        let expires = certificate.expires;
         info!(%expires, "the webhook serves another certificate");
-        *lock(&self.current) = Some((identity, certified));
+        *lock(&self.current) = Some((certificate, certified));
         self.metrics.certificate_expires(expires);
         self.health.set_met(CERTIFICATE);
         Ok(())
@@ -106,7 +108,7 @@ impl ServedCertificate {
                         );
                         continue;
                     };
-                    if let Err(error) = self.replace(serving.identity) {
+                    if let Err(error) = self.replace(serving.chain, serving.key) {
                         warn!(
                             secret = name,
                             error = causes(&error),
@@ -125,10 +127,10 @@ impl ServedCertificate {
     /// Serves the certificate of the files. Fails if they cannot be used.
     pub(super) async fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
         let read = files.clone();
-        let identity = spawn_blocking(move || read.read()).await;
-        let identity = identity.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+        let pem = spawn_blocking(move || read.read()).await;
+        let (chain, key) = pem.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
         let content = |source| CertificateFileError::Content { path: files.certificate.clone(), source };
-        self.replace(identity).map_err(content)
+        self.replace(chain, key).map_err(content)
     }
 
     /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are being replaced, the last certificate stays.
@@ -146,9 +148,9 @@ impl ServedCertificate {
 }
 
 impl CertificateFiles {
-    /// Reads the certificate and the key from their files.
-    fn read(&self) -> Result<PemIdentity, CertificateFileError> {
-        Ok(PemIdentity { chain: text(&self.certificate)?, key: text(&self.key)? })
+    /// Reads the certificate chain and the key from their files.
+    fn read(&self) -> Result<(String, String), CertificateFileError> {
+        Ok((text(&self.certificate)?, text(&self.key)?))
     }
 }
 
@@ -181,8 +183,9 @@ mod tests {
 
     use super::*;
 
-    fn identity(name: &str) -> PemIdentity {
-        PemIdentity::generate(&[name.to_owned()].into(), Timestamp::now(), Duration::from_secs(3600)).unwrap()
+    fn certificate(name: &str) -> ServerCertificate {
+        let lifetime = Duration::from_secs(3600);
+        ServerCertificate::generate(&[name.to_owned()].into(), Timestamp::now(), lifetime).unwrap()
     }
 
     fn served() -> (Arc<Health>, ServedCertificate) {
@@ -192,26 +195,26 @@ mod tests {
     }
 
     fn chain(served: &ServedCertificate) -> Option<String> {
-        lock(&served.current).as_ref().map(|(identity, _)| identity.chain.clone())
+        lock(&served.current).as_ref().map(|(certificate, _)| certificate.chain.clone())
     }
 
     #[tokio::test(start_paused = true)]
     async fn replaced_files_are_served_and_unusable_ones_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-        let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
+        let [chain_file, key_file] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        let files = CertificateFiles { certificate: chain_file.clone(), key: key_file.clone() };
         let (health, served) = served();
         assert!(matches!(served.load(&files).await, Err(CertificateFileError::Read { .. })));
         assert!(health.conditions()[0].reason.is_some());
-        let (first, second) = (identity("a"), identity("b"));
-        let write = |identity: &PemIdentity| {
-            fs::write(&certificate, &identity.chain).unwrap();
-            fs::write(&key, &identity.key).unwrap();
+        let (first, second) = (certificate("a"), certificate("b"));
+        let write = |certificate: &ServerCertificate| {
+            fs::write(&chain_file, &certificate.chain).unwrap();
+            fs::write(&key_file, &certificate.key).unwrap();
         };
         write(&first);
         served.load(&files).await.unwrap();
         assert_eq!(health.conditions()[0].reason, None);
-        fs::write(&certificate, &second.chain).unwrap();
+        fs::write(&chain_file, &second.chain).unwrap();
         let error = served.load(&files).await.unwrap_err();
         assert!(
             matches!(error, CertificateFileError::Content { .. }),
@@ -227,7 +230,8 @@ mod tests {
     #[test]
     fn a_key_is_never_shown() {
         let (_, served) = served();
-        served.replace(identity("a")).unwrap();
+        let ServerCertificate { chain, key, .. } = certificate("a");
+        served.replace(chain, key).unwrap();
         assert_eq!(format!("{served:?}"), "ServedCertificate { .. }");
     }
 }

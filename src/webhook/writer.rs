@@ -17,9 +17,9 @@ use staffetta_handler::{BackoffPolicy, causes};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::certificate::{CertificateError, PemIdentity};
+use super::certificate::{CertificateError, ServerCertificate};
 use super::rotation::{RotationStep, WebhookTrust, next_step};
-use super::stored::{StoredCertificates, StoredIdentity};
+use super::stored::StoredCertificates;
 use super::target;
 
 /// The delays after steps that wrote something or failed, in case another program or webhook undoes what is written.
@@ -135,12 +135,13 @@ impl CertificateWriter {
             }
             let (stored, now) = (StoredCertificates::read(secret), Timestamp::now());
             let trust = WebhookTrust { names, bundle, since };
+            let generate = || ServerCertificate::generate(&trust.names, now, self.lifetime);
             let written = match next_step(&stored, &trust, self.lifetime, now) {
                 RotationStep::Wait(due) => {
                     return Ok((wrote, Duration::try_from(due.duration_since(now)).unwrap_or_default()));
                 }
-                RotationStep::Replace => StoredCertificates::only(self.generate(&trust, now)?),
-                RotationStep::Prepare => stored.prepared(self.generate(&trust, now)?),
+                RotationStep::Replace => StoredCertificates::only(generate()?),
+                RotationStep::Prepare => stored.prepared(generate()?),
                 RotationStep::Promote => stored.promoted(now),
                 RotationStep::Trust(bundle) => {
                     let patch = Patch::Strategic(target::patch(configuration, &bundle));
@@ -160,12 +161,6 @@ impl CertificateWriter {
             observed.secret = Some(written);
         }
         Ok((true, Duration::ZERO))
-    }
-
-    /// Generates a certificate for the names by which API servers call the webhook.
-    fn generate(&self, trust: &WebhookTrust, now: Timestamp) -> Result<StoredIdentity, CertificateError> {
-        let identity = PemIdentity::generate(&trust.names, now, self.lifetime)?;
-        Ok(StoredIdentity { facts: identity.facts()?, identity })
     }
 }
 
