@@ -1,8 +1,8 @@
 //! The status page at `/`: the chain with live numbers, and the objects that fail or are stuck. It needs no script and no other request.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Write};
 
-use super::picture::Picture;
+use super::picture::write_picture;
 use super::text::{ErrorText, Escaped};
 use crate::health::Condition;
 use crate::state::{HandlerSummary, ObjectSummary, StateSnapshot, WatchSummary, duration, full_name};
@@ -25,136 +25,123 @@ const ICON: &str = "<link rel=\"icon\" href=\"data:,\">";
 /// Returns the status page as HTML. `document` contains at most [`MAX_OBJECTS`] objects: those that fail or are stuck.
 pub(super) fn page(document: &StateSnapshot) -> String {
     let mut html = String::with_capacity(16 * 1024);
+    // Writing to a `String` does not fail.
+    let _ = write_page(&mut html, document);
+    html
+}
+
+/// Writes the whole page.
+fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let trouble = document.objects.len() + document.undecodable.len();
     let title = if trouble == 0 { String::new() } else { format!(" ({trouble} stuck)") };
-    let _ = write!(
+    write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"refresh\" content=\"{REFRESH}\"><title>staffetta{title}</title>\
-         {ICON}<style>{STYLE}</style></head><body>{}{}{}</body></html>",
-        Head(document),
-        Picture(document),
-        Stuck(document)
-    );
-    html
+         {ICON}<style>{STYLE}</style></head><body>"
+    )?;
+    write_head(html, document)?;
+    write_picture(html, document)?;
+    write_stuck(html, document)?;
+    html.write_str("</body></html>")
 }
 
-/// The head of the page as HTML: the role and the readiness of the controller, and the reasons for what does not work.
-struct Head<'s>(&'s StateSnapshot);
-
-impl Display for Head<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let StateSnapshot {
-            version,
-            identity,
-            leadership,
-            uptime_seconds,
-            ready,
-            waits,
-            watches,
-            handlers,
-            ..
-        } = self.0;
-        let (class, ready) = if *ready { ("good", "ready") } else { ("bad", "not ready") };
-        write!(
-            f,
-            "<header><h1>staffetta</h1><p><span class=\"{class}\">{ready}</span>, {}, up for {}</p>\
-             <p class=\"quiet\">version {} on {}</p><ul>",
-            Escaped(&leadership.role),
-            duration(*uptime_seconds),
-            Escaped(version),
-            Escaped(identity)
-        )?;
-        for Condition { name, reason } in waits {
-            let reason = reason.as_deref().unwrap_or_default();
-            write!(f, "<li><b class=\"bad\">{}</b>: {}</li>", Escaped(name), ErrorText(reason))?;
-        }
-        // The conditions above contain the error of a watch that has not listed all objects.
-        for WatchSummary { kind, error, .. } in watches.iter().filter(|watch| watch.listed) {
-            if let Some(error) = error {
-                write!(f, "<li><b class=\"bad\">watch {}</b>: {}</li>", Escaped(kind), ErrorText(error))?;
-            }
-        }
-        for HandlerSummary { name, waits, .. } in handlers.iter().filter(|handler| !handler.open) {
-            let waits = waits.join("; ");
-            write!(f, "<li><b>handler {}</b> waits for {}</li>", Escaped(name), ErrorText(&waits))?;
-        }
-        f.write_str("</ul></header>")
+/// Writes the head of the page: the role and the readiness of the controller, and the reasons for what does not work.
+fn write_head(html: &mut String, document: &StateSnapshot) -> fmt::Result {
+    let StateSnapshot {
+        version, identity, leadership, uptime_seconds, ready, waits, watches, handlers, ..
+    } = document;
+    let (class, ready) = if *ready { ("good", "ready") } else { ("bad", "not ready") };
+    write!(
+        html,
+        "<header><h1>staffetta</h1><p><span class=\"{class}\">{ready}</span>, {}, up for {}</p>\
+         <p class=\"quiet\">version {} on {}</p><ul>",
+        Escaped(&leadership.role),
+        duration(*uptime_seconds),
+        Escaped(version),
+        Escaped(identity)
+    )?;
+    for Condition { name, reason } in waits {
+        let reason = reason.as_deref().unwrap_or_default();
+        write!(html, "<li><b class=\"bad\">{}</b>: {}</li>", Escaped(name), ErrorText(reason))?;
     }
+    // The conditions above contain the error of a watch that has not listed all objects.
+    for WatchSummary { kind, error, .. } in watches.iter().filter(|watch| watch.listed) {
+        if let Some(error) = error {
+            write!(html, "<li><b class=\"bad\">watch {}</b>: {}</li>", Escaped(kind), ErrorText(error))?;
+        }
+    }
+    for HandlerSummary { name, waits, .. } in handlers.iter().filter(|handler| !handler.open) {
+        let waits = waits.join("; ");
+        write!(html, "<li><b>handler {}</b> waits for {}</li>", Escaped(name), ErrorText(&waits))?;
+    }
+    html.write_str("</ul></header>")
 }
 
-/// The section of the page with the objects that fail or are stuck, and the reasons, as HTML.
-struct Stuck<'s>(&'s StateSnapshot);
-
-impl Display for Stuck<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let StateSnapshot { objects, undecodable, omitted, .. } = self.0;
-        f.write_str("<section><h2>Failing and stuck objects</h2>")?;
-        if let Some(reason) = self.0.incomplete_reason() {
-            write!(f, "<p>{}</p>", Escaped(&reason))?;
-        } else if objects.is_empty() && undecodable.is_empty() {
-            match self.0.queued_events() {
-                0 => f.write_str("<p class=\"good\">None: every object is handled.</p>")?,
-                events => write!(f, "<p>None. Events in queues: {events}.</p>")?,
-            }
+/// Writes the section of the page with the objects that fail or are stuck, and the reasons.
+fn write_stuck(html: &mut String, document: &StateSnapshot) -> fmt::Result {
+    let StateSnapshot { objects, undecodable, omitted, .. } = document;
+    html.write_str("<section><h2>Failing and stuck objects</h2>")?;
+    if let Some(reason) = document.incomplete_reason() {
+        write!(html, "<p>{}</p>", Escaped(&reason))?;
+    } else if objects.is_empty() && undecodable.is_empty() {
+        match document.queued_events() {
+            0 => html.write_str("<p class=\"good\">None: every object is handled.</p>")?,
+            events => write!(html, "<p>None. Events in queues: {events}.</p>")?,
         }
-        if !objects.is_empty() || !undecodable.is_empty() {
-            f.write_str(
-                "<table><thead><tr><th>object<th>handler<th>state<th>attempts<th>reason</tr></thead><tbody>",
-            )?;
-            objects.iter().try_for_each(|object| write!(f, "{}", StuckRow(object)))?;
-            for object in undecodable {
-                let name = full_name(object.namespace.as_deref(), &object.name);
-                write!(
-                    f,
-                    "<tr><td><b>{} {}</b><td>none<td>cannot be decoded<td><td class=\"bad\">{}</tr>",
-                    Escaped(&object.kind),
-                    Escaped(&name),
-                    ErrorText(&object.error)
-                )?;
-            }
-            f.write_str("</tbody></table>")?;
-        }
-        if *omitted > 0 {
+    }
+    if !objects.is_empty() || !undecodable.is_empty() {
+        html.write_str(
+            "<table><thead><tr><th>object<th>handler<th>state<th>attempts<th>reason</tr></thead><tbody>",
+        )?;
+        objects.iter().try_for_each(|object| write_stuck_row(html, object))?;
+        for object in undecodable {
+            let name = full_name(object.namespace.as_deref(), &object.name);
             write!(
-                f,
-                "<p class=\"quiet\">Further objects wait: {omitted}. `staffetta status` lists them.</p>"
+                html,
+                "<tr><td><b>{} {}</b><td>none<td>cannot be decoded<td><td class=\"bad\">{}</tr>",
+                Escaped(&object.kind),
+                Escaped(&name),
+                ErrorText(&object.error)
             )?;
         }
-        f.write_str("</section>")
+        html.write_str("</tbody></table>")?;
     }
+    if *omitted > 0 {
+        write!(
+            html,
+            "<p class=\"quiet\">Further objects wait: {omitted}. `staffetta status` lists them.</p>"
+        )?;
+    }
+    html.write_str("</section>")
 }
 
-/// The table row of one object that fails or is stuck, as HTML.
-struct StuckRow<'s>(&'s ObjectSummary);
-
-impl Display for StuckRow<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let ObjectSummary { handler, kind, namespace, name, phase, next_seconds, last_error, .. } = self.0;
-        let name = full_name(namespace.as_deref(), name);
-        write!(
-            f,
-            "<tr><td><b>{} {}</b><td data-name=\"handler\">{}<td data-name=\"state\">{} for {}",
-            Escaped(kind),
-            Escaped(&name),
-            Escaped(handler),
-            Escaped(phase),
-            duration(self.0.age_seconds())
-        )?;
-        if let Some(next) = next_seconds {
-            write!(f, ", next attempt in {}", duration(*next))?;
-        }
-        match last_error {
-            Some(last) => write!(
-                f,
-                "<td data-name=\"attempts\">{}<td class=\"bad\">{}: {}</tr>",
-                last.attempts,
-                Escaped(&last.reason),
-                ErrorText(&last.error)
-            ),
-            None => f.write_str("<td><td>no error yet</tr>"),
-        }
+/// Writes the table row of one object that fails or is stuck.
+fn write_stuck_row(html: &mut String, object: &ObjectSummary) -> fmt::Result {
+    let ObjectSummary { handler, kind, namespace, name, phase, next_seconds, last_error, .. } = object;
+    let name = full_name(namespace.as_deref(), name);
+    write!(
+        html,
+        "<tr><td><b>{} {}</b><td data-name=\"handler\">{}<td data-name=\"state\">{} for {}",
+        Escaped(kind),
+        Escaped(&name),
+        Escaped(handler),
+        Escaped(phase),
+        duration(object.age_seconds())
+    )?;
+    if let Some(next) = next_seconds {
+        write!(html, ", next attempt in {}", duration(*next))?;
+    }
+    match last_error {
+        Some(last) => write!(
+            html,
+            "<td data-name=\"attempts\">{}<td class=\"bad\">{}: {}</tr>",
+            last.attempts,
+            Escaped(&last.reason),
+            ErrorText(&last.error)
+        ),
+        None => html.write_str("<td><td>no error yet</tr>"),
     }
 }
 
