@@ -76,7 +76,7 @@ struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
     log: PlanLog,
-    /// The objects that accepted writes would change, each in the state after the last of these writes.
+    /// The objects that accepted writes would change, each in the state after all of these writes.
     newer: NewerObjects,
     /// The time limit for one call of a handler.
     limit: Duration,

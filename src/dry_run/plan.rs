@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -124,7 +124,7 @@ impl PlanLog {
         }
         let object = object.or_else(|| Some(current.as_ref()?.object.clone())).unwrap_or_default();
         let step = PlannedStep { handler: current.map(|current| Arc::clone(&current.handler)), ..step };
-        let mut objects = self.objects();
+        let mut objects = lock(&self.0);
         let steps = &mut objects.entry(object).or_default().steps;
         if !steps.contains(&step) {
             steps.push(step);
@@ -138,7 +138,7 @@ impl PlanLog {
         object: PlannedObject,
         work: impl Future<Output = T>,
     ) -> T {
-        if let Entry::Occupied(mut entry) = self.objects().entry(object.clone()) {
+        if let Entry::Occupied(mut entry) = lock(&self.0).entry(object.clone()) {
             entry.get_mut().failures.remove(&handler);
             if *entry.get() == ObjectPlan::default() {
                 entry.remove();
@@ -152,7 +152,7 @@ impl PlanLog {
     pub(super) fn failed(&self, error: String) {
         let Ok(current) = CURRENT.try_with(Arc::clone) else { return };
         if !current.ended.load(Ordering::Relaxed) {
-            let mut objects = self.objects();
+            let mut objects = lock(&self.0);
             let failures = &mut objects.entry(current.object.clone()).or_default().failures;
             failures.insert(Arc::clone(&current.handler), error);
         }
@@ -160,12 +160,7 @@ impl PlanLog {
 
     /// Removes and returns the plans of all objects.
     pub(super) fn take(&self) -> BTreeMap<PlannedObject, ObjectPlan> {
-        std::mem::take(&mut self.objects())
-    }
-
-    /// Locks the plans.
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<PlannedObject, ObjectPlan>> {
-        lock(&self.0)
+        std::mem::take(&mut *lock(&self.0))
     }
 }
 

@@ -71,6 +71,26 @@ fn compare(
     }
 }
 
+/// Changes `newer` in the same way as its object changes from `before` to `after`. The items of a list are added and removed one by one,
+/// because a list such as the finalizers has several owners.
+pub(super) fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
+    match (newer, after) {
+        (Value::Object(newer), Value::Object(after)) => {
+            for (name, after) in after.iter().filter(|(name, after)| before[name.as_str()] != **after) {
+                apply_changes(newer.entry(name).or_insert(Value::Null), &before[name], after);
+            }
+            newer.retain(|name, _| after.contains_key(name) || before.get(name).is_none());
+        }
+        (Value::Array(newer), Value::Array(after)) => {
+            let before = before.as_array().map_or(&[][..], Vec::as_slice);
+            newer.retain(|item| after.contains(item) || !before.contains(item));
+            let added = after.iter().filter(|item| !before.contains(item)).cloned().collect::<Vec<_>>();
+            newer.extend(added);
+        }
+        (newer, after) => *newer = after.clone(),
+    }
+}
+
 /// Adds each changed finalizer to `found` as a change of its own, because finalizers are a set with several owners. `named` are the
 /// finalizers in the patch, which removes them if `removes` is set.
 fn compare_finalizers(
@@ -165,6 +185,20 @@ mod tests {
         assert_eq!(names(&ingress, &before, Some(&ingress)), ["status.loadBalancer.ingress false true"]);
         assert_eq!(names(&ingress, &ingress, Some(&ingress)), [""; 0]);
         assert_eq!(names(&json!({ "status": {}, "spec": null }), &json!({}), None), [""; 0]);
+    }
+
+    #[test]
+    fn the_changes_of_two_writes_are_applied_together() {
+        let stored = json!({ "spec": {}, "metadata": { "resourceVersion": "1", "annotations": { "old": "1", "kept": "1" } } });
+        let mut newer = stored.clone();
+        for written in [
+            json!({ "spec": {}, "metadata": { "resourceVersion": "2", "annotations": { "kept": "1", "a": "1" }, "finalizers": ["a/b"] } }),
+            json!({ "spec": {}, "metadata": { "resourceVersion": "2", "annotations": { "old": "1", "kept": "2" }, "finalizers": ["c/d"] } }),
+        ] {
+            apply_changes(&mut newer, &stored, &written);
+        }
+        let expected = json!({ "resourceVersion": "2", "annotations": { "kept": "2", "a": "1" }, "finalizers": ["a/b", "c/d"] });
+        assert_eq!(newer, json!({ "spec": {}, "metadata": expected }));
     }
 
     #[test]

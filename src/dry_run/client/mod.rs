@@ -17,7 +17,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use self::changes::changes;
+use self::changes::{apply_changes, changes};
 use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_read};
 use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
 use crate::lock::lock;
@@ -25,8 +25,7 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects by UID, each in the state that the last accepted write to it would produce, or that was read after a conflict. Earlier accepted
-/// writes are not in that state, because a dry run stores nothing.
+/// Objects by UID, each in the state that all accepted writes to it together would produce, or that was read after a conflict.
 pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.
@@ -74,13 +73,13 @@ impl DryRunClient {
                 if !changes_object || !step.with.is_empty() {
                     self.log.add(Some(write.object(answer.body())), step);
                     if changes_object {
-                        self.changed(target, answer.body());
+                        self.changed(target, write.present.as_ref(), answer.body());
                     }
                 }
             }
             DryRunOutcome::Conflict => {
                 // A controller handles the newer version next.
-                self.changed(target, write.present.as_ref().unwrap_or(&Value::Null));
+                self.changed(target, write.present.as_ref(), write.present.as_ref().unwrap_or(&Value::Null));
             }
             DryRunOutcome::Refused(reason) => {
                 let step = PlannedStep { refused: Some(reason), ..write.step(None) };
@@ -120,10 +119,12 @@ impl DryRunClient {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// Records the new state of an object, so that the handlers get it once more.
-    fn changed(&self, target: &WriteTarget, object: &Value) {
-        if let Some(uid) = object["metadata"]["uid"].as_str().filter(|_| target.is_object()) {
-            lock(&self.newer).insert(uid.to_owned(), object.clone());
+    /// Records the new state `after` of an object whose stored state is `before`, so that the handlers get it once more. The server stores
+    /// nothing, so that `after` lacks the changes of earlier writes, which are kept here.
+    fn changed(&self, target: &WriteTarget, before: Option<&Value>, after: &Value) {
+        if let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) {
+            let (mut newer, before) = (lock(&self.newer), before.unwrap_or(&Value::Null));
+            apply_changes(newer.entry(uid.to_owned()).or_insert_with(|| before.clone()), before, after);
         }
     }
 

@@ -124,6 +124,21 @@ async fn a_patch_is_sent_as_a_dry_run_and_recorded_with_its_changes() {
 }
 
 #[tokio::test]
+async fn the_handlers_get_an_object_with_all_accepted_writes() {
+    let world = World::new();
+    for (key, finalizer) in [("a", "staffetta.dev/vif"), ("b", "staffetta.dev/policy")] {
+        let patch = json!({ "metadata": { "annotations": { key: "1" }, "finalizers": [finalizer] } });
+        world.patch(patch).await.unwrap();
+    }
+    world.server.answers(409, status(409, "Conflict", "changed"));
+    world.patch(json!({ "metadata": { "resourceVersion": "1" } })).await.unwrap_err();
+    let newer = world.newer();
+    assert_eq!(newer[0]["metadata"]["annotations"], json!({ "a": "1", "b": "1", "theirs": "1" }));
+    let finalizers = json!(["their/own", "staffetta.dev/vif", "staffetta.dev/policy"]);
+    assert_eq!(newer[0]["metadata"]["finalizers"], finalizers);
+}
+
+#[tokio::test]
 async fn a_write_without_effect_is_not_recorded() {
     let world = World::new();
     let patch = json!({ "metadata": { "annotations": { "theirs": "1" }, "finalizers": ["their/own"] } });
