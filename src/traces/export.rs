@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http_body_util::{BodyExt, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use reqwest::{Client, redirect, retry};
+use reqwest::{Body, Client, redirect, retry};
 use tokio::runtime::Handle;
 
 /// The time limit of one export.
@@ -39,16 +40,9 @@ impl HttpClient for CollectorClient {
 
 /// Sends a request to the collector and reads the whole response. Fails if the body has more than [`MAX_RESPONSE`] bytes.
 async fn send(http: &Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-    let mut response = http.execute(request.try_into()?).await?;
-    let (status, headers) = (response.status(), response.headers().clone());
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > MAX_RESPONSE {
-            return Err(format!("the response of the collector has more than {MAX_RESPONSE} bytes").into());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    let mut response = Response::new(body.into());
-    (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    Ok(response)
+    let response: Response<Body> = http.execute(request.try_into()?).await?.into();
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, MAX_RESPONSE).collect().await;
+    let body = body.map_err(|error| format!("cannot read the response of the collector: {error}"))?;
+    Ok(Response::from_parts(parts, body.to_bytes()))
 }

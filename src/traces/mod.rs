@@ -70,7 +70,7 @@ where
     let batches = BatchConfigBuilder::default().with_max_export_batch_size(BATCH_SIZE);
     let provider = SdkTracerProvider::builder()
         .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build())
-        .with_sampler(EventSampler::new(options.sample_ratio))
+        .with_sampler(EventSampler::with_children(options.sample_ratio))
         .with_resource(resource.build())
         .build();
     let tracer = provider.tracer("staffetta");
