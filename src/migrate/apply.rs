@@ -9,7 +9,7 @@ use staffetta_handler::{BackoffPolicy, causes};
 use tracing::{info, warn};
 
 use super::plan::{MigrationStep, PlannedTakeover};
-use super::{MigrateError, MigratedObject};
+use super::{MigrateError, MigratedObject, show};
 
 /// The delays between retries of a step in the cloud. Transient failures are retried for two minutes, because a load balancer that is
 /// being changed accepts no ownership mark. A write to the API server is repeated only after a conflict.
@@ -39,14 +39,8 @@ async fn apply_object(
     cloud: &dyn AdoptionDriver,
     planned: PlannedTakeover,
 ) -> MigratedObject {
-    let steps = match &planned.steps {
-        Ok(steps) => steps,
-        Err(obstacle) => {
-            let result = obstacle.to_string();
-            return planned.finish(result, true);
-        }
-    };
-    let (kind, namespace, name) = (planned.kind, planned.key.0.clone(), planned.key.1.clone());
+    let Ok(steps) = &planned.steps else { return show(planned) };
+    let (kind, (namespace, name)) = (planned.kind, planned.key.clone());
     for step in steps {
         if let Err(error) = execute(client, cloud, step).await {
             let text = format!("{} failed: {}", step.describe(), causes(&error));

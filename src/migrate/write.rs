@@ -8,7 +8,6 @@ use kube::{Client, Resource};
 use serde_json::{Value, json};
 
 use super::MigrateError;
-use super::kuryr::KuryrKind;
 use crate::connect::answer;
 
 /// The maximum number of attempts to write an object while others change it too.
@@ -34,14 +33,9 @@ impl MetadataWrite {
         Self::new(ApiResource::erase::<K>(&()), object.meta(), removes)
     }
 
-    /// Plans the removal of the finalizers `removes` from a custom resource of Kuryr.
-    pub(super) fn of_kuryr(kind: KuryrKind, object: &DynamicObject, removes: &[String]) -> Self {
-        Self::new(kind.resource(), object.meta(), removes)
-    }
-
     /// Creates a write that removes the finalizers `removes` from the object whose metadata is `planned`. The write fails if these metadata
     /// have changed since.
-    fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
+    pub(super) fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
         let (annotations, adds) = (BTreeMap::new(), None);
         Self { resource, planned: planned.clone(), annotations, adds, removes: removes.to_owned() }
     }

@@ -107,7 +107,7 @@ impl StepList {
     /// Adds the removal of Kuryr's finalizers from the custom resource with this namespace and name, if there is one.
     fn release(&mut self, kind: KuryrKind, resources: &KuryrResources, key: &ObjectKey) {
         if let Some(object) = resources.get(key) {
-            self.write(MetadataWrite::of_kuryr(kind, object, &finalizers_of(object)));
+            self.write(MetadataWrite::new(kind.resource(), &object.metadata, &finalizers_of(object)));
         }
     }
 }
