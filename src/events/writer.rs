@@ -183,9 +183,8 @@ pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventO
     let Err(error) = result else { return EventOutcome::Done };
     let details = status(error).and_then(|status| status.details.as_ref());
     // A namespace that is being deleted accepts no new objects.
-    let terminating = |reason: &str| reason == "NamespaceTerminating";
-    let terminating =
-        details.is_some_and(|details| details.causes.iter().any(|cause| terminating(&cause.reason)));
+    let mut causes = details.iter().flat_map(|details| &details.causes);
+    let terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");
     match status(error).map(|status| status.code) {
         Some(409) if !update => EventOutcome::AlreadyExists,
         Some(404) if update => EventOutcome::NotFound,

@@ -22,7 +22,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use staffetta_handler::Failure;
-use staffetta_virtual_node::VirtualNodeMetricsRegistry;
+use staffetta_virtual_node::{VirtualNodeMetrics, VirtualNodeMetricsRegistry};
 
 pub(crate) use family::MetricsPage;
 use family::{MetricFamily, UnitGauge, histogram};
@@ -217,28 +217,17 @@ impl Metrics {
     /// Adds the metrics of all handlers of virtual nodes to `page`.
     fn show_virtual_nodes(&self, page: &mut MetricsPage) {
         let figures = self.virtual_nodes.values();
-        let figures = || figures.iter();
-        page.counts(
-            &names::VIRTUAL_NODES,
-            figures()
-                .flat_map(|(handler, of)| of.nodes.iter().map(|(state, count)| ([*handler, state], *count))),
-        );
-        page.counts(
-            &names::VIRTUAL_NODE_PODS,
-            figures()
-                .flat_map(|(handler, of)| of.pods.iter().map(|(phase, count)| ([*handler, phase], *count))),
-        );
-        page.counts(
-            &names::VIRTUAL_NODE_READS,
-            figures().flat_map(|(handler, of)| {
-                of.reads.iter().map(|(outcome, count)| ([*handler, outcome], *count))
-            }),
-        );
-        let changes = figures().flat_map(|(handler, of)| {
-            of.lease_changes.iter().map(|(change, count)| ([*handler, change], *count))
-        });
-        page.counts(&names::VIRTUAL_NODE_LEASES, changes);
-        let requests = figures().flat_map(|(handler, of)| {
+        let mut counts = |description, counts_of: fn(&VirtualNodeMetrics) -> &[(&'static str, u64)]| {
+            let samples = figures.iter().flat_map(|(handler, of)| {
+                counts_of(of).iter().map(|(value, count)| ([*handler, *value], *count))
+            });
+            page.counts(description, samples);
+        };
+        counts(&names::VIRTUAL_NODES, |of| &of.nodes);
+        counts(&names::VIRTUAL_NODE_PODS, |of| &of.pods);
+        counts(&names::VIRTUAL_NODE_READS, |of| &of.reads);
+        counts(&names::VIRTUAL_NODE_LEASES, |of| &of.lease_changes);
+        let requests = figures.iter().flat_map(|(handler, of)| {
             of.kubelet_requests.iter().map(|(request, outcome, count)| ([*handler, request, outcome], *count))
         });
         page.counts(&names::KUBELET_REQUESTS, requests);
