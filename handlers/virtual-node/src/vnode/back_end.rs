@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::answered::SentBaselines;
 use super::base::{Base, containers, pod_key};
 use super::containers::ContainerStep;
-use super::operation::{ContainerAction, OperationStage};
+use super::operation::ContainerAction;
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::IMAGE_CONFLICT;
 use crate::lock::lock;
@@ -162,15 +162,14 @@ impl BaseBackEnd {
                 })
             }
             ContainerStep::Send(action) => {
-                let operation = self.base.asked(&Owner::of(&pod.metadata), key, action);
+                self.base.follow(Owner::of(&pod.metadata), key, action);
                 match requests.collect(self.send(pod, container, action)).await {
                     Ok(()) => {
-                        self.base.operations.record(&operation, OperationStage::Sent);
+                        lock(&self.base.containers).sent(key);
                         Ok(working(action.progress()))
                     }
                     Err(error) => {
                         lock(&self.base.containers).unsent(key);
-                        drop(self.base.ended(key, action, OperationStage::Refused));
                         match error.reason() {
                             // The base is busy with an earlier one.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
@@ -225,23 +224,33 @@ mod tests {
     use crate::node::NodeMarks;
     use crate::vnode::base::{BaseProfile, NamedTunnel};
     use crate::vnode::known::tests::{NoTunnel, described};
-    use crate::vnode::{Operation, OperationLog};
+    use crate::vnode::tracker::tests::Texts;
+    use crate::vnode::tracker::{OperationTracker, TrackerPolicy};
 
     const LIMIT: Duration = Duration::from_secs(330);
 
-    /// Returns a back end whose base has reported that it has no container, and the steps of operations.
-    fn back_end() -> (BaseBackEnd, Arc<Mutex<Vec<String>>>) {
-        let steps = Arc::new(Mutex::new(Vec::new()));
-        let recorded = Arc::clone(&steps);
-        let log = OperationLog::new(move |Operation { key, .. }, stage| {
-            lock(&recorded).push(format!("{key} {stage:?}"));
+    /// A back end whose base has reported that it has no container, with the operations that ended and the Events.
+    struct World {
+        back_end: BaseBackEnd,
+        tracker: OperationTracker,
+        ended: Arc<Mutex<Vec<String>>>,
+        events: Texts,
+    }
+
+    fn world() -> World {
+        let (ended, events) = (Arc::new(Mutex::new(Vec::new())), Texts::default());
+        let (recorded, recorder) = (Arc::clone(&ended), staffetta_handler::Recorder::new(events.clone()));
+        let policy = TrackerPolicy { stuck_after: Duration::ZERO, ..TrackerPolicy::default() };
+        let tracker = OperationTracker::new(policy, recorder, move |ended| {
+            lock(&recorded).push(format!("{} {}", ended.operation.key, ended.outcome.name()));
         });
-        let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) };
+        let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel::default()) };
         let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
         let names = ("one".parse().unwrap(), "vnode.one.dev".into());
-        let base = Base::new(names, tunnel, profile, Arc::default(), log, LIMIT);
+        let base = Base::new(names, tunnel, profile, Arc::default(), tracker.clone(), LIMIT);
         base.report(Vec::<ContainerStatusData>::new());
-        (BaseBackEnd { base: Arc::new(base), answered: Arc::default() }, steps)
+        let back_end = BaseBackEnd { base: Arc::new(base), answered: Arc::default() };
+        World { back_end, tracker, ended, events }
     }
 
     fn request(containers: &[&str]) -> PodRequest {
@@ -251,20 +260,34 @@ mod tests {
         PodRequest { pod: Arc::new(serde_json::from_value(pod).unwrap()), environment: [].into() }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_container_that_is_refused_does_not_keep_the_others_of_its_pod_from_starting() {
-        let (back_end, steps) = back_end();
+        let World { back_end, tracker, ended, events } = world();
         let started = back_end.apply(&request(&["bad", "good"])).await;
         assert_eq!(started.unwrap_err().reason(), Reason::Refused);
-        assert_eq!(*lock(&steps), ["bad Asked", "bad Refused", "good Asked", "good Sent"]);
+        assert_eq!(*lock(&ended), ["bad refused"]);
+        let _ = tokio::time::timeout(Duration::from_secs(1), tracker.inspect()).await;
+        let events = lock(&events.0);
+        assert!(events.len() == 1 && events[0].contains("good was sent to base one"), "{events:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_without_an_answer_ends_at_its_time_limit_although_its_pod_is_gone() {
-        let (back_end, steps) = back_end();
+        let World { back_end, tracker, ended, .. } = world();
         back_end.apply(&request(&["cart"])).await.unwrap();
+        assert_eq!(tracker.under_way().len(), 1);
         tokio::time::advance(LIMIT).await;
         back_end.base.report(Vec::new());
-        assert_eq!(*lock(&steps), ["cart Asked", "cart Sent", "cart TimedOut"]);
+        assert_eq!(*lock(&ended), ["cart failure"]);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_what_is_under_way_on_a_base_that_is_lost_is_not_known_and_nothing_begins_there() {
+        let World { back_end, ended, .. } = world();
+        back_end.apply(&request(&["cart"])).await.unwrap();
+        back_end.base.abandon();
+        assert_eq!(*lock(&ended), ["cart abandoned"]);
+        back_end.apply(&request(&["cart"])).await.unwrap();
+        assert!(lock(&back_end.base.containers).under_way().next().is_none());
     }
 }

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::containers::{BaseContainers, ReportedContainer};
 use super::first_answer::FirstAnswer;
-use super::operation::{ContainerAction, Operation, OperationLog, OperationStage};
+use super::operation::{ContainerAction, Operation};
+use super::tracker::OperationTracker;
 use crate::lock::lock;
 use crate::node::NodeMarks;
 use crate::pod::ClusterIndex;
@@ -46,16 +47,13 @@ pub(super) struct Base {
     pub(super) tunnel: NamedTunnel,
     /// The pods of the cluster.
     pods: Arc<ClusterIndex>,
-    /// Receives each step of each operation.
-    pub(super) operations: OperationLog,
+    tracker: OperationTracker,
     /// The containers on the base, and the operations in progress.
     pub(super) containers: Mutex<BaseContainers>,
     /// The description and the marks that the base reported last.
     pub(super) profile: Mutex<BaseProfile>,
     /// The wait for the first answer of the base, which gets no node before; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
-    /// The pod that requested each operation in progress, by the key of the container.
-    asked_by: Mutex<HashMap<ContainerKey, Owner>>,
 }
 
 /// A container on a base that no pod on its node has.
@@ -84,7 +82,7 @@ impl Base {
         tunnel: NamedTunnel,
         profile: BaseProfile,
         pods: Arc<ClusterIndex>,
-        operations: OperationLog,
+        tracker: OperationTracker,
         limit: Duration,
     ) -> Self {
         Self {
@@ -92,17 +90,17 @@ impl Base {
             node,
             tunnel,
             pods,
-            operations,
+            tracker,
             containers: Mutex::new(BaseContainers::new(limit)),
             profile: Mutex::new(profile),
             first_answer: Mutex::default(),
-            asked_by: Mutex::default(),
         }
     }
 
-    /// Begins to wait for the first answer of the base.
+    /// Begins to ask the base for its health until it answers for the first time.
     pub(super) fn await_answer(&self) {
-        lock(&self.first_answer).get_or_insert_with(|| FirstAnswer::new(Instant::now()));
+        let asking = || FirstAnswer::ask(&self.node, &self.id, Arc::clone(&self.tunnel.tunnel));
+        lock(&self.first_answer).get_or_insert_with(asking);
     }
 
     /// Returns `true` if the base has not answered yet, and has no node for that reason.
@@ -113,11 +111,6 @@ impl Base {
     /// Records that the base has answered, which ends the wait for its first answer. Returns `true` if this answer was waited for.
     pub(super) fn has_answered(&self) -> bool {
         lock(&self.first_answer).take().is_some()
-    }
-
-    /// Returns the number, from 1, of the health request that is due to a base that has not answered yet; `None` if no request is due.
-    pub(super) fn question(&self) -> Option<u32> {
-        lock(&self.first_answer).as_mut()?.question(Instant::now())
     }
 
     /// Returns the key by which the tunnel of the base identifies a container of a pod.
@@ -145,12 +138,11 @@ impl Base {
         pods.into_iter().filter_map(container).collect()
     }
 
-    /// Records an operation that is about to be sent for a pod, and returns it.
-    pub(super) fn asked(&self, pod: &Owner, key: &ContainerKey, action: ContainerAction) -> Operation {
-        lock(&self.asked_by).insert(key.clone(), pod.clone());
-        let operation = self.operation(pod.clone(), key, action);
-        self.operations.record(&operation, OperationStage::Asked);
-        operation
+    /// Records in the tracker an operation that is about to be sent for a pod.
+    pub(super) fn follow(&self, pod: Owner, key: &ContainerKey, action: ContainerAction) {
+        let (tunnel, base) = (Arc::clone(&self.tunnel.name), self.id.clone());
+        let tracked = self.tracker.begin(Operation { tunnel, base, pod, key: key.clone(), action });
+        lock(&self.containers).follow(key, tracked);
     }
 
     /// Records the answer of the base to an operation. Returns the pods that the answer concerns; none if no such operation is in
@@ -160,11 +152,15 @@ impl Base {
         action: ContainerAction,
         answer: &ContainerOperationResponseData,
     ) -> Vec<Owner> {
-        if !lock(&self.containers).answered(action, answer, Instant::now()) {
-            return Vec::new();
-        }
         let key = &answer.container_key;
-        let asked_by = self.ended(key, action, OperationStage::Answered(answer.clone()));
+        let asked_by = {
+            let mut containers = lock(&self.containers);
+            let asked_by = containers.asked_by(key);
+            if !containers.answered(action, answer, Instant::now()) {
+                return Vec::new();
+            }
+            asked_by
+        };
         let mut owners: Vec<_> =
             self.pods_with(key).iter().map(|(pod, _)| Owner::of(&pod.metadata)).collect();
         owners.extend(asked_by.filter(|owner| !owners.contains(owner)));
@@ -181,11 +177,9 @@ impl Base {
 
     /// Records a report of the states of all containers on the base. Returns these states by pod, for the pods on the node.
     pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
-        let effects = lock(&self.containers).report(statuses, Instant::now());
+        lock(&self.containers).report(statuses, Instant::now());
+        // The pods of operations without an answer may be gone.
         self.time_out();
-        for (key, action) in effects {
-            drop(self.ended(&key, action, OperationStage::Observed));
-        }
         let mut pods = self.pods.pods_on(&self.node);
         pods.sort_by(|one, other| age(one).cmp(&age(other)));
         let keyed: Vec<_> = pods.iter().map(|pod| (pod, self.keyed(pod))).collect();
@@ -245,47 +239,15 @@ impl Base {
         ours.collect()
     }
 
-    /// Ends the operations that have reached their time limit without an answer. Each report calls this, since their pods may be gone.
+    /// Ends the operations that have reached their time limit without an answer.
     pub(super) fn time_out(&self) {
-        let timed_out = lock(&self.containers).time_out(Instant::now());
-        for (key, action) in timed_out {
-            drop(self.ended(&key, action, OperationStage::TimedOut));
-        }
+        lock(&self.containers).time_out(Instant::now());
     }
 
-    /// Records that this process does not look after the base any more: the end of its operations in progress will not be known.
+    /// Ends all work for the base, which this process does not look after any more.
     pub(super) fn abandon(&self) {
-        let pending: Vec<_> = {
-            let containers = lock(&self.containers);
-            containers.under_way().map(|(key, action)| (key.clone(), action)).collect()
-        };
-        for (key, action) in pending {
-            drop(self.ended(&key, action, OperationStage::Abandoned));
-        }
-    }
-
-    /// Records the end of an operation, and returns the pod for which it was done; `None` if it was done for none.
-    pub(super) fn ended(
-        &self,
-        key: &ContainerKey,
-        action: ContainerAction,
-        stage: OperationStage,
-    ) -> Option<Owner> {
-        let owner = lock(&self.asked_by).remove(key)?;
-        self.operations.record(&self.operation(owner.clone(), key, action), stage);
-        Some(owner)
-    }
-
-    /// Returns the description of an operation on a module of this base, for metrics, Events and the tracker.
-    fn operation(&self, pod: Owner, key: &ContainerKey, action: ContainerAction) -> Operation {
-        Operation {
-            tunnel: Arc::clone(&self.tunnel.name),
-            base: self.id.clone(),
-            node: Arc::clone(&self.node),
-            pod,
-            key: key.clone(),
-            action,
-        }
+        lock(&self.containers).abandon();
+        drop(lock(&self.first_answer).take());
     }
 }
 

@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
 };
-use staffetta_driver::{ContainerKey, RequestLog};
+use staffetta_driver::{ContainerKey, Owner, RequestLog};
 use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
 use super::operation::ContainerAction;
+use super::tracker::{OperationOutcome, TrackedOperation};
 
 /// The delays after failures of an operation, up to the maximum that kubelets have.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
@@ -78,6 +79,8 @@ struct PendingOperation {
     image: String,
     deadline: Instant,
     requests: Arc<RequestLog>,
+    /// The record of the operation in the tracker; `None` if no pod has requested it.
+    tracked: Option<TrackedOperation>,
 }
 
 /// The last failed operation on a container, and the time of the next attempt.
@@ -209,7 +212,29 @@ impl BaseContainers {
         let deadline = now + self.limit;
         let container = self.by_key.entry(key.clone()).or_default();
         let (image, requests) = (image.to_owned(), Arc::default());
-        container.operation = Some(PendingOperation { action, image, deadline, requests });
+        container.operation = Some(PendingOperation { action, image, deadline, requests, tracked: None });
+    }
+
+    /// Sets the record of the operation that is being sent. It ends with the operation.
+    pub(super) fn follow(&mut self, key: &ContainerKey, tracked: TrackedOperation) {
+        if let Some(operation) = self.by_key.get_mut(key).and_then(|of| of.operation.as_mut()) {
+            operation.tracked = Some(tracked);
+        }
+    }
+
+    /// Returns the record of the operation in progress.
+    fn tracked(&self, key: &ContainerKey) -> Option<&TrackedOperation> {
+        self.by_key.get(key)?.operation.as_ref()?.tracked.as_ref()
+    }
+
+    /// Returns the pod that requested the operation in progress; `None` if there is none.
+    pub(super) fn asked_by(&self, key: &ContainerKey) -> Option<Owner> {
+        self.tracked(key).map(|tracked| tracked.pod().clone())
+    }
+
+    /// Records that the tunnel has taken the operation that was being sent.
+    pub(super) fn sent(&self, key: &ContainerKey) {
+        self.tracked(key).inspect(|tracked| tracked.sent());
     }
 
     /// Returns the log of the requests of the operation in progress or, without one, of the last one that failed.
@@ -222,24 +247,27 @@ impl BaseContainers {
 
     /// Records that the tunnel did not take the operation that was being sent.
     pub(super) fn unsent(&mut self, key: &ContainerKey) {
-        if let Some(container) = self.by_key.get_mut(key) {
-            container.operation = None;
+        if let Some(mut operation) = self.by_key.get_mut(key).and_then(|of| of.operation.take()) {
+            operation.end(OperationOutcome::Refused);
         }
     }
 
-    /// Records the operations past their deadline as failed, and returns them.
-    pub(super) fn time_out(&mut self, now: Instant) -> Vec<(ContainerKey, ContainerAction)> {
-        let limit = self.limit.as_secs();
-        let mut timed_out = Vec::new();
-        for (key, container) in &mut self.by_key {
+    /// Records the operations past their deadline as failed.
+    pub(super) fn time_out(&mut self, now: Instant) {
+        let message = format!("the base did not answer within {} s", self.limit.as_secs());
+        for container in self.by_key.values_mut() {
             let operation = container.operation.take_if(|operation| operation.deadline <= now);
-            if let Some(PendingOperation { action, requests, .. }) = operation {
-                let message = format!("the base did not answer within {limit} s");
-                container.fail("OperationTimedOut", &message, requests, now);
-                timed_out.push((key.clone(), action));
+            if let Some(mut operation) = operation {
+                operation.end(OperationOutcome::Failure);
+                container.fail("OperationTimedOut", &message, operation.requests, now);
             }
         }
-        timed_out
+    }
+
+    /// Ends all operations, whose outcomes will not be known, and prevents further ones.
+    pub(super) fn abandon(&mut self) {
+        self.closed = true;
+        self.by_key.values_mut().for_each(|container| container.operation = None);
     }
 
     /// Records the answer to an operation. Returns `false` if no such operation is in progress.
@@ -250,14 +278,16 @@ impl BaseContainers {
         now: Instant,
     ) -> bool {
         let Some(container) = self.by_key.get_mut(&answer.container_key) else { return false };
-        let Some(operation) = container.operation.take_if(|operation| operation.action == action) else {
+        let Some(mut operation) = container.operation.take_if(|operation| operation.action == action) else {
             return false;
         };
         if answer.result == OperationResponseResult::Fail {
+            operation.end(OperationOutcome::Failure);
             container.ignored_until = None;
             container.fail(&answer.reason, &answer.message, operation.requests, now);
             return true;
         }
+        operation.end(OperationOutcome::Success);
         container.ignored_until = Some(now + STALE_REPORT_WINDOW);
         match action {
             ContainerAction::Start => {
@@ -281,13 +311,8 @@ impl BaseContainers {
         true
     }
 
-    /// Records a report of all containers. Returns the operations that have ended because the report shows their effect, although no answer
-    /// arrived.
-    pub(super) fn report(
-        &mut self,
-        statuses: Vec<ContainerStatusData>,
-        now: Instant,
-    ) -> Vec<(ContainerKey, ContainerAction)> {
+    /// Records a report of all containers. An operation ends if the report shows its effect, although no answer arrived.
+    pub(super) fn report(&mut self, statuses: Vec<ContainerStatusData>, now: Instant) {
         self.reported = true;
         let mut newest: HashMap<ContainerKey, ContainerStatusData> = HashMap::with_capacity(statuses.len());
         for status in statuses {
@@ -296,14 +321,11 @@ impl BaseContainers {
                 _ => drop(newest.insert(status.key.clone(), status)),
             }
         }
-        let mut effects = Vec::new();
         for key in newest.keys() {
             self.by_key.entry(key.clone()).or_default();
         }
         self.by_key.retain(|key, container| {
-            let status = newest.remove(key);
-            let action = container.reported(status, now);
-            effects.extend(action.map(|action| (key.clone(), action)));
+            container.reported(newest.remove(key), now);
             // A later report may contradict the last answer, too.
             let ignores_reports = container.ignored_until.is_some_and(|until| now < until);
             ignores_reports
@@ -311,7 +333,6 @@ impl BaseContainers {
                 || container.operation.is_some()
                 || container.failure.is_some()
         });
-        effects
     }
 
     /// Returns the containers that reports have shown for `grace` although no pod on the node has them, each with the last pod
@@ -371,9 +392,9 @@ impl BaseContainer {
         });
     }
 
-    /// Records the status of this container in a report; `None` if the report does not contain the container. Returns the action in
-    /// progress if the status shows its effect.
-    fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) -> Option<ContainerAction> {
+    /// Records the status of this container in a report; `None` if the report does not contain the container. The operation in progress
+    /// ends if the status shows its effect.
+    fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) {
         let shown = status.map(|status| ReportedContainer {
             since: self
                 .shown
@@ -390,25 +411,33 @@ impl BaseContainer {
         };
         // A report that was on its way when the answer came.
         if self.ignored_until.is_some_and(|until| now < until) && state(&shown) != state(&self.shown) {
-            return None;
+            return;
         }
         self.ignored_until = None;
-        let effect = match (self.operation.as_ref().map(|operation| operation.action), state(&shown)) {
-            (Some(ContainerAction::Start), Some(ContainerState::Activated)) => Some(ContainerAction::Start),
-            (Some(ContainerAction::Stop), None) => Some(ContainerAction::Stop),
-            _ => None,
-        };
-        if state(&shown).is_none() {
+        let state = state(&shown);
+        let done = self.operation.take_if(|operation| match operation.action {
+            ContainerAction::Start => state == Some(ContainerState::Activated),
+            ContainerAction::Stop => state.is_none(),
+        });
+        if state.is_none() {
             self.image = None;
         }
         self.shown = shown;
-        if let Some(action) = effect
-            && let Some(operation) = self.operation.take()
-            && action == ContainerAction::Start
-        {
-            (self.image, self.failure) = (Some(operation.image), None);
+        if let Some(mut operation) = done {
+            operation.end(OperationOutcome::Observed);
+            if operation.action == ContainerAction::Start {
+                (self.image, self.failure) = (Some(operation.image), None);
+            }
         }
-        effect
+    }
+}
+
+impl PendingOperation {
+    /// Records the outcome of the operation in the tracker.
+    fn end(&mut self, outcome: OperationOutcome) {
+        if let Some(tracked) = self.tracked.take() {
+            tracked.end(outcome);
+        }
     }
 }
 

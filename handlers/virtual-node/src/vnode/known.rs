@@ -54,7 +54,7 @@ pub(super) struct KnownBases {
     /// takes the Lease of a base whose tunnel it does not have: a replica with the tunnel takes it first.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
-    /// The Leases of replicas that hold no node, by which such replicas are known.
+    /// The Leases of replicas that hold no known node, by which such replicas are known.
     pub(super) replicas: Replicas,
     /// The earliest time at which a further node is given up to another replica.
     next_move: BootTime,
@@ -263,7 +263,7 @@ impl KnownBases {
     /// Records that the results of all writes in progress will not be known, because the requests were dropped.
     pub(super) fn interrupted(&mut self, now: BootTime) {
         self.by_node.values_mut().for_each(|known| known.election.finish(&WriteResult::Failed, now));
-        self.replicas.interrupted();
+        self.replicas.interrupted(now);
     }
 
     /// Returns the nodes whose Lease this process has taken or lost since the last call. Those lost are no longer held.

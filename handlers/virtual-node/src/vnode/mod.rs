@@ -24,7 +24,7 @@
 //! | `back_end` | starts and stops containers for pods |
 //! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
 //! | `describe`, `marks` | the Node object of a base, its labels and taints |
-//! | [`OperationLog`] | the receiver of each step of each operation on a container |
+//! | [`Operation`] | an operation on a container |
 //! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
 //! | [`tracker`] | the operations under way, their times, and Events about stuck ones |
 
@@ -62,7 +62,7 @@ use self::base::NamedTunnel;
 use self::describe::NodeTemplate;
 use self::known::KnownBases;
 use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter, REPLICA_LABEL, replica_digest};
-pub use self::operation::{ContainerAction, Operation, OperationLog, OperationStage};
+pub use self::operation::{ContainerAction, Operation};
 pub use self::options::VnodeOptions;
 use self::peer::{PeerBaselines, PeerIndex};
 use self::source::VnodeSource;
@@ -142,7 +142,6 @@ impl Vnode {
             writer: Arc::new(LeaseWriter::new(client.clone(), replica.clone(), seconds, labels)),
             baselines: Arc::clone(&peers),
             answered: Arc::default(),
-            operations: tracker.log(),
             tracker,
             counts: figures.counts(HANDLER),
             bases: Mutex::new(KnownBases::new(replica.clone(), timing, alive)),

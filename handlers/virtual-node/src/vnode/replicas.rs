@@ -1,36 +1,35 @@
-//! The replicas that are alive, as far as they have no nodes, without I/O.
+//! The replicas that are alive, as far as they have no nodes that this replica knows, without I/O.
 //!
 //! A replica is known by the Leases of nodes that it holds. One without a node renews a Lease of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_handler::BootTime;
 
-use super::lease::{LeaseTiming, LeaseWrite, SeenLease, WriteResult, replica_lease};
+use super::lease::{
+    LeaseElection, LeaseTiming, LeaseWrite, SeenLease, WriteResult, is_of_replica, replica_lease,
+};
 
-/// The Leases of replicas without a node.
+/// The number of Lease durations without a change after which the Lease of a node that this replica does not know is deleted. A replica that
+/// knows the node takes the Lease before.
+const UNKNOWN_NODE_DURATIONS: u32 = 5;
+
+/// The Leases of replicas without a node, and of nodes that this replica does not know.
 pub(super) struct Replicas {
+    replica: String,
     timing: LeaseTiming,
-    /// The Lease of this replica.
-    own: ReplicaLease,
-    /// The Leases of all replicas, by name.
-    seen: HashMap<Arc<str>, SeenReplica>,
-}
-
-/// The Lease of this replica, which nobody else renews.
-struct ReplicaLease {
+    /// The name of the Lease of this replica.
     name: Arc<str>,
-    /// The newest state; `None` if the Lease does not exist.
-    seen: Option<SeenLease>,
-    /// The time of the next write.
-    due: BootTime,
-    /// The time at which the write in progress began.
-    began: Option<BootTime>,
+    /// The election for the Lease of this replica, for which nobody else stands.
+    own: LeaseElection,
+    /// The Leases, by name.
+    seen: HashMap<Arc<str>, UnknownLease>,
 }
 
-/// The newest state of the Lease of a replica.
-struct SeenReplica {
+/// The newest state of a Lease that is not the one of a known node.
+struct UnknownLease {
     lease: SeenLease,
     /// The time when this process first saw this state.
     since: BootTime,
@@ -40,73 +39,70 @@ struct SeenReplica {
 
 impl Replicas {
     pub(super) fn new(replica: &str, timing: LeaseTiming) -> Self {
-        let due = BootTime::default();
-        let own = ReplicaLease { name: replica_lease(replica).into(), seen: None, due, began: None };
-        Self { timing, own, seen: HashMap::new() }
+        let own = LeaseElection::new(replica, timing);
+        let (replica, name) = (replica.to_owned(), replica_lease(replica).into());
+        Self { replica, timing, name, own, seen: HashMap::new() }
     }
 
-    /// Returns the replicas that renewed their own Leases recently.
+    /// Returns the holders of Leases that were renewed recently.
     pub(super) fn alive(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let alive = self.seen.values().filter(move |seen| now < seen.since + self.timing.duration);
-        alive.map(|seen| &*seen.lease.holder)
+        alive.map(|seen| &*seen.lease.holder).filter(|holder| !holder.is_empty())
     }
 
-    /// Records the newest states of all Leases of replicas.
+    /// Records the newest states of all Leases that are not those of known nodes.
     pub(super) fn observe(&mut self, leases: Vec<(Arc<str>, SeenLease)>, now: BootTime) {
         let mut known = std::mem::take(&mut self.seen);
         let observed = leases.into_iter().map(|(name, lease)| {
             let same = known.remove(&name).filter(|known| known.lease == lease);
-            let delete_at = now + self.timing.duration;
-            (name, same.unwrap_or(SeenReplica { lease, since: now, delete_at }))
+            let delete_at = now + self.expires_after(&name);
+            (name, same.unwrap_or(UnknownLease { lease, since: now, delete_at }))
         });
         self.seen = observed.collect();
     }
 
+    /// Returns the time without a change after which a Lease is deleted.
+    fn expires_after(&self, name: &str) -> Duration {
+        self.timing.duration * if is_of_replica(name) { 1 } else { UNKNOWN_NODE_DURATIONS }
+    }
+
     /// Returns the write to the Lease of this replica, if one is due. If this is not called any more, the Lease expires.
     pub(super) fn next(&mut self, now: BootTime) -> Option<(Arc<str>, LeaseWrite)> {
-        if self.own.began.is_some() || now < self.own.due {
-            return None;
-        }
-        self.own.began = Some(now);
-        let renewal = |seen| LeaseWrite::Replace { seen };
-        Some((Arc::clone(&self.own.name), self.own.seen.clone().map_or(LeaseWrite::Create, renewal)))
+        let write = self.own.next(true, Duration::ZERO, now)?;
+        self.own.begin(now);
+        Some((Arc::clone(&self.name), write))
     }
 
     /// Records the result of a write. Returns `false` if it is not that of the Lease of this replica.
     pub(super) fn written(&mut self, name: &str, result: &WriteResult, now: BootTime) -> bool {
-        if *self.own.name != *name {
+        if *self.name != *name {
             return false;
         }
-        let began = self.own.began.take().unwrap_or(now);
-        self.own.due = match result {
-            WriteResult::Written(_) => began + self.timing.renewal,
-            WriteResult::Conflict(_) => now,
-            WriteResult::Missing if self.own.seen.is_some() => now,
-            WriteResult::Missing | WriteResult::Failed => now + self.timing.retry,
-        };
-        match result {
-            WriteResult::Written(seen) | WriteResult::Conflict(seen) => self.own.seen = Some(seen.clone()),
-            WriteResult::Missing => self.own.seen = None,
-            WriteResult::Failed => {}
+        if *result == WriteResult::Missing {
+            // Nobody else has held it, so it is created again at once.
+            self.own = LeaseElection::new(&self.replica, self.timing);
+        } else {
+            self.own.finish(result, now);
         }
         true
     }
 
     /// Records that the result of the write in progress will not be known.
-    pub(super) fn interrupted(&mut self) {
-        self.own.began = None;
+    pub(super) fn interrupted(&mut self, now: BootTime) {
+        self.own.finish(&WriteResult::Failed, now);
     }
 
-    /// Returns the name and version of the Lease of this replica, to delete it; `None` if it does not exist.
-    pub(super) fn own(&self) -> Option<(Arc<str>, u64)> {
-        Some((Arc::clone(&self.own.name), self.own.seen.as_ref()?.version))
+    /// Ends the hold of the Lease of this replica. Returns its name and version, to delete it; `None` if it is not held.
+    pub(super) fn give_up(&mut self) -> Option<(Arc<str>, u64)> {
+        Some((Arc::clone(&self.name), self.own.give_up()?.version))
     }
 
     /// Returns the names and versions of expired Leases, to delete them. Each is returned again if it still exists later.
     pub(super) fn expired(&mut self, now: BootTime) -> Vec<(Arc<str>, u64)> {
+        let duration = self.timing.duration;
         let expired = self.seen.iter_mut().filter(|(_, seen)| now >= seen.delete_at);
-        let delete = |(name, seen): (&Arc<str>, &mut SeenReplica)| {
-            seen.delete_at = now + self.timing.duration;
+        let delete = |(name, seen): (&Arc<str>, &mut UnknownLease)| {
+            seen.delete_at = now + duration;
             (Arc::clone(name), seen.lease.version)
         };
         expired.map(delete).collect()
@@ -149,17 +145,32 @@ mod tests {
     #[test]
     fn a_replica_is_alive_while_its_lease_changes_and_an_expired_lease_is_deleted() {
         let mut replicas = Replicas::new("ours", TIMING);
-        let theirs = |version| vec![("theirs".into(), SeenLease::held(version, "b"))];
+        let name: Arc<str> = replica_lease("b").into();
+        let theirs = |version| vec![(Arc::clone(&name), SeenLease::held(version, "b"))];
         replicas.observe(theirs(1), at(0));
         replicas.observe(theirs(2), at(30));
         replicas.observe(theirs(2), at(69));
         assert_eq!(replicas.alive(at(69)).collect::<Vec<_>>(), ["b"]);
         assert!(replicas.expired(at(69)).is_empty());
         assert_eq!(replicas.alive(at(70)).count(), 0);
-        assert_eq!(replicas.expired(at(70)), [("theirs".into(), 2)]);
+        assert_eq!(replicas.expired(at(70)), [(Arc::clone(&name), 2)]);
         assert!(replicas.expired(at(109)).is_empty(), "it is not repeated at once");
         assert_eq!(replicas.expired(at(110)).len(), 1);
         replicas.observe(theirs(3), at(111));
         assert_eq!(replicas.alive(at(111)).count(), 1, "it was paused");
+    }
+
+    #[test]
+    fn the_lease_of_a_node_that_only_a_dead_replica_knew_is_deleted_after_others_could_take_it() {
+        let mut replicas = Replicas::new("ours", TIMING);
+        let lease = |version, holder| vec![("vnode.a.dev".into(), SeenLease::held(version, holder))];
+        replicas.observe(lease(1, "dead"), at(0));
+        assert_eq!(replicas.alive(at(39)).collect::<Vec<_>>(), ["dead"]);
+        assert!(replicas.alive(at(40)).count() == 0 && replicas.expired(at(199)).is_empty());
+        assert_eq!(replicas.expired(at(200)), [("vnode.a.dev".into(), 1)]);
+        replicas.observe(lease(2, ""), at(201));
+        assert_eq!(replicas.alive(at(201)).count(), 0, "nobody holds it");
+        replicas.observe(Vec::new(), at(202));
+        assert!(replicas.expired(at(999)).is_empty(), "this replica knows the node, or the Lease is deleted");
     }
 }

@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use staffetta_driver::tunnel::{NodeDescription, NodeId};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{BootTime, HandlerError};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
@@ -19,7 +18,6 @@ use super::base::{Base, BaseProfile, NamedTunnel};
 use super::describe::{NodeTemplate, profile_of};
 use super::known::{HeldChange, KnownBases};
 use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
-use super::operation::OperationLog;
 use super::peer::PeerIndex;
 use super::share::ELECTION_INTERVAL;
 use super::tracker::OperationTracker;
@@ -31,22 +29,13 @@ use crate::node::{NodeOwner, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::source::NodeSource;
 
-/// The maximum number of writes to Leases at the same time.
-const MAX_CONCURRENT_WRITES: usize = 64;
-
 /// The interval at which this process learns of nodes that other replicas created, and gives up those that exist no more.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time limit of the calls that tell a tunnel that a node starts or stops. The Lease elections wait for these calls.
 pub(super) const TUNNEL_LIMIT: Duration = Duration::from_secs(1);
 
-/// The number of the unanswered health request with which a warning about the base is logged.
-const WARN_AT_REQUEST: u32 = 4;
-
-/// The time limit of a health request to a base that has not answered yet.
-const QUESTION_LIMIT: Duration = Duration::from_secs(10);
-
-/// The requests to the API server and to bases in progress. Only writes to Leases that [`KnownBases`] has requested have a result.
+/// The requests to the API server in progress. Only writes to Leases that [`KnownBases`] has requested have a result.
 type Requests = JoinSet<Option<(Arc<str>, WriteResult)>>;
 
 /// The node source of `vnode`. It knows all bases, and adds those to the [`NodeStore`] whose Leases it holds.
@@ -65,7 +54,6 @@ pub(super) struct VnodeSource {
     /// The peer Deployments, from which the baselines of bases come.
     pub(super) baselines: Arc<PeerIndex>,
     pub(super) answered: Arc<SentBaselines>,
-    pub(super) operations: OperationLog,
     pub(super) tracker: OperationTracker,
     /// The counters of changes of Leases.
     pub(super) counts: Arc<Counts>,
@@ -111,9 +99,8 @@ impl NodeSource for VnodeSource {
 
     async fn release(&self) {
         let names = lock(&self.bases).names();
-        let permits = Semaphore::new(MAX_CONCURRENT_WRITES);
-        join_all(names.iter().map(|name| self.give_up(name, &permits))).await;
-        let own = lock(&self.bases).replicas.own();
+        join_all(names.iter().map(|name| self.give_up(name))).await;
+        let own = lock(&self.bases).replicas.give_up();
         if let Some((name, version)) = own {
             self.writer.delete(&name, version).await;
         }
@@ -122,14 +109,13 @@ impl NodeSource for VnodeSource {
 
 impl VnodeSource {
     /// Gives up the Lease of a node at the end of this process, so that another process takes it at once.
-    async fn give_up(&self, name: &str, permits: &Semaphore) {
+    async fn give_up(&self, name: &str) {
         let (base, lease) = lock(&self.bases).give_up(name);
         if let Some(base) = base {
             self.stop_managing(&base).await;
         }
         if let Some(lease) = lease {
             self.counts.lease(LeaseChange::GivenUp);
-            let _permit = permits.acquire().await;
             let node = self.nodes.get().and_then(|nodes| nodes.pods.node(name));
             self.writer.give_up(name, node.as_deref(), lease).await;
         }
@@ -148,24 +134,20 @@ impl VnodeSource {
             (tokio::time::interval(ELECTION_INTERVAL), tokio::time::interval(SWEEP_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES));
         let mut requests = Requests::new();
         loop {
             tokio::select! {
                 _ = sweeps.tick() => {
                     self.learn_bases(nodes);
-                    self.give_up_removed(nodes, &mut requests, &permits).await;
+                    self.give_up_removed(nodes, &mut requests).await;
                 }
                 _ = ticks.tick() => {
                     self.apply_lease_changes(nodes).await;
-                    self.request_first_answers(&mut requests);
                     let mut due = self.due(nodes);
                     due.extend(self.hand_over(nodes).await);
                     for (name, write) in due {
-                        let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(&permits));
-                        let node = nodes.pods.node(&name);
+                        let (writer, node) = (Arc::clone(&self.writer), nodes.pods.node(&name));
                         requests.spawn(async move {
-                            let _permit = permits.acquire().await;
                             let result = writer.write(&name, node.as_deref(), write).await;
                             Some((name, result))
                         });
@@ -189,7 +171,9 @@ impl VnodeSource {
         let ready = self.tunnels.iter().all(|tunnel| tunnel.tunnel.ready() && tunnel.tunnel.connected());
         let now = BootTime::now();
         let mut bases = lock(&self.bases);
-        bases.replicas.observe(self.leases.replicas(), now);
+        let is_known = |name: &str| bases.get(name).is_some() || exists(name);
+        let others = self.leases.unknown(is_known);
+        bases.replicas.observe(others, now);
         bases.due(|name| self.leases.get(name), exists, ready, (now, Instant::now()))
     }
 
@@ -266,8 +250,8 @@ impl VnodeSource {
             };
             let tunnel = known.tunnel.map_or_else(unconfigured, |tunnel| self.tunnels[tunnel].clone());
             let profile = known.profile.clone();
-            let (pods, log) = (Arc::clone(&nodes.pods), self.operations.clone());
-            let base = Arc::new(Base::new(names, tunnel, profile, pods, log, self.operation_limit));
+            let (pods, tracker) = (Arc::clone(&nodes.pods), self.tracker.clone());
+            let base = Arc::new(Base::new(names, tunnel, profile, pods, tracker, self.operation_limit));
             known.base = Some(Arc::clone(&base));
             (Arc::clone(&base), self.spec(&base))
         };
@@ -282,35 +266,15 @@ impl VnodeSource {
         }
     }
 
-    /// Asks the bases that have not answered yet for their health.
-    fn request_first_answers(&self, requests: &mut Requests) {
-        let awaited: Vec<_> =
-            lock(&self.bases).all_held().filter(|base| base.is_awaited()).cloned().collect();
-        for base in awaited {
-            let Some(question) = base.question() else { continue };
-            if question == WARN_AT_REQUEST {
-                warn!(
-                    node = &*base.node,
-                    "the base introduces itself and does not answer; it gets a node when requests reach it"
-                );
-            }
-            requests.spawn(async move {
-                let asked = base.tunnel.tunnel.fetch_health_data(&base.id);
-                let _ = tokio::time::timeout(QUESTION_LIMIT, asked).await;
-                None
-            });
-        }
-    }
-
     /// Ends the work for a base that this process does not look after any more, and tells its tunnel.
     async fn stop_managing(&self, base: &Base) {
         base.abandon();
         within_limit(base, base.tunnel.tunnel.on_node_stop(&base.id)).await;
     }
 
-    /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the
-    /// expired Leases of other replicas. The writes are added to `requests`.
-    async fn give_up_removed(&self, nodes: &NodeStore, requests: &mut Requests, permits: &Arc<Semaphore>) {
+    /// Gives up the nodes that were removed because their bases are gone, once their Node objects are deleted, and deletes the expired
+    /// Leases of other replicas and of nodes that nobody knows any more. The writes are added to `requests`.
+    async fn give_up_removed(&self, nodes: &NodeStore, requests: &mut Requests) {
         let exists = |node: &str| nodes.contains(node) || nodes.has_departed(node);
         let gone = lock(&self.bases).ended(exists, Instant::now());
         let mut ended = Vec::new();
@@ -320,9 +284,8 @@ impl VnodeSource {
             ended.extend(base);
             if let Some(lease) = lease {
                 self.counts.lease(LeaseChange::GivenUp);
-                let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
+                let writer = Arc::clone(&self.writer);
                 requests.spawn(async move {
-                    let _permit = permits.acquire().await;
                     writer.retire(&node, lease).await;
                     None
                 });
@@ -330,9 +293,8 @@ impl VnodeSource {
         }
         let expired = lock(&self.bases).replicas.expired(BootTime::now());
         for (name, version) in expired {
-            let (writer, permits) = (Arc::clone(&self.writer), Arc::clone(permits));
+            let writer = Arc::clone(&self.writer);
             requests.spawn(async move {
-                let _permit = permits.acquire().await;
                 writer.delete(&name, version).await;
                 None
             });

@@ -1,5 +1,7 @@
 //! Tests of the bases that a process knows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
@@ -7,9 +9,9 @@ use staffetta_driver::tunnel::{PodKey, Tunnel, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason};
 
 use super::*;
-use crate::vnode::OperationLog;
 use crate::vnode::base::NamedTunnel;
 use crate::vnode::lease::replica_lease;
+use crate::vnode::tracker::{OperationTracker, TrackerPolicy};
 
 const TIMING: LeaseTiming = LeaseTiming {
     duration: Duration::from_secs(40),
@@ -114,7 +116,16 @@ fn a_replica_begins_with_a_lease_and_ends_without_it() {
 }
 
 /// A tunnel to no base. It refuses to start a container called `bad`.
-pub(in crate::vnode) struct NoTunnel;
+#[derive(Default)]
+pub(in crate::vnode) struct NoTunnel {
+    health_requests: AtomicUsize,
+}
+
+impl NoTunnel {
+    pub(in crate::vnode) fn health_requests(&self) -> usize {
+        self.health_requests.load(Ordering::Relaxed)
+    }
+}
 
 #[async_trait]
 impl Tunnel for NoTunnel {
@@ -128,6 +139,7 @@ impl Tunnel for NoTunnel {
         std::future::pending().await
     }
     async fn fetch_health_data(&self, _: &NodeId) -> Result<(), DriverError> {
+        self.health_requests.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
     async fn query_all_container_status_data(&self, _: &NodeId) -> Result<(), DriverError> {
@@ -260,9 +272,11 @@ impl Cluster {
 
 fn base(known: &KnownBase) -> Arc<Base> {
     let names = (known.id.clone(), Arc::clone(&known.node));
-    let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) };
+    let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel::default()) };
     let limit = Duration::from_secs(330);
-    Arc::new(Base::new(names, tunnel, known.profile.clone(), Arc::default(), OperationLog::default(), limit))
+    let tracker =
+        OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
+    Arc::new(Base::new(names, tunnel, known.profile.clone(), Arc::default(), tracker, limit))
 }
 
 #[test]

@@ -6,60 +6,50 @@ use dashmap::DashMap;
 use k8s_openapi::api::coordination::v1::Lease;
 use staffetta_handler::{Event, Index, Tombstone};
 
-use super::{SeenLease, is_of_replica};
+use super::SeenLease;
 
 /// The newest state of each Lease that another replica holds, or nobody, by name. The watch leaves out the Leases that this replica holds,
 /// so one that it takes appears as deleted, and is then [forgotten](Self::forget_taken). The state of a deleted Lease is kept for a node
 /// that is known.
 #[derive(Default)]
-pub(in crate::vnode) struct LeaseIndex {
-    nodes: DashMap<String, SeenLease>,
-    replicas: DashMap<Arc<str>, SeenLease>,
-}
+pub(in crate::vnode) struct LeaseIndex(DashMap<Arc<str>, SeenLease>);
 
 impl LeaseIndex {
     /// Returns the newest state of the Lease of a node; `None` if it was never seen.
     pub(in crate::vnode) fn get(&self, node: &str) -> Option<SeenLease> {
-        self.nodes.get(node).map(|seen| seen.clone())
+        self.0.get(node).map(|seen| seen.clone())
     }
 
-    /// Returns the Leases of replicas, by name.
-    pub(in crate::vnode) fn replicas(&self) -> Vec<(Arc<str>, SeenLease)> {
-        self.replicas.iter().map(|entry| (Arc::clone(entry.key()), entry.value().clone())).collect()
+    /// Returns the existing Leases that are not those of `known` nodes: those of replicas, and those of nodes that only another replica
+    /// knows or knew.
+    pub(in crate::vnode) fn unknown(&self, known: impl Fn(&str) -> bool) -> Vec<(Arc<str>, SeenLease)> {
+        let unknown = self.0.iter().filter(|entry| !entry.deleted && !known(entry.key()));
+        unknown.map(|entry| (Arc::clone(entry.key()), entry.value().clone())).collect()
     }
 
     /// Forgets the deletion of a Lease at or before `version`, at which this replica has written it.
     pub(in crate::vnode) fn forget_taken(&self, node: &str, version: u64) {
-        self.nodes.remove_if(node, |_, seen| seen.deleted && seen.version <= version);
+        self.0.remove_if(node, |_, seen| seen.deleted && seen.version <= version);
     }
 
-    /// Forgets the deleted Leases of nodes that are not `known` any more.
+    /// Forgets the deleted Leases of replicas, and of nodes that are not `known` any more.
     pub(in crate::vnode) fn expire(&self, known: impl Fn(&str) -> bool) {
-        self.nodes.retain(|node, seen| !seen.deleted || known(node));
+        self.0.retain(|node, seen| !seen.deleted || known(node));
     }
 }
 
 impl Index<Lease> for LeaseIndex {
     fn apply(&self, event: &Event<Lease>) {
-        let name = event.object_ref().name.to_owned();
-        if is_of_replica(&name) {
-            match event {
-                Event::Added(lease) | Event::Modified(lease) => {
-                    self.replicas.insert(name.into(), SeenLease::of(lease));
-                }
-                Event::Deleted(_) => drop(self.replicas.remove(name.as_str())),
-            }
-            return;
-        }
+        let name = event.object_ref().name;
         match event {
             Event::Added(lease) | Event::Modified(lease) => {
-                self.nodes.insert(name, SeenLease::of(lease));
+                self.0.insert(name.into(), SeenLease::of(lease));
             }
             Event::Deleted(Tombstone::Last(lease)) => {
-                self.nodes.insert(name, SeenLease::deleted(lease));
+                self.0.insert(name.into(), SeenLease::deleted(lease));
             }
             Event::Deleted(Tombstone::Missed(_)) => {
-                self.nodes.alter(&name, |_, seen| seen.deleted_unseen());
+                self.0.alter(name, |_, seen| seen.deleted_unseen());
             }
         }
     }
@@ -102,5 +92,22 @@ mod tests {
         let identity = added.erase().identity();
         index.apply(&Event::Deleted(Tombstone::Missed(Arc::new(identity))));
         assert!(index.get("n").is_some_and(|seen| seen.deleted && !seen.holder.is_empty()));
+    }
+
+    #[test]
+    fn the_existing_leases_of_replicas_and_of_nodes_that_are_not_known_are_found() {
+        let index = LeaseIndex::default();
+        for name in ["vnode.known.dev", "vnode.lost.dev", "vnode.ended.dev", "staffetta-replica-1"] {
+            let lease = json!({ "metadata": { "name": name, "resourceVersion": "7" } });
+            let lease = Arc::new(serde_json::from_value::<Lease>(lease).unwrap());
+            index.apply(&Event::Added(Arc::clone(&lease)));
+            if name == "vnode.ended.dev" {
+                index.apply(&Event::Deleted(Tombstone::Last(lease)));
+            }
+        }
+        let unknown = index.unknown(|name| name == "vnode.known.dev");
+        let mut names: Vec<_> = unknown.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["staffetta-replica-1", "vnode.lost.dev"]);
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn replica_lease(replica: &str) -> String {
 }
 
 /// Returns `true` if a Lease with this name is that of a replica.
-fn is_of_replica(name: &str) -> bool {
+pub(super) fn is_of_replica(name: &str) -> bool {
     name.starts_with(REPLICA_PREFIX)
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use staffetta_handler::causes;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -26,6 +27,9 @@ const WARNED: Duration = Duration::from_secs(30);
 /// The time limit of one request for a Lease.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// The maximum number of requests for Leases at the same time.
+const MAX_CONCURRENT_REQUESTS: usize = 64;
+
 /// Writes the Leases of nodes and of replicas. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
 /// conditions to `Unknown`.
 pub(in crate::vnode) struct LeaseWriter {
@@ -33,6 +37,7 @@ pub(in crate::vnode) struct LeaseWriter {
     replica: String,
     seconds: i32,
     labels: BTreeMap<String, String>,
+    permits: Semaphore,
     /// The time of the last warning.
     warned: Mutex<Option<Instant>>,
 }
@@ -48,8 +53,9 @@ impl LeaseWriter {
         seconds: i32,
         labels: BTreeMap<String, String>,
     ) -> Self {
-        let warned = Mutex::default();
-        Self { api: Api::namespaced(client, NAMESPACE), replica, seconds, labels, warned }
+        let (api, warned) = (Api::namespaced(client, NAMESPACE), Mutex::default());
+        let permits = Semaphore::new(MAX_CONCURRENT_REQUESTS);
+        Self { api, replica, seconds, labels, permits, warned }
     }
 
     /// Writes the Lease `name`. Its owner is the Node object `node`, if there is one.
@@ -64,6 +70,7 @@ impl LeaseWriter {
             LeaseWrite::Replace { seen } => (Some(seen), self.replica.as_str()),
             LeaseWrite::GiveUp { seen } => (Some(seen), ""),
         };
+        let _permit = self.permits.acquire().await;
         let lease = self.lease(name, node, seen, holder);
         let params = PostParams::default();
         let request = async {
@@ -111,17 +118,12 @@ impl LeaseWriter {
         node: Option<&Node>,
         mut seen: SeenLease,
     ) -> Option<SeenLease> {
-        let params = PostParams::default();
         for _ in 0..GIVE_UP_ATTEMPTS {
-            let lease = self.lease(name, node, Some(&seen), "");
-            match tokio::time::timeout(LIMIT, self.api.replace(name, &params, &lease)).await.ok()? {
-                Ok(lease) => return Some(SeenLease::of(&lease)),
+            match self.write(name, node, LeaseWrite::GiveUp { seen }).await {
+                WriteResult::Written(lease) => return Some(lease),
                 // A renewal that was sent before, and whose response nobody waits for any more, has changed the Lease.
-                Err(kube::Error::Api(status)) if status.code == 409 => match self.current(name).await {
-                    WriteResult::Conflict(newer) if *newer.holder == *self.replica => seen = newer,
-                    _ => return None,
-                },
-                Err(_) => return None,
+                WriteResult::Conflict(newer) if *newer.holder == *self.replica => seen = newer,
+                _ => return None,
             }
         }
         None
@@ -139,6 +141,7 @@ impl LeaseWriter {
     pub(in crate::vnode) async fn delete(&self, name: &str, version: u64) {
         let preconditions = Preconditions { resource_version: Some(version.to_string()), uid: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let _permit = self.permits.acquire().await;
         // Whoever sees it expired deletes it.
         let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }

@@ -54,6 +54,11 @@ pub(in crate::vnode) fn client(answered: &'static str) -> (Client, mpsc::Unbound
 
 /// Returns a source that holds the Leases of these bases, and the store with their nodes.
 pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSource, Arc<NodeStore>) {
+    source_of(client, ids, Arc::default()).await
+}
+
+/// Returns a source with this tunnel that holds the Leases of these bases, and the store with their nodes.
+async fn source_of(client: Client, ids: &[&str], tunnel: Arc<NoTunnel>) -> (VnodeSource, Arc<NodeStore>) {
     let template = NodeTemplate { environment: "dev".to_owned(), max_pods: 9 };
     let tracker =
         OperationTracker::new(TrackerPolicy::default(), staffetta_handler::Recorder::silent(), |_| {});
@@ -63,12 +68,11 @@ pub(in crate::vnode) async fn source(client: Client, ids: &[&str]) -> (VnodeSour
         template,
         operation_limit: Duration::from_secs(330),
         unowned_grace: None,
-        tunnels: vec![NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel) }],
+        tunnels: vec![NamedTunnel { name: "none".into(), tunnel }],
         leases: Arc::default(),
         writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()).into(),
         baselines: Arc::new(PeerIndex::new("dev")),
         answered: Arc::default(),
-        operations: tracker.log(),
         tracker,
         counts: dependencies().metrics.counts("vnode"),
         bases: Mutex::new(KnownBases::new("ours".to_owned(), TIMING, Duration::from_secs(3600))),
@@ -128,42 +132,44 @@ async fn a_lease_whose_deletion_is_seen_after_its_node_was_forgotten_leaves_noth
         Arc::new(serde_json::from_value::<Lease>(json!({ "metadata": metadata })).unwrap())
     };
     let ends = |name: &str| source.leases.apply(&Event::Deleted(Tombstone::Last(lease(name))));
-    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)));
+    let mut requests = Requests::new();
     for name in ["vnode.lives.dev", "vnode.one.dev"] {
         source.leases.apply(&Event::Added(lease(name)));
     }
     nodes.remove("vnode.one.dev");
     nodes.forget("vnode.one.dev");
-    source.give_up_removed(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests).await;
     ends("vnode.one.dev");
     ends("vnode.lives.dev");
-    source.give_up_removed(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests).await;
     assert!(source.leases.get("vnode.one.dev").is_none());
     assert!(source.leases.get("vnode.lives.dev").is_some_and(|seen| seen.deleted), "its node is known");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_base_gets_its_node_by_an_answer_and_not_by_reports_alone() {
-    let (source, nodes) = source(client("").0, &["one"]).await;
+    let tunnel: Arc<NoTunnel> = Arc::default();
+    let (source, nodes) = source_of(client("").0, &["one"], Arc::clone(&tunnel)).await;
+    let asked = tunnel.health_requests();
     let (id, node) = source.names(&"one".parse().unwrap());
-    let (mut requests, permits) = (Requests::new(), Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)));
+    let mut requests = Requests::new();
     let introduction = || TunnelEvent::NodeDiscovered(described("ACTIVATED"));
     nodes.remove(&node);
     for _ in 0..3 {
         source.process_event(0, &id, introduction(), &nodes).await;
         assert!(!nodes.contains(&node), "it does not answer");
         nodes.forget(&node);
-        source.give_up_removed(&nodes, &mut requests, &permits).await;
+        source.give_up_removed(&nodes, &mut requests).await;
         assert!(lock(&source.bases).held(&node).is_some(), "it may answer");
     }
-    source.request_first_answers(&mut requests);
-    assert_eq!(requests.len(), 1);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(tunnel.health_requests(), asked + 1);
     source.process_event(0, &id, TunnelEvent::NodeStatus(NodeStatusData::default()), &nodes).await;
     assert!(nodes.contains(&node));
     nodes.remove(&node);
     nodes.forget(&node);
     source.process_event(0, &id, introduction(), &nodes).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
-    source.give_up_removed(&nodes, &mut requests, &permits).await;
+    source.give_up_removed(&nodes, &mut requests).await;
     assert!(lock(&source.bases).get(&node).is_none(), "it does not introduce itself any more");
 }

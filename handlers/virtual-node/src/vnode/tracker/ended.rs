@@ -1,5 +1,6 @@
 //! Operations on containers that ended, with their outcomes, for metrics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::vnode::Operation;
@@ -8,7 +9,7 @@ use crate::vnode::Operation;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOperation {
     /// The operation: base, pod, container and action.
-    pub operation: Operation,
+    pub operation: Arc<Operation>,
     /// The outcome of the operation.
     pub outcome: OperationOutcome,
     /// The time from the request of the pod to the end of the operation.
@@ -26,7 +27,7 @@ pub enum OperationOutcome {
     Refused,
     /// Nothing was answered, and a later report of the base shows the effect.
     Observed,
-    /// This replica no longer looks after the base, or the pod has requested the operation again before it ended.
+    /// This replica no longer looks after the base: the end of the operation is not known.
     Abandoned,
 }
 

@@ -1,10 +1,10 @@
-//! Follows each operation on the modules of bases: when it was asked for, sent and answered, and which ones are stuck.
+//! Follows each operation on the modules of bases: when it was asked for, sent and ended, and which ones are stuck.
 //!
 //! | module | content |
 //! |---|---|
 //! | `open` | the operations in progress, without I/O |
-//! | [`EndedOperation`] | an operation that ended, with its outcome and its times, for metrics |
-//! | [`OperationTracker`] | the receiver of all steps, and the inspection that reports stuck operations as Events |
+//! | [`EndedOperation`] | an operation that ended, with its outcome and its time, for metrics |
+//! | [`OperationTracker`] | follows operations, and reports stuck ones as Events |
 
 mod ended;
 mod open;
@@ -13,13 +13,14 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use staffetta_driver::Owner;
 use staffetta_handler::{EventNote, Recorder};
 use tokio::time::Instant;
 use tracing::debug;
 
 pub use self::ended::{EndedOperation, OperationOutcome};
 use self::open::OpenOperations;
-use super::{ContainerAction, HANDLER, Operation, OperationLog, OperationStage};
+use super::{ContainerAction, HANDLER, Operation};
 use crate::lock::lock;
 use crate::triggers::pod_identity;
 
@@ -47,7 +48,7 @@ impl Default for TrackerPolicy {
     }
 }
 
-/// Follows each operation of one handler. Clones share the operations.
+/// Follows the operations of one handler. Clones share the operations.
 #[derive(Clone)]
 pub struct OperationTracker(Arc<Tracked>);
 
@@ -61,7 +62,8 @@ struct Tracked {
 }
 
 impl OperationTracker {
-    /// Creates a tracker without operations. It calls `ended` for each operation that ends, and reports stuck ones to `recorder`.
+    /// Creates a tracker without operations. It calls `ended`, which must not block, for each operation that ends, and reports stuck ones
+    /// to `recorder`.
     pub fn new(
         policy: TrackerPolicy,
         recorder: Recorder,
@@ -71,10 +73,11 @@ impl OperationTracker {
         Self(Arc::new(Tracked { open, ended, recorder, policy }))
     }
 
-    /// Returns the receiver of the steps of operations.
-    pub fn log(&self) -> OperationLog {
-        let tracker = self.clone();
-        OperationLog::new(move |operation, stage| tracker.record(operation, stage))
+    /// Begins to follow an operation that a pod requests: the tunnel is about to be called.
+    pub(super) fn begin(&self, operation: Operation) -> TrackedOperation {
+        let operation = Arc::new(operation);
+        let id = lock(&self.0.open).begin(Arc::clone(&operation), Instant::now());
+        TrackedOperation { id, operation, tracker: self.clone() }
     }
 
     /// Returns the number of operations in progress by tunnel and action, and how many of them are stuck.
@@ -97,17 +100,54 @@ impl OperationTracker {
             }
         }
     }
+}
 
-    /// Records a step of an operation. If the operation ends with it, calls the receiver of ended operations.
-    fn record(&self, operation: &Operation, stage: OperationStage) {
-        let ended = lock(&self.0.open).record(operation, stage, Instant::now());
+/// An operation in progress. It ends with an [outcome](Self::end); one that is dropped without is [`OperationOutcome::Abandoned`].
+pub(super) struct TrackedOperation {
+    id: u64,
+    operation: Arc<Operation>,
+    tracker: OperationTracker,
+}
+
+impl TrackedOperation {
+    /// Returns the pod that requested the operation.
+    pub(super) fn pod(&self) -> &Owner {
+        &self.operation.pod
+    }
+
+    /// Records that the tunnel has taken the request.
+    pub(super) fn sent(&self) {
+        lock(&self.tracker.0.open).sent(self.id, Instant::now());
+    }
+
+    /// Ends the operation with this outcome.
+    pub(super) fn end(self, outcome: OperationOutcome) {
+        self.record(outcome);
+    }
+
+    /// Records the first outcome of the operation, and passes it on.
+    fn record(&self, outcome: OperationOutcome) {
+        let Tracked { open, ended: receiver, .. } = &*self.tracker.0;
+        let ended = lock(open).end(self.id, outcome, Instant::now());
         if let Some(ended) = ended {
-            let Operation { tunnel, base, pod, key, action, .. } = &ended.operation;
+            let Operation { tunnel, base, pod, key, action } = &*ended.operation;
             debug!(handler = HANDLER, %tunnel, %base, namespace = pod.namespace, name = pod.name, uid = %pod.uid, module = %key,
                 action = action_name(*action), outcome = ended.outcome.name(), took_s = ended.took.as_secs_f64(),
                 "an operation on a module ended");
-            (self.0.ended)(&ended);
+            receiver(&ended);
         }
+    }
+}
+
+impl Drop for TrackedOperation {
+    fn drop(&mut self) {
+        self.record(OperationOutcome::Abandoned);
+    }
+}
+
+impl std::fmt::Debug for TrackedOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.operation.fmt(f)
     }
 }
 
@@ -120,15 +160,14 @@ pub fn action_name(action: ContainerAction) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use staffetta_driver::Owner;
+pub(crate) mod tests {
     use staffetta_handler::EventRecorder;
 
     use super::*;
 
     /// Records the text of each Event.
     #[derive(Clone, Default)]
-    struct Texts(Arc<Mutex<Vec<String>>>);
+    pub(in crate::vnode) struct Texts(pub(in crate::vnode) Arc<Mutex<Vec<String>>>);
 
     impl EventRecorder for Texts {
         fn record(&self, note: EventNote) {
@@ -139,7 +178,7 @@ mod tests {
     pub(super) fn operation(key: &str, action: ContainerAction) -> Operation {
         let pod = Owner { namespace: "default".into(), name: "web".into(), uid: "u".into() };
         let base = "b-1".parse().unwrap();
-        Operation { tunnel: "http".into(), base, node: "vnode.b-1.dev".into(), pod, key: key.into(), action }
+        Operation { tunnel: "http".into(), base, pod, key: key.into(), action }
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,13 +186,11 @@ mod tests {
         let texts = Texts::default();
         let policy = TrackerPolicy::default();
         let tracker = OperationTracker::new(policy, Recorder::new(texts.clone()), |_| {});
-        let log = tracker.log();
         let inspecting = tracker.clone();
         let inspection = tokio::spawn(async move { inspecting.inspect().await });
-        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Asked);
-        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Sent);
-        log.record(&operation("quick:1", ContainerAction::Stop), OperationStage::Asked);
-        log.record(&operation("quick:1", ContainerAction::Stop), OperationStage::Observed);
+        let cart = tracker.begin(operation("cart:1", ContainerAction::Start));
+        cart.sent();
+        tracker.begin(operation("quick:1", ContainerAction::Stop)).end(OperationOutcome::Observed);
         tokio::time::sleep(policy.stuck_after / 2).await;
         assert!(lock(&texts.0).is_empty() && tracker.under_way().len() == 1);
         tokio::time::sleep(policy.repeat_after).await;
@@ -166,7 +203,7 @@ mod tests {
         assert_eq!(tracker.under_way(), [("http".into(), ContainerAction::Start, [1, 1])]);
         tokio::time::sleep(policy.repeat_after).await;
         assert_eq!(lock(&texts.0).len(), 2);
-        log.record(&operation("cart:1", ContainerAction::Start), OperationStage::Abandoned);
+        drop(cart);
         tokio::time::sleep(policy.repeat_after * 2).await;
         assert!(lock(&texts.0).len() == 2 && tracker.under_way().is_empty());
         inspection.abort();
@@ -179,11 +216,13 @@ mod tests {
         let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::silent(), move |ended| {
             lock(&seen).push((ended.outcome.name(), ended.took));
         });
-        let (log, cart) = (tracker.log(), operation("cart:1", ContainerAction::Start));
-        log.record(&cart, OperationStage::Asked);
+        let [cart, dropped] =
+            ["cart:1", "other:1"].map(|key| tracker.begin(operation(key, ContainerAction::Start)));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        log.record(&cart, OperationStage::Refused);
-        log.record(&cart, OperationStage::Observed);
-        assert_eq!(*lock(&ends), [("refused", Duration::from_secs(2))]);
+        cart.end(OperationOutcome::Refused);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(dropped);
+        let expected = [("refused", Duration::from_secs(2)), ("abandoned", Duration::from_secs(3))];
+        assert_eq!(*lock(&ends), expected);
     }
 }

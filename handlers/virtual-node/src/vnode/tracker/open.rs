@@ -1,29 +1,27 @@
 //! The operations in progress. No I/O; the time is an argument.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::tunnel::{NodeId, OperationResponseResult};
-use staffetta_driver::{ContainerKey, Uid};
 use tokio::time::Instant;
 
 use super::action_name;
 use super::ended::{EndedOperation, OperationOutcome};
-use crate::vnode::{ContainerAction, Operation, OperationStage};
+use crate::vnode::{ContainerAction, Operation};
 
 /// The operations in progress.
 #[derive(Debug, Default)]
-pub(super) struct OpenOperations(HashMap<OperationId, OpenOperation>);
-
-/// The fields of an operation that distinguish it from others in progress.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OperationId(NodeId, Uid, ContainerKey, ContainerAction);
+pub(super) struct OpenOperations {
+    by_id: BTreeMap<u64, OpenOperation>,
+    /// The number of operations that have begun, which is the id of the next one.
+    begun: u64,
+}
 
 /// An operation that was asked for and has not ended, with the times of its stages.
 #[derive(Debug)]
 struct OpenOperation {
-    operation: Operation,
+    operation: Arc<Operation>,
     asked: Instant,
     /// The time at which the tunnel took the request.
     sent: Option<Instant>,
@@ -32,36 +30,25 @@ struct OpenOperation {
 }
 
 impl OpenOperations {
-    /// Records a step, and returns the operation that it ends. Asking for an operation again ends the earlier one.
-    pub(super) fn record(
-        &mut self,
-        operation: &Operation,
-        stage: OperationStage,
-        now: Instant,
-    ) -> Option<EndedOperation> {
-        let Operation { base, pod, key, action, .. } = operation;
-        let id = OperationId(base.clone(), pod.uid.clone(), key.clone(), *action);
-        let outcome = match stage {
-            OperationStage::Asked => {
-                let open =
-                    OpenOperation { operation: operation.clone(), asked: now, sent: None, reported: None };
-                let earlier = self.0.insert(id, open)?;
-                return Some(earlier.end(OperationOutcome::Abandoned, now));
-            }
-            OperationStage::Sent => {
-                self.0.get_mut(&id)?.sent = Some(now);
-                return None;
-            }
-            OperationStage::Refused => OperationOutcome::Refused,
-            OperationStage::Answered(answer) => match answer.result {
-                OperationResponseResult::Success => OperationOutcome::Success,
-                OperationResponseResult::Fail => OperationOutcome::Failure,
-            },
-            OperationStage::TimedOut => OperationOutcome::Failure,
-            OperationStage::Observed => OperationOutcome::Observed,
-            OperationStage::Abandoned => OperationOutcome::Abandoned,
-        };
-        Some(self.0.remove(&id)?.end(outcome, now))
+    /// Adds an operation that is asked for now, and returns its id.
+    pub(super) fn begin(&mut self, operation: Arc<Operation>, now: Instant) -> u64 {
+        let id = self.begun;
+        self.begun += 1;
+        self.by_id.insert(id, OpenOperation { operation, asked: now, sent: None, reported: None });
+        id
+    }
+
+    /// Records that the tunnel has taken the request of an operation.
+    pub(super) fn sent(&mut self, id: u64, now: Instant) {
+        if let Some(open) = self.by_id.get_mut(&id) {
+            open.sent = Some(now);
+        }
+    }
+
+    /// Removes and returns an operation that ends; `None` if it has ended before.
+    pub(super) fn end(&mut self, id: u64, outcome: OperationOutcome, now: Instant) -> Option<EndedOperation> {
+        let OpenOperation { operation, asked, .. } = self.by_id.remove(&id)?;
+        Some(EndedOperation { operation, outcome, took: now.saturating_duration_since(asked) })
     }
 
     /// Returns the operations that are stuck and were not reported for `repeat_after`, each with a sentence for people.
@@ -70,16 +57,16 @@ impl OpenOperations {
         now: Instant,
         stuck_after: Duration,
         repeat_after: Duration,
-    ) -> Vec<(Operation, String)> {
+    ) -> Vec<(Arc<Operation>, String)> {
         let is_due = |open: &&mut OpenOperation| {
             let again = open.reported.is_none_or(|last| now.saturating_duration_since(last) >= repeat_after);
             open.is_stuck(now, stuck_after) && again
         };
-        let due = self.0.values_mut().filter(is_due);
+        let due = self.by_id.values_mut().filter(is_due);
         let mut stuck: Vec<_> = due
             .map(|open| {
                 open.reported = Some(now);
-                (open.operation.clone(), open.text(now))
+                (Arc::clone(&open.operation), open.text(now))
             })
             .collect();
         stuck.sort_by(|(one, _), (other, _)| {
@@ -95,8 +82,8 @@ impl OpenOperations {
         stuck_after: Duration,
     ) -> Vec<(Arc<str>, ContainerAction, [u64; 2])> {
         let mut counts: BTreeMap<_, (Arc<str>, ContainerAction, [u64; 2])> = BTreeMap::new();
-        for open in self.0.values() {
-            let Operation { tunnel, action, .. } = &open.operation;
+        for open in self.by_id.values() {
+            let Operation { tunnel, action, .. } = &*open.operation;
             let key = (Arc::clone(tunnel), action_name(*action));
             let (_, _, [all, stuck]) =
                 counts.entry(key).or_insert_with(|| (Arc::clone(tunnel), *action, [0; 2]));
@@ -113,15 +100,9 @@ impl OpenOperation {
         now.saturating_duration_since(self.asked) >= stuck_after
     }
 
-    /// Ends the operation with this outcome.
-    fn end(self, outcome: OperationOutcome, now: Instant) -> EndedOperation {
-        let took = now.saturating_duration_since(self.asked);
-        EndedOperation { operation: self.operation, outcome, took }
-    }
-
     /// Returns the operation in words, with its age, for people.
     fn text(&self, now: Instant) -> String {
-        let Operation { tunnel, base, key, action, .. } = &self.operation;
+        let Operation { tunnel, base, key, action, .. } = &*self.operation;
         let seconds = |since: Instant| now.saturating_duration_since(since).as_secs();
         let action = action_name(*action);
         let Some(sent) = self.sent.map(seconds) else {
@@ -138,46 +119,29 @@ impl OpenOperation {
 
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::tunnel::ContainerOperationResponseData;
-
     use super::super::tests::operation;
     use super::*;
-
-    fn answered(result: OperationResponseResult) -> OperationStage {
-        let (container_key, reason, message) = ("cart:1".into(), String::new(), String::new());
-        OperationStage::Answered(ContainerOperationResponseData { container_key, result, reason, message })
-    }
 
     #[test]
     fn an_operation_ends_once_with_its_outcome_and_its_time() {
         let (mut open, now) = (OpenOperations::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
-        let cart = operation("cart:1", ContainerAction::Start);
-        for (stage, outcome) in [
-            (answered(OperationResponseResult::Success), OperationOutcome::Success),
-            (answered(OperationResponseResult::Fail), OperationOutcome::Failure),
-            (OperationStage::Refused, OperationOutcome::Refused),
-            (OperationStage::TimedOut, OperationOutcome::Failure),
-            (OperationStage::Observed, OperationOutcome::Observed),
-            (OperationStage::Abandoned, OperationOutcome::Abandoned),
-        ] {
-            assert_eq!(open.record(&cart, OperationStage::Asked, now), None);
-            assert_eq!(open.record(&cart, OperationStage::Sent, after(1)), None);
-            let ended = open.record(&cart, stage.clone(), after(3)).unwrap();
+        for outcome in OperationOutcome::ALL {
+            let cart = Arc::new(operation("cart:1", ContainerAction::Start));
+            let id = open.begin(Arc::clone(&cart), now);
+            open.sent(id, after(1));
+            let ended = open.end(id, outcome, after(3)).unwrap();
             assert_eq!((ended.outcome, ended.took.as_secs(), &ended.operation), (outcome, 3, &cart));
-            assert_eq!(open.record(&cart, stage, after(4)), None);
+            assert_eq!(open.end(id, outcome, after(4)), None);
         }
     }
 
     #[test]
-    fn a_repetition_ends_what_it_repeats_and_other_operations_go_on() {
+    fn operations_of_both_actions_are_counted_by_themselves() {
         let (mut open, now) = (OpenOperations::default(), Instant::now());
-        let (cart, stop) =
-            (operation("cart:1", ContainerAction::Start), operation("cart:1", ContainerAction::Stop));
-        open.record(&cart, OperationStage::Asked, now);
-        open.record(&stop, OperationStage::Asked, now);
-        let ended = open.record(&cart, OperationStage::Asked, now).unwrap();
-        assert_eq!(ended.outcome, OperationOutcome::Abandoned);
+        for action in [ContainerAction::Start, ContainerAction::Stop] {
+            open.begin(operation("cart:1", action).into(), now);
+        }
         let http: Arc<str> = "http".into();
         let counts = open.counts(now, Duration::from_secs(1));
         let expected =
@@ -189,10 +153,9 @@ mod tests {
     fn a_stuck_operation_says_what_it_waits_for() {
         let (mut open, now) = (OpenOperations::default(), Instant::now());
         let (minute, later) = (Duration::from_secs(60), now + Duration::from_secs(61));
-        open.record(&operation("cart:1", ContainerAction::Start), OperationStage::Asked, now);
-        let sent = operation("search:1", ContainerAction::Stop);
-        open.record(&sent, OperationStage::Asked, now);
-        open.record(&sent, OperationStage::Sent, now);
+        open.begin(operation("cart:1", ContainerAction::Start).into(), now);
+        let sent = open.begin(operation("search:1", ContainerAction::Stop).into(), now);
+        open.sent(sent, now);
         assert!(open.stuck(now + minute / 2, minute, minute).is_empty());
         let texts: Vec<_> = open.stuck(later, minute, minute).into_iter().map(|(_, text)| text).collect();
         assert!(texts[0].contains("waits for 61 s") && texts[0].contains("tunnel http"), "{texts:?}");
