@@ -1,6 +1,7 @@
 //! Settings of the listeners and pools of a load balancer.
 
 use std::fmt;
+use std::ops::Not;
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -21,7 +22,7 @@ pub struct ListenerSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_cidrs: Vec<IpNet>,
     /// `true` if the listener was disabled by another program. A spec never asks for this.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub disabled: bool,
 }
 
@@ -46,7 +47,7 @@ pub struct PoolSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor: Option<HealthMonitor>,
     /// `true` if the pool was disabled by another program. A spec never asks for this.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub disabled: bool,
 }
 
@@ -99,12 +100,6 @@ pub struct HealthMonitor {
     pub timeout_s: u32,
     /// The number of consecutive successful or failed checks that change the health of a member: 1 to 10.
     pub max_retries: u8,
-}
-
-/// Tells serde to omit a flag that is `false`.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference on")]
-pub(crate) fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

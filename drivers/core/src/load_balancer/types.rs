@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Not;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{ListenerSettings, PoolSettings, is_false};
+use super::settings::{ListenerSettings, PoolSettings};
 use crate::id::{ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId};
 use crate::milliseconds;
 
@@ -31,7 +32,7 @@ pub struct LoadBalancer {
     /// The security groups of `port`, sorted.
     pub security_groups: Vec<SecurityGroupId>,
     /// `true` if the load balancer was disabled by another program. A spec never asks for this.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub disabled: bool,
     /// The provisioning status, which tells whether the load balancer accepts changes.
     pub status: ProvisioningStatus,

@@ -10,6 +10,7 @@ mod warm;
 pub use self::bulk::{BulkVifDriver, BulkVifRequest, BulkVifResult, PooledVif, PooledVifList, VifPoolKey};
 pub use self::driver::{PoolClaim, VifPoolDriver, VifPoolObserver};
 pub use self::multi::MultiVifPool;
-pub use self::nodes::{NodeIndex, NodeInfo};
+pub(crate) use self::nodes::NodeIndex;
+pub use self::nodes::NodeInfo;
 pub use self::noop::NoopVifPool;
 pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The names, addresses and VIF drivers of the nodes of the cluster, kept current by the watch of nodes.
 #[derive(Debug, Default)]
-pub struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
+pub(crate) struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
 
 /// The properties of a node that pools need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct NodeInfo {
 
 impl NodeIndex {
     /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`.
-    pub fn update(&self, name: &str, facts: Option<&NodeInfo>) {
+    pub(crate) fn update(&self, name: &str, facts: Option<&NodeInfo>) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match facts {
             Some(facts) => {
@@ -31,14 +31,14 @@ impl NodeIndex {
     }
 
     /// Returns the names and addresses of all nodes, addresses in canonical form; `None` if no node is known yet.
-    pub fn hosts(&self) -> Option<HashSet<String>> {
+    pub(crate) fn hosts(&self) -> Option<HashSet<String>> {
         let nodes = self.nodes();
         let hosts = nodes.iter().flat_map(|(name, facts)| facts.addresses.iter().chain([name]).cloned());
         (!nodes.is_empty()).then(|| hosts.collect())
     }
 
     /// Returns `true` if a node has this name or IP address, or if no node is known yet.
-    pub fn may_contain(&self, host: &str) -> bool {
+    pub(crate) fn may_contain(&self, host: &str) -> bool {
         let (nodes, host) = (self.nodes(), &*canonical(host));
         nodes.is_empty()
             || nodes.contains_key(host)
@@ -46,7 +46,7 @@ impl NodeIndex {
     }
 
     /// Returns the value of the node's label `pod_vif`; `None` if the node is not known or has no such label.
-    pub fn pod_vif(&self, name: &str) -> Option<String> {
+    pub(crate) fn pod_vif(&self, name: &str) -> Option<String> {
         self.nodes().get(name)?.pod_vif.clone()
     }
 

@@ -7,10 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{StartupPhase, VifPoolState};
 use super::{Inner, existing};
-use crate::error::{DriverError, Reason};
-use crate::id::NetworkId;
 
 /// The delay before a failed listing of the existing VIFs is repeated.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
@@ -67,7 +64,7 @@ impl Inner {
         tokio::spawn(run(Arc::downgrade(self), Arc::clone(&self.wake)));
     }
 
-    /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](super::VifPoolKey): serves waiting requests, and starts to
+    /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](crate::VifPoolKey): serves waiting requests, and starts to
     /// create and delete VIFs. Returns the time of the next work, counted from the creation of this VIF pool; `None` if there is none.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();
@@ -101,40 +98,4 @@ impl Inner {
             self.reconcile(&mut state, &key);
         }
     }
-
-    /// Deletes the VIFs in `network` that no pod uses, without a cool-down. Fails with [`Reason::Conflict`] if other VIFs of the pool
-    /// remain in the network, and with [`Reason::Unavailable`] between the first listing and the start of the pool.
-    pub(super) async fn drain_network(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
-        const STEP: &str = "empty the pool of a network";
-        let mut deletions = Vec::new();
-        {
-            let mut state = self.state();
-            if let StartupPhase::Listed(_) = state.phase {
-                let detail = "the pool is starting: the pods that use VIFs have not been read yet";
-                return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
-            }
-            for key in in_network(&state, network) {
-                if let Some(pool) = state.pools.get_mut(&key) {
-                    pool.warm.drain();
-                    pool.warm.discard_unused();
-                }
-                deletions.extend(self.reconcile(&mut state, &key));
-            }
-        }
-        for deletion in deletions {
-            // What a deletion that panicked has left is seen below.
-            drop(deletion.await);
-        }
-        if in_network(&self.state(), network).is_empty() {
-            return Ok(());
-        }
-        let detail =
-            format!("VIFs of the network {network} are in use, or are just being created or deleted");
-        Err(DriverError::new(Reason::Conflict, STEP).detail(detail))
-    }
-}
-
-/// Returns the keys of the pools whose VIFs are in `network`.
-fn in_network(state: &VifPoolState, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
-    state.pools.keys().filter(|key| key.network == *network).cloned().collect()
 }

@@ -6,7 +6,7 @@
 //! | `request` | the implementation of [`PodVifDriver`]: hands VIFs out and takes them back |
 //! | `work` | creates and deletes VIFs, as the state machine decides |
 //! | `exhaustion` | exhausted resources that the pools of several keys share |
-//! | `background` | the background task for work that is due at a time, and draining |
+//! | `background` | the background task for work that is due at a time |
 //! | `existing` | the implementation of [`VifPoolObserver`]: compares the pool with the existing VIFs and the pods that use them |
 
 mod background;
@@ -24,13 +24,13 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::state::{Place, VifPoolState, sorted};
-use crate::error::DriverError;
+use self::state::{Place, StartupPhase, VifPoolState, sorted};
+use crate::error::{DriverError, Reason};
 use crate::id::{NetworkId, SecurityGroupId, VifId};
 use crate::owner::Owner;
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
-use crate::vif_pool::{BulkVifDriver, NodeIndex, PoolClaim, VifPoolDriver, VifPoolKey, VifPoolObserver};
+use crate::vif_pool::{BulkVifDriver, NodeIndex, PoolClaim, VifPoolDriver, VifPoolObserver};
 
 pub use self::metrics::VifPoolMetrics;
 
@@ -176,8 +176,35 @@ impl VifPoolDriver for WarmVifPool {
         Some(self)
     }
 
-    /// Deletes the VIFs without a cool-down, since no pod will get them.
+    /// Deletes the VIFs without a cool-down, since no pod will get them. Fails with [`Reason::Unavailable`] between the first listing and
+    /// the start of the pool.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
-        self.inner.drain_network(network).await
+        const STEP: &str = "empty the pool of a network";
+        let inner = &self.inner;
+        let mut deletions = Vec::new();
+        {
+            let mut state = inner.state();
+            if let StartupPhase::Listed(_) = state.phase {
+                let detail = "the pool is starting: the pods that use VIFs have not been read yet";
+                return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
+            }
+            for key in state.keys_in(network) {
+                if let Some(pool) = state.pools.get_mut(&key) {
+                    pool.warm.drain();
+                    pool.warm.discard_unused();
+                }
+                deletions.extend(inner.reconcile(&mut state, &key));
+            }
+        }
+        for deletion in deletions {
+            // What a deletion that panicked has left is seen below.
+            drop(deletion.await);
+        }
+        if inner.state().keys_in(network).is_empty() {
+            return Ok(());
+        }
+        let detail =
+            format!("VIFs of the network {network} are in use, or are just being created or deleted");
+        Err(DriverError::new(Reason::Conflict, STEP).detail(detail))
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::VifPoolPolicy;
 use super::exhaustion::Exhaustion;
 use crate::error::DriverError;
-use crate::id::{SecurityGroupId, Uid, VifId};
+use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
 use crate::network::Subnet;
 use crate::owner::Owner;
 use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
@@ -179,6 +179,11 @@ impl VifPoolState {
                 exhausted: 0,
             }
         })
+    }
+
+    /// Returns the keys of the pools whose VIFs are in `network`.
+    pub(super) fn keys_in(&self, network: &NetworkId) -> Vec<Arc<VifPoolKey>> {
+        self.pools.keys().filter(|key| key.network == *network).cloned().collect()
     }
 
     /// Returns the first holder of the VIF.
