@@ -38,7 +38,7 @@ impl Diagnostics {
             findings(name, run.boxed())
         });
         let diagnoses =
-            self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.category, (diagnosis.run)()));
+            self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.name, (diagnosis.run)()));
         readiness.chain(diagnoses)
     }
 }
@@ -87,7 +87,7 @@ mod tests {
             check("odd", || async { panic!("out of oil") }.boxed()),
         ];
         let low = || async { Ok(vec![Finding::warning("it has oil", "3 ml", "refill it")]) }.boxed();
-        let diagnoses = vec![Diagnosis { category: "lamp".to_owned(), run: Box::new(low) }];
+        let diagnoses = vec![Diagnosis { name: "lamp".to_owned(), run: Box::new(low) }];
         let mut report = CheckReport::default();
         let began = tokio::time::Instant::now();
         let also_silent = vec![check("also silent", || pending().boxed())];

@@ -179,7 +179,7 @@ fn text(error: &HandlerError, context: &Context<'_>) -> Arc<str> {
 /// Returns the time limit that an invocation exceeded; zero for any other error.
 fn time_limit(error: &HandlerError) -> Duration {
     let error: &(dyn Error + 'static) = &**error;
-    error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, TimedOut::limit)
+    error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, |timed_out| timed_out.limit)
 }
 
 /// Returns the object on which the Event is created: the object that the error names, otherwise that of the event.

@@ -148,14 +148,7 @@ impl Failure for Panicked {
 #[error("no answer within {} s", limit.as_secs_f64())]
 pub struct TimedOut {
     /// The time limit that was exceeded.
-    pub(crate) limit: Duration,
-}
-
-impl TimedOut {
-    /// Returns the time limit that was exceeded.
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
+    pub limit: Duration,
 }
 
 impl Failure for TimedOut {
@@ -165,46 +158,6 @@ impl Failure for TimedOut {
 
     fn reason(&self) -> &'static str {
         "TimedOut"
-    }
-}
-
-/// The errors of two joined handlers for one event.
-#[derive(Debug, thiserror::Error)]
-#[error("{}; another part of the handler: {}", causes(&**main), causes(&**other))]
-pub(crate) struct BothFailed {
-    /// The error that decides about the retry: the first of those that are transient and not [pending](Failure::pending), if there is
-    /// one, otherwise the first that is transient.
-    main: HandlerError,
-    other: HandlerError,
-}
-
-impl BothFailed {
-    pub(crate) fn new(one: HandlerError, other: HandlerError) -> Self {
-        let rank = |error: &HandlerError| (error.transient(), error.pending().is_none());
-        if rank(&other) > rank(&one) { Self { main: other, other: one } } else { Self { main: one, other } }
-    }
-}
-
-impl Failure for BothFailed {
-    fn transient(&self) -> bool {
-        self.main.transient()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.main.retry_after()
-    }
-
-    /// Returns the [`Pending`] of the main error, unless the other one is a real failure.
-    fn pending(&self) -> Option<Pending> {
-        self.other.pending().and(self.main.pending())
-    }
-
-    fn reason(&self) -> &'static str {
-        self.main.reason()
-    }
-
-    fn concerns(&self) -> Option<&Identity> {
-        self.main.concerns()
     }
 }
 
@@ -243,7 +196,6 @@ pub fn causes(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Fault;
 
     fn answer(code: u16, retry_after_seconds: u32) -> kube::Error {
         let answer =
@@ -272,18 +224,6 @@ mod tests {
         assert_eq!(hangs.expect_err("it hangs").to_string(), "no answer within 30 s");
         let panics = bounded::<()>(limit, async { panic!("out of cheese") }).await;
         assert_eq!(panics.expect_err("it panics").to_string(), "the handler panicked: out of cheese");
-    }
-
-    #[test]
-    fn of_two_errors_the_real_and_transient_one_decides_about_the_retry() {
-        let waits = || Fault::transient("waits").pending(Pending::default()).after(Duration::from_secs(1));
-        let (busy, refused) = (|| Fault::transient("busy"), || Fault::permanent("refused"));
-        for (one, other, main) in
-            [(waits(), busy(), "busy"), (busy(), waits(), "busy"), (refused(), waits(), "waits")]
-        {
-            let both = BothFailed::new(one.into(), other.into());
-            assert_eq!((both.main.to_string().as_str(), both.pending()), (main, None));
-        }
     }
 
     #[test]

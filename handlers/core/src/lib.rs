@@ -46,10 +46,15 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    ApplyIndex, Check, CheckFn, CheckResult, Diagnosis, DiagnosisFn, DriverEntry, DriverId, DriverTrait,
-    DryRunPlan, ErasedHandler, EventNote, EventRecorder, Finding, GarbageCollector, HANDLER_LABEL,
-    HandlerEntry, Index, Interest, KindIndex, NewDriverTrait, PlannedCall, Recorder, Registration, Registry,
-    ResourceEventHandler, Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender,
-    deliver,
+    Check, CheckResult, Diagnosis, DriverId, DriverTrait, DryRunPlan, ErasedHandler, EventNote,
+    EventRecorder, Finding, GarbageCollector, HANDLER_LABEL, Index, Interest, KindIndex, NewDriverTrait,
+    PlannedCall, Recorder, Registration, Registry, RegistryEntry, ResourceEventHandler, Section,
+    SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};
+
+#[cfg(test)]
+extern crate self as staffetta_handler;
+#[cfg(test)]
+#[path = "../tests/guarantees/message.rs"]
+mod test_message;

@@ -25,8 +25,6 @@
 //! # });
 //! ```
 
-use std::any::TypeId;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +33,7 @@ use tracing::error;
 
 use crate::backoff::BackoffPolicy;
 use crate::chain::{Context, EventHandler, QueueMetrics, Report};
-use crate::event::{AnyEvent, Change, Event, Identity, Message, Object, ObjectRef, Tombstone, Trigger};
+use crate::event::{AnyEvent, Event, Identity, Message, Object, Tombstone, Trigger};
 use crate::failure::{Failure, HandlerError, Pending, causes};
 use crate::registry::{ErasedHandler, KindIndex, Registration};
 
@@ -102,125 +100,6 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod.metadata.uid = Some(format!("uid-{namespace}-{name}"));
     pod.metadata.resource_version = Some("1".to_owned());
     pod
-}
-
-/// A message about an object with a given UID, for tests of the wrappers of the chain. The object with the UID `shop/a` is in the
-/// namespace `shop`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestMessage {
-    uid: String,
-    change: Change,
-    form: Form,
-    /// A number by which a test distinguishes messages about the same object. `Async`, `Retry` and `LogExceptions` ignore it.
-    pub version: u64,
-}
-
-/// The origin and state of a [`TestMessage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// A watch event with the state of the object.
-    Watched,
-    /// A watch event of an object whose deletion was requested.
-    Finalizing,
-    /// A deletion without the last state of the object.
-    Missed,
-    /// A trigger.
-    Trigger,
-}
-
-impl TestMessage {
-    fn new(uid: &str, change: Change, form: Form, version: u64) -> Self {
-        Self { uid: uid.to_owned(), change, form, version }
-    }
-
-    /// Returns an `Added` message of version 0.
-    pub fn added(uid: &str) -> Self {
-        Self::new(uid, Change::Added, Form::Watched, 0)
-    }
-
-    /// Returns a `Modified` message.
-    pub fn modified(uid: &str, version: u64) -> Self {
-        Self::new(uid, Change::Modified, Form::Watched, version)
-    }
-
-    /// Returns a `Modified` message of an object whose deletion was requested.
-    pub fn terminating(uid: &str, version: u64) -> Self {
-        Self::new(uid, Change::Modified, Form::Finalizing, version)
-    }
-
-    /// Returns a trigger about the object with this UID.
-    pub fn trigger(uid: &str, version: u64) -> Self {
-        Self::new(uid, Change::Modified, Form::Trigger, version)
-    }
-
-    /// Returns a `Deleted` message of version 0.
-    pub fn deleted(uid: &str) -> Self {
-        Self::new(uid, Change::Deleted, Form::Watched, 0)
-    }
-
-    /// Returns a `Deleted` message of version 0 without the last state of the object, as garbage collection sends it.
-    pub fn missed(uid: &str) -> Self {
-        Self::new(uid, Change::Deleted, Form::Missed, 0)
-    }
-}
-
-/// The [route](Message::route) of [`TestMessage`]s that are triggers.
-struct Triggered;
-
-impl Message for TestMessage {
-    fn change(&self) -> Change {
-        self.change
-    }
-
-    fn object_ref(&self) -> ObjectRef<'_> {
-        let namespace = self.uid.split_once('/').map(|(namespace, _)| namespace);
-        ObjectRef { kind: "Test".into(), namespace, name: &self.uid, uid: &self.uid }
-    }
-
-    fn route(&self) -> TypeId {
-        if self.is_trigger() { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
-    }
-
-    fn finalizing(&self) -> bool {
-        self.change == Change::Deleted || self.form == Form::Finalizing
-    }
-
-    fn is_trigger(&self) -> bool {
-        self.form == Form::Trigger
-    }
-
-    fn replacing(mut self, older: &Self) -> Self {
-        if self.change == Change::Modified && older.change == Change::Added {
-            self.change = Change::Added;
-        } else if self.form == Form::Missed && older.change == Change::Deleted {
-            self.form = older.form;
-        }
-        self
-    }
-}
-
-impl fmt::Display for TestMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let change = match self.change {
-            Change::Added => "added",
-            Change::Modified if self.is_trigger() => "trigger",
-            Change::Modified => "modified",
-            Change::Deleted => "deleted",
-        };
-        write!(f, "{} {change} {}", self.uid, self.version)
-    }
-}
-
-/// A handler that calls a closure.
-pub struct HandlerFn<F>(pub F);
-
-impl<E: Message, F> EventHandler<E> for HandlerFn<F>
-where
-    F: Fn(&E) -> Result<(), HandlerError> + Send + Sync + 'static,
-{
-    async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
-        (self.0)(event)
-    }
 }
 
 /// A [`Report`] that writes one structured log line for each failure, and requeues the object.

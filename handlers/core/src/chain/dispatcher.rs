@@ -47,7 +47,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::testing::{Fault, HandlerFn, TestMessage};
+    use crate::test_message::{HandlerFn, TestMessage};
+    use crate::testing::Fault;
 
     #[tokio::test]
     async fn each_matching_handler_gets_the_message_once_in_order_of_registration() {

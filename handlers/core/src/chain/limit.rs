@@ -80,7 +80,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::testing::TestMessage;
+    use crate::test_message::TestMessage;
 
     #[derive(Default)]
     struct Crowd {

@@ -52,7 +52,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::testing::{Fault, HandlerFn, TestMessage};
+    use crate::test_message::{HandlerFn, TestMessage};
+    use crate::testing::Fault;
 
     #[derive(Default)]
     struct Failures(Mutex<Vec<String>>);

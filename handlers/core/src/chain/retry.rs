@@ -67,7 +67,8 @@ mod tests {
 
     use super::*;
     use crate::failure::Pending;
-    use crate::testing::{Fault, HandlerFn, TestMessage};
+    use crate::test_message::{HandlerFn, TestMessage};
+    use crate::testing::Fault;
 
     fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {
         let attempts = Arc::new(AtomicU32::new(0));

@@ -55,7 +55,7 @@ impl Drop for Invocation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TestMessage;
+    use crate::test_message::TestMessage;
 
     struct Hang;
 

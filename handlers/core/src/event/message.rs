@@ -13,15 +13,11 @@ pub trait Message: Send + Sync + 'static {
 
     /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set). Such a message is never
     /// superseded: its retries end with a success, at the time limit or at shutdown.
-    fn finalizing(&self) -> bool {
-        self.change() == Change::Deleted
-    }
+    fn finalizing(&self) -> bool;
 
     /// Returns `true` for a trigger, that is, a message that does not come from a watch. A trigger replaces and supersedes only
     /// triggers of its own type.
-    fn is_trigger(&self) -> bool {
-        false
-    }
+    fn is_trigger(&self) -> bool;
 
     /// Returns the kind, names and UID of the object, for log lines.
     fn object_ref(&self) -> ObjectRef<'_>;

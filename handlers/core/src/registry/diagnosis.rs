@@ -1,20 +1,25 @@
-//! Checks that run on request: `kubectl staffetta check` shows their findings.
+//! Checks of handlers and drivers: those before the program is ready, and those on request, whose findings `kubectl staffetta check`
+//! shows.
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::HandlerError;
 
-/// A check that runs on request. It may read external systems, and changes nothing.
-pub struct Diagnosis {
-    /// The category under which the findings are shown: the name of a handler, a driver or an external system.
-    pub category: String,
-    /// The function that makes the findings. An error counts as a failed check.
-    pub run: DiagnosisFn,
+/// A check of a handler, a driver or an external system. It changes nothing. A check that must succeed before the program is ready
+/// returns `()`.
+pub struct Check<T = ()> {
+    /// The name of the handler, the driver or the external system, under which the result is shown.
+    pub name: String,
+    /// The function that runs the check. An error counts as a failed check.
+    pub run: RunCheck<T>,
 }
 
-/// The type of the function of a [`Diagnosis`].
-pub type DiagnosisFn = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Finding>, HandlerError>> + Send + Sync>;
+/// The type of a function that runs a check.
+type RunCheck<T> = Box<dyn Fn() -> BoxFuture<'static, Result<T, HandlerError>> + Send + Sync>;
+
+/// A check that runs on request and returns its findings.
+pub type Diagnosis = Check<Vec<Finding>>;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -48,16 +48,6 @@ impl Interest {
             Self::Declined(_) => self,
         }
     }
-
-    /// Returns the answer of joined handlers, of which each can take or defer the event. `other` is asked unless `self` takes it.
-    #[must_use]
-    pub(super) fn or(self, other: impl FnOnce() -> Self) -> Self {
-        match self {
-            Self::Taken | Self::Limited(_) => self,
-            Self::Deferred(_) => Some(other()).filter(|other| other.is_taken()).unwrap_or(self),
-            Self::Declined(_) => Some(other()).filter(|other| !other.is_declined()).unwrap_or(self),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -70,17 +60,6 @@ mod tests {
         for (i, one) in in_order.into_iter().enumerate() {
             for (j, other) in in_order.into_iter().enumerate() {
                 assert_eq!(one.and(|| other), in_order[i.max(j)], "{one:?} and {other:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_first_joined_handler_that_takes_the_event_answers_for_all_and_then_one_that_defers_it() {
-        let answers = [Taken, Limited("one"), Deferred("two"), Declined("three")];
-        for (i, one) in answers.into_iter().enumerate() {
-            for (j, other) in answers.into_iter().enumerate() {
-                let expected = if one.is_taken() { one } else { answers[i.min(j)] };
-                assert_eq!(one.or(|| other), expected, "{one:?} or {other:?}");
             }
         }
     }

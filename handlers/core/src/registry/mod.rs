@@ -14,15 +14,15 @@ mod route;
 mod setup;
 mod source;
 
-pub use diagnosis::{CheckResult, Diagnosis, DiagnosisFn, Finding};
+pub use diagnosis::{Check, CheckResult, Diagnosis, Finding};
 pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event_recorder::{EventNote, EventRecorder, Recorder};
 pub use garbage_collector::GarbageCollector;
 pub use index::Index;
 pub use interest::Interest;
-pub use registration::{ApplyIndex, ErasedHandler, KindIndex, Registration};
+pub use registration::{ErasedHandler, KindIndex, Registration};
 pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
-pub use setup::{Check, CheckFn, DriverId, Setup, SetupError};
+pub use setup::{DriverId, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 
 use std::any::{Any, TypeId, type_name};
@@ -53,7 +53,7 @@ use serde_json::Value;
 /// ```
 #[derive(Default)]
 pub struct Registry {
-    handlers: BTreeMap<String, HandlerEntry>,
+    handlers: BTreeMap<String, RegistryEntry<Registration>>,
     /// The names of the handlers that run in every replica.
     in_every_replica: BTreeSet<String>,
     /// The names of the handlers that represent other machines as nodes; see [`Registry::declare_virtual_nodes`].
@@ -62,7 +62,7 @@ pub struct Registry {
     sections: Vec<Section>,
 }
 
-/// A handler or a driver that the program knows.
+/// A handler that the configuration can enable, or a driver that it can choose.
 pub struct RegistryEntry<T> {
     /// A description in one sentence, for the command line.
     pub about: String,
@@ -71,12 +71,6 @@ pub struct RegistryEntry<T> {
 
 /// The type of a function that builds a handler or a driver from the [`Setup`].
 type Factory<T> = Box<dyn Fn(&Setup) -> Result<T, SetupError> + Send + Sync>;
-
-/// A handler that the configuration can enable.
-pub type HandlerEntry = RegistryEntry<Registration>;
-
-/// A driver that the configuration can choose.
-pub type DriverEntry = RegistryEntry<AnyDriver>;
 
 /// A driver trait, and the drivers that implement the trait.
 pub struct DriverTrait {
@@ -90,7 +84,7 @@ pub struct DriverTrait {
     /// `true` if an option chooses one of the drivers; `false` if all of them are used, selected by name.
     pub has_option: bool,
     /// The drivers, by name.
-    pub drivers: BTreeMap<String, DriverEntry>,
+    pub drivers: BTreeMap<String, RegistryEntry<AnyDriver>>,
     type_id: TypeId,
     /// The name of the Rust trait, for error messages.
     type_name: &'static str,
@@ -206,7 +200,7 @@ impl Registry {
         about: &str,
         build: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
     ) {
-        let entry = HandlerEntry { about: about.to_owned(), build: Box::new(build) };
+        let entry = RegistryEntry { about: about.to_owned(), build: Box::new(build) };
         self.handlers.insert(name.to_owned(), entry);
         self.in_every_replica.remove(name);
         self.with_virtual_nodes.remove(name);
@@ -271,7 +265,7 @@ impl Registry {
         build: impl Fn(&Setup) -> Result<Arc<D>, SetupError> + Send + Sync + 'static,
     ) {
         let build: Factory<AnyDriver> = Box::new(move |setup| Ok(Box::new(build(setup)?)));
-        let entry = DriverEntry { about: about.to_owned(), build };
+        let entry = RegistryEntry { about: about.to_owned(), build };
         self.driver_trait_mut::<D>().drivers.insert(name.to_owned(), entry);
     }
 
@@ -304,7 +298,7 @@ impl Registry {
     }
 
     /// Returns the handlers, sorted by name.
-    pub fn handlers(&self) -> impl Iterator<Item = (&str, &HandlerEntry)> {
+    pub fn handlers(&self) -> impl Iterator<Item = (&str, &RegistryEntry<Registration>)> {
         self.handlers.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
@@ -318,12 +312,12 @@ impl Registry {
         self.sections.iter()
     }
 
-    /// Builds the handler called `handler`. Fails with [`SetupError::UnknownHandler`] if there is no such handler, or with the error of
-    /// the function that builds it.
+    /// Builds the handler called `handler`. Fails if there is no such handler, or with the error of the function that
+    /// builds it.
     pub fn make(&self, handler: &str, setup: &Setup) -> Result<Registration, SetupError> {
-        let entry = self.handlers.get(handler).ok_or_else(|| SetupError::UnknownHandler {
-            name: handler.to_owned(),
-            known: join(self.handlers.keys()),
+        let entry = self.handlers.get(handler).ok_or_else(|| {
+            let known = join(self.handlers.keys());
+            SetupError::Invalid(format!("there is no handler `{handler}`; the handlers are {known}"))
         })?;
         let built = (entry.build)(setup);
         let drivers = setup.take_requested();

@@ -1,7 +1,6 @@
 //! The registration of a handler: the handler, and all that the program needs to run it.
 
 use std::any::TypeId;
-use std::collections::HashSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +19,7 @@ use super::setup::DriverId;
 use super::source::Source;
 use crate::chain::{Context, EventHandler, Superseded};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
-use crate::failure::{BothFailed, HandlerError, Panicked};
+use crate::failure::{HandlerError, Panicked};
 
 /// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector.
 ///
@@ -35,23 +34,10 @@ use crate::failure::{BothFailed, HandlerError, Panicked};
 /// ```
 pub struct Registration<H = ()> {
     handler: Arc<H>,
-    routes: Vec<HandlerRoute>,
-    /// The types for which `handler` itself is registered. If it is registered twice for one, it gets each event once.
-    types: HashSet<TypeId>,
+    erased: ErasedHandler,
     indexes: Vec<KindIndex>,
-    superseded: Superseded,
     collector: Option<Arc<dyn GarbageCollector>>,
     sources: Vec<Box<dyn Source>>,
-    filter: Option<EventFilter>,
-    drivers: Vec<DriverId>,
-}
-
-/// Combines two optional filters: the result accepts an event if both accept it. A missing filter accepts everything.
-fn both(one: Option<EventFilter>, other: Option<EventFilter>) -> Option<EventFilter> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(Arc::new(move |event| one(event).and(|| other(event)))),
-        (one, other) => one.or(other),
-    }
 }
 
 /// An index, and the kind whose events update the index.
@@ -64,21 +50,17 @@ pub struct KindIndex {
 }
 
 /// The type of a function that updates an index with an event.
-pub type ApplyIndex = Box<dyn Fn(&AnyEvent) -> Result<(), Panicked> + Send + Sync>;
+type ApplyIndex = Box<dyn Fn(&AnyEvent) -> Result<(), Panicked> + Send + Sync>;
 
 impl<H: Send + Sync + 'static> Registration<H> {
     /// Registers a handler, at first without any kind or trigger.
     pub fn new(handler: H) -> Self {
         Self {
             handler: Arc::new(handler),
-            routes: Vec::new(),
-            types: HashSet::new(),
+            erased: ErasedHandler::default(),
             indexes: Vec::new(),
-            superseded: Superseded::default(),
             collector: None,
             sources: Vec::new(),
-            filter: None,
-            drivers: Vec::new(),
         }
     }
 
@@ -114,7 +96,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Returns each registered [`Kind`] whose objects have the Rust type `K`.
     fn kinds_of<K: 'static>(&mut self) -> impl Iterator<Item = &mut Kind> {
-        let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
+        let routes = self.erased.routes.iter_mut().filter_map(|route| route.kind.as_mut());
         let kinds = routes.chain(self.indexes.iter_mut().map(|index| &mut index.kind));
         kinds.filter(|kind| kind.type_id == TypeId::of::<K>())
     }
@@ -133,8 +115,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Adds the route of the events or triggers of one type to the handler, unless there is one already.
     fn route(&mut self, type_id: TypeId, kind: Option<Kind>, handler: Box<dyn RouteHandler>) {
-        if self.types.insert(type_id) {
-            self.routes.push(HandlerRoute { type_id, kind, handler, filter: None });
+        if self.erased.route(type_id).is_none() {
+            self.erased.routes.push(HandlerRoute { type_id, kind, handler, filters: Vec::new() });
         }
     }
 
@@ -147,17 +129,22 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
-    /// handler. If both are registered for the same type, each gets the events that it wants, and `self` determines the ordering key and
-    /// the group. The setting of [`superseded`](Self::superseded) of `other` is ignored. A filter that was added before the join applies to
+    /// handler. The setting of [`superseded`](Self::superseded) of `other` is ignored. A filter that was added before the join applies to
     /// its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector; that of
     /// `other` is ignored if both have one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if both are registered for the same kind or trigger: an error of the program, not of its configuration.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
-        let filtered = |filter: Option<EventFilter>| {
-            move |route: HandlerRoute| HandlerRoute { filter: both(route.filter, filter.clone()), ..route }
-        };
-        let own = self.routes.into_iter().map(filtered(self.filter.take()));
-        self.routes = own.chain(other.routes.into_iter().map(filtered(other.filter))).collect();
+        for route in other.erased.routes {
+            assert!(
+                self.erased.route(route.type_id).is_none(),
+                "two joined handlers have the same kind or trigger"
+            );
+            self.erased.routes.push(route);
+        }
         self.indexes.extend(other.indexes);
         self.sources.extend(other.sources);
         self.collector = self.collector.or(other.collector);
@@ -180,7 +167,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
     /// Selects the newer messages that end the retries of an older one.
     #[must_use]
     pub fn superseded(mut self, superseded: Superseded) -> Self {
-        self.superseded = superseded;
+        self.erased.superseded = superseded;
         self
     }
 
@@ -196,14 +183,13 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Returns the kinds whose events the handler gets.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.routes.iter().filter_map(|route| route.kind.as_ref())
+        self.erased.kinds()
     }
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { routes, types, indexes, superseded, collector, sources, filter, drivers, .. } = self;
-        let handler = Arc::new(());
-        Registration { handler, routes, types, indexes, superseded, collector, sources, filter, drivers }
+        let Self { erased, indexes, collector, sources, .. } = self;
+        Registration { handler: Arc::new(()), erased, indexes, collector, sources }
     }
 }
 
@@ -212,13 +198,15 @@ impl Registration {
     /// earlier filters decline. Indexes get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
-        self.filter = both(self.filter.take(), Some(Arc::new(filter)));
+        let filter: EventFilter = Arc::new(filter);
+        self.erased.routes.iter_mut().for_each(|route| route.filters.push(Arc::clone(&filter)));
         self
     }
 
     /// Sets the drivers that the handler uses.
-    pub(super) fn with_drivers(self, drivers: Vec<DriverId>) -> Self {
-        Self { drivers, ..self }
+    pub(super) fn with_drivers(mut self, drivers: Vec<DriverId>) -> Self {
+        self.erased.drivers = drivers;
+        self
     }
 
     /// Removes and returns the sources of the handler.
@@ -228,16 +216,16 @@ impl Registration {
 
     /// Returns the handler, its indexes and its garbage collector.
     pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
-        let Self { routes, superseded, filter, drivers, .. } = self;
-        (ErasedHandler { routes, superseded, filter, drivers }, self.indexes, self.collector)
+        (self.erased, self.indexes, self.collector)
     }
 }
 
 /// A handler of one or more kinds and triggers whose types are erased: the innermost part of every chain.
+#[derive(Default)]
 pub struct ErasedHandler {
+    /// At most one for each type of event.
     routes: Vec<HandlerRoute>,
     superseded: Superseded,
-    filter: Option<EventFilter>,
     drivers: Vec<DriverId>,
 }
 
@@ -262,47 +250,32 @@ impl ErasedHandler {
         self.superseded
     }
 
-    /// Returns whether the handler and its filter take the event; of joined handlers, one of them. If the handler or the filter
-    /// panics, the handler does not get the event.
+    /// Returns whether the handler and its filters take the event. If the handler or a filter panics, the handler does not get the
+    /// event.
     pub fn wants(&self, event: &AnyEvent) -> Interest {
-        let mut routes = self.routes(event);
-        let first = routes.next().map_or(OTHER_TYPE, |route| route.wants(event));
-        let answer = routes.fold(first, |answer, other| answer.or(|| other.wants(event)));
-        answer.and(|| filtered(self.filter.as_ref(), event))
+        let Some(route) = self.route(event.route()) else { return OTHER_TYPE };
+        let answer = asked(event, || route.handler.wants(event));
+        route.filters.iter().fold(answer, |answer, filter| answer.and(|| asked(event, || filter(event))))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
         let key = self
-            .routes(event)
-            .next()
+            .route(event.route())
             .and_then(|route| catch_panic(event, || route.handler.key(event)).ok().flatten());
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
     /// Returns the group of an event, which has permits of its own in [`Limit`](crate::Limit); `None` if it uses the common permits.
     pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
-        let route = self.routes(event).next()?;
+        let route = self.route(event.route())?;
         catch_panic(event, || route.handler.group(event)).ok().flatten()
     }
 
-    /// Returns the handlers of this type of event: more than one only if registrations were joined.
-    fn routes(&self, event: &AnyEvent) -> impl Iterator<Item = &HandlerRoute> {
-        let type_id = event.route();
-        self.routes.iter().filter(move |route| route.type_id == type_id)
+    /// Returns the handler of the events or triggers of one type.
+    fn route(&self, type_id: TypeId) -> Option<&HandlerRoute> {
+        self.routes.iter().find(|route| route.type_id == type_id)
     }
-}
-
-impl HandlerRoute {
-    /// Returns whether the handler and its filter take the event.
-    fn wants(&self, event: &AnyEvent) -> Interest {
-        asked(event, || self.handler.wants(event)).and(|| filtered(self.filter.as_ref(), event))
-    }
-}
-
-/// Returns the answer of the filter to `event`; without a filter, the event is taken.
-fn filtered(filter: Option<&EventFilter>, event: &AnyEvent) -> Interest {
-    filter.map_or(Interest::Taken, |filter| asked(event, || filter(event)))
 }
 
 /// Returns the answer of a handler or of its filter to `event`. If the code panics, the event is deferred,
@@ -325,15 +298,7 @@ fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Result<T, Panic
 
 impl EventHandler<AnyEvent> for ErasedHandler {
     async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        // One of joined handlers may want an event that another one does not.
-        let is_joined = self.routes(event).nth(1).is_some();
-        let mut result = Ok(());
-        for route in self.routes(event).filter(|route| !is_joined || route.wants(event).is_taken()) {
-            result = match (result, route.handler.deliver(event).await) {
-                (Err(one), Err(other)) => Err(BothFailed::new(one, other).into()),
-                (one, other) => one.and(other),
-            };
-        }
-        result
+        let Some(route) = self.route(event.route()) else { return Ok(()) };
+        route.handler.deliver(event).await
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct HandlerRoute {
     pub(super) kind: Option<Kind>,
     /// The handler, whose type is erased.
     pub(super) handler: Box<dyn RouteHandler>,
-    /// The filter of the registration to which the handler belonged before it was joined with another one.
-    pub(super) filter: Option<EventFilter>,
+    /// The filters of the events that the handler takes.
+    pub(super) filters: Vec<EventFilter>,
 }
 
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased.

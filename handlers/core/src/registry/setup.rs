@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::BoxFuture;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::diagnosis::{Diagnosis, Finding};
+use super::diagnosis::{Check, Diagnosis, Finding};
 use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
@@ -46,28 +45,9 @@ pub struct DriverId {
     pub name: String,
 }
 
-/// A check that must succeed before the program is ready.
-pub struct Check {
-    /// The name of the check in the response of `/readyz`.
-    pub name: String,
-    /// The function that runs the check.
-    pub run: CheckFn,
-}
-
-/// The type of the function of a [`Check`].
-pub type CheckFn = Box<dyn Fn() -> BoxFuture<'static, Result<(), HandlerError>> + Send + Sync>;
-
 /// The reason for which a handler or a driver could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The registry has no handler of this name.
-    #[error("there is no handler `{name}`; the handlers are {known}")]
-    UnknownHandler {
-        /// The requested name.
-        name: String,
-        /// The existing names.
-        known: String,
-    },
     /// The driver trait has no driver of this name.
     #[error("there is no driver `{name}` for `{option}`; the drivers are {known}")]
     UnknownDriver {
@@ -78,9 +58,6 @@ pub enum SetupError {
         /// The existing names.
         known: String,
     },
-    /// The registry has no driver trait of this type. The field is the name of the Rust trait.
-    #[error("the driver trait {0} is not registered")]
-    UnknownDriverTrait(&'static str),
     /// A dry run needs a driver trait that cannot record its changes.
     #[error(
         "a dry run is not possible: the drivers of {driver_trait} (`{option}`) have no recorder; disable \
@@ -110,7 +87,7 @@ pub enum SetupError {
         /// Valid options of the same names: an object with a field for each section.
         stand_in: Value,
     },
-    /// The options contradict one another, or an external system rejected them.
+    /// The options contradict one another, an external system rejected them, or a handler or a driver trait is not registered.
     #[error("{0}")]
     Invalid(String),
 }
@@ -235,7 +212,9 @@ impl Setup {
     fn driver_trait<D: ?Sized + 'static>(&self) -> Result<&DriverTrait, SetupError> {
         let mut driver_traits = self.registry.driver_traits();
         let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());
-        found.ok_or(SetupError::UnknownDriverTrait(type_name::<D>()))
+        found.ok_or_else(|| {
+            SetupError::Invalid(format!("the driver trait {} is not registered", type_name::<D>()))
+        })
     }
 
     /// Returns the value of type `T` that several drivers share, such as a client or a simulated network. `make` builds the value at
@@ -298,7 +277,7 @@ impl Setup {
     where
         F: Future<Output = Result<Vec<Finding>, HandlerError>> + Send + 'static,
     {
-        let diagnosis = Diagnosis { category: category.to_owned(), run: Box::new(move || Box::pin(run())) };
+        let diagnosis = Diagnosis { name: category.to_owned(), run: Box::new(move || Box::pin(run())) };
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).1.push(diagnosis);
     }
 

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::message::{HandlerFn, TestMessage};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use staffetta_handler::testing::{Fault, HandlerFn, LogReport, NoMetrics, TestMessage, pod};
+use staffetta_handler::testing::{Fault, LogReport, NoMetrics, pod};
 use staffetta_handler::{
     AnyEvent, Async, BackoffPolicy, Change, Context, Event, EventHandler, HandlerError, Message, OrderingKey,
     QueuePolicy, Superseded, Tombstone,

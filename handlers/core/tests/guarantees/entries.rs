@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::message::TestMessage;
 use proptest::prelude::*;
-use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
+use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{
     Async, EventHandler, LastError, Message, OrderingKey, Phase, QueueCounts, QueueEntry, QueuePolicy,
     Superseded,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
+use crate::message::TestMessage;
+use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, OrderingKey, QueuePolicy, Superseded};
 
 use crate::support::{Answer, POLICY, Scribe, settle};

@@ -5,6 +5,7 @@
 mod corners;
 mod entries;
 mod failures;
+mod message;
 mod order;
 mod outages;
 mod queue_metrics;

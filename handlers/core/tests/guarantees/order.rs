@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::message::TestMessage;
 use proptest::prelude::*;
-use staffetta_handler::testing::TestMessage;
 use staffetta_handler::{Change, Message, QueuePolicy};
 
 use crate::support::{POLICY, Scribe};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::message::TestMessage;
 use staffetta_handler::Pending;
-use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::testing::Fault;
 use tokio::time::Instant;
 
 use crate::support::{Answer, POLICY, Scribe};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, TestMessage};
+use crate::message::TestMessage;
+use staffetta_handler::testing::Fault;
 use staffetta_handler::{Message, QueuePolicy};
 
 use crate::support::{Answer, POLICY, Scribe, settle};

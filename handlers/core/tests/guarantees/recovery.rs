@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::message::TestMessage;
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
+use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, Context, EventHandler, HandlerError, Identity, Message, OrderingKey, Report};
 
 use crate::support::{Answer, POLICY, Scribe, settle};

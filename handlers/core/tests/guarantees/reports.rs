@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, NoMetrics, TestMessage};
+use crate::message::TestMessage;
+use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, Context, HandlerError, Message, OrderingKey, Report};
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use staffetta_handler::testing::{Fault, NoMetrics, pod};
+use staffetta_handler::testing::{NoMetrics, pod};
 use staffetta_handler::{
     AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Interest, Message,
     OrderingKey, QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
@@ -148,64 +148,43 @@ async fn joined_handlers_share_queues() {
     assert_eq!(*log.lock().unwrap(), ["present web", "due web"]);
 }
 
-/// A handler that fails with an error that is transient or not.
-struct Fails {
-    transient: bool,
-}
-
-impl ResourceEventHandler<Pod> for Fails {
-    type Error = Fault;
-
-    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
-        Err(if self.transient { Fault::transient("busy") } else { Fault::permanent("refused") })
-    }
-}
-
-#[tokio::test]
-async fn an_event_that_one_of_joined_handlers_has_to_get_again_is_delivered_again() {
-    let web = Event::Added(Arc::new(pod("default", "web"))).erase();
-    for transient in [[false, true], [true, false]] {
-        let [one, other] =
-            transient.map(|transient| Registration::new(Fails { transient }).on::<Pod>().erase());
-        let handler = one.join(other).into_parts().0;
-        let error = handler.handle(&web, &Context::detached()).await.unwrap_err();
-        assert!(error.transient());
-        assert_eq!(error.to_string(), "busy; another part of the handler: refused");
-    }
-}
-
 #[tokio::test]
 async fn a_filter_that_panics_defers_the_event() {
-    let of_pods = || Registration::new(Slow(Log::default())).on::<Pod>().erase();
-    let panics = || of_pods().filter(|event| panic!("as ordered: {event:?}"));
+    let of_pods = Registration::new(Slow(Log::default())).on::<Pod>().erase();
+    let panics = of_pods.filter(|event| panic!("as ordered: {event:?}"));
     let web = Event::Added(Arc::new(pod("default", "web"))).erase();
-    assert!(matches!(panics().into_parts().0.wants(&web), Interest::Deferred(_)));
-    assert!(panics().join(of_pods()).into_parts().0.wants(&web).is_taken(), "the other one takes it");
+    assert!(matches!(panics.into_parts().0.wants(&web), Interest::Deferred(_)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn joined_handlers_of_one_kind_get_what_their_own_filters_accept() {
+async fn a_filter_holds_for_the_handlers_that_were_joined_before_it() {
     let log = Log::default();
     let named = |right: bool| Interest::unless((!right).then_some("it has another name"));
-    let of_name = |name: &'static str| {
-        let registration = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on::<Pod>().erase();
-        registration.filter(move |event| named(event.object_ref().name == name))
-    };
-    let joined = of_name("web").join(of_name("db")).join(Registration::new(Slow(Arc::clone(&log))).erase());
+    let only = move |name: &'static str| move |event: &AnyEvent| named(event.object_ref().name == name);
+    let events =
+        Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on::<Pod>().erase().filter(only("web"));
+    let triggers = Registration::new(Slow(Arc::clone(&log))).on_trigger::<Due>().erase();
+    let joined = events.join(triggers);
     let handler = joined.filter(move |event| named(event.object_ref().name != "cache")).into_parts().0;
-    let added = |name: &str| Event::Added(Arc::new(pod("default", name))).erase();
-    for name in ["web", "db"] {
-        assert!(handler.wants(&added(name)).is_taken());
-        handler.handle(&added(name), &Context::detached()).await.unwrap();
-    }
-    assert_eq!(["other", "cache"].map(|name| handler.wants(&added(name))), [named(false); 2]);
-    assert_eq!(std::mem::take(&mut *log.lock().unwrap()), ["present web", "present db"]);
+    let object = |name: &str| Arc::new(pod("default", name));
+    let added = |name: &str| Event::Added(object(name)).erase();
+    let due = |name: &str| AnyEvent::trigger(Due::pod(&object(name)));
+    assert_eq!(
+        ["web", "db", "cache"].map(|name| handler.wants(&added(name)).is_taken()),
+        [true, false, false]
+    );
+    assert_eq!(["web", "db", "cache"].map(|name| handler.wants(&due(name)).is_taken()), [true, true, false]);
+    handler.handle(&added("web"), &Context::detached()).await.unwrap();
+    assert_eq!(
+        *log.lock().unwrap(),
+        ["present web"],
+        "a handler that is registered twice gets the event once"
+    );
+}
 
-    let all = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().erase();
-    let handler = all.join(of_name("web")).into_parts().0;
-    for name in ["web", "db"] {
-        assert!(handler.wants(&added(name)).is_taken());
-        handler.handle(&added(name), &Context::detached()).await.unwrap();
-    }
-    assert_eq!(*log.lock().unwrap(), ["present web", "present web", "present db"]);
+#[test]
+#[should_panic(expected = "two joined handlers have the same kind or trigger")]
+fn joined_handlers_have_different_kinds() {
+    let of_pods = || Registration::new(Slow(Log::default())).on::<Pod>().erase();
+    drop(of_pods().join(of_pods()));
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use staffetta_handler::testing::{Fault, LogReport, NoMetrics, TestMessage};
+use crate::message::TestMessage;
+use staffetta_handler::testing::{Fault, LogReport, NoMetrics};
 use staffetta_handler::{
     Async, BackoffPolicy, Context, EventHandler, HandlerError, Message, OrderingKey, QueueMetrics,
     QueuePolicy, Report, Superseded,

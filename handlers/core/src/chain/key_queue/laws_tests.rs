@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::TestMessage;
+use crate::test_message::TestMessage;
 
 /// The delay of a failure that is handled again when the time advances.
 const LATER: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@ use super::*;
 use futures_util::FutureExt;
 
 use crate::event::Identity;
-use crate::testing::TestMessage;
+use crate::test_message::TestMessage;
 
 const COALESCE: QueuePolicy =
     QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };

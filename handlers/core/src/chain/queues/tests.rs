@@ -1,5 +1,6 @@
 use super::*;
-use crate::testing::{HandlerFn, NoMetrics, TestMessage};
+use crate::test_message::{HandlerFn, TestMessage};
+use crate::testing::NoMetrics;
 
 fn queues() -> Async<TestMessage, HandlerFn<impl Fn(&TestMessage) -> Result<(), HandlerError>>> {
     let key = |message: &TestMessage| OrderingKey::of(message.uid());
