@@ -4,17 +4,19 @@ mod patch;
 
 pub use patch::MetadataPatch;
 
+use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use http::HeaderValue;
 use http::header::ACCEPT;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, Request};
 use kube::core::response::Status;
 use kube::{Client, Resource};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -30,21 +32,17 @@ pub struct Writer<K> {
     client: Client,
     /// The last write of each object, by UID, until the watch event of that write arrives.
     echoes: DashMap<String, Echo>,
-    /// The number of entries in `echoes` from which on expired entries are removed.
-    cleanup_at: AtomicUsize,
+    /// The time at which expired entries were last removed.
+    cleaned: Mutex<Instant>,
     kind: PhantomData<fn(K)>,
 }
 
 /// A write of this process whose watch event (its echo) has not arrived yet.
-#[derive(Clone, Copy)]
 struct Echo {
     /// The resourceVersion that the write produced.
     version: u64,
     written: Instant,
 }
-
-/// The smallest number of remembered writes from which on expired ones are removed: the minimum of `Writer::cleanup_at`.
-const ECHOES: usize = 1024;
 
 /// The time for which the watch event of a write is expected. A watch usually lags by less than two seconds. After that time, the event
 /// counts as lost with the server's history; another write is still protected by the resourceVersion.
@@ -133,12 +131,12 @@ where
 {
     /// Creates a writer that sends requests with `client`.
     pub fn new(client: Client) -> Self {
-        Self { client, echoes: DashMap::new(), cleanup_at: AtomicUsize::new(ECHOES), kind: PhantomData }
+        Self { client, echoes: DashMap::new(), cleaned: Mutex::new(Instant::now()), kind: PhantomData }
     }
 
     /// Returns `true` if `object` is older than the last write of this process, whose watch event has not arrived yet.
     pub fn is_stale(&self, object: &K) -> bool {
-        self.fresh(object).is_err()
+        self.newer_write(object).is_some()
     }
 
     /// Checks that `object` is not older than the last write of this process.
@@ -146,17 +144,17 @@ where
     /// Returns [`Stale`] until the watch event of that write arrives, but not for longer than 15 s after the write, in case the event
     /// is lost.
     pub fn fresh(&self, object: &K) -> Result<(), Stale> {
+        if self.is_stale(object) { Err(Stale) } else { Ok(()) }
+    }
+
+    /// Returns the resourceVersion that the last write of this process produced, if `object` is older and the watch event of that write
+    /// is still expected. Otherwise forgets that write.
+    fn newer_write(&self, object: &K) -> Option<u64> {
         let meta = object.meta();
-        let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
-            return Ok(());
-        };
-        let echo = self.echoes.get(uid).map(|echo| *echo);
-        let Some(echo) = echo else { return Ok(()) };
-        if version < echo.version && echo.written.elapsed() < ECHO_TIME {
-            return Err(Stale);
-        }
-        self.echoes.remove_if(uid, |_, last| last.version <= echo.version);
-        Ok(())
+        let (uid, seen) = (meta.uid.as_ref()?, version(meta.resource_version.as_deref()));
+        let is_over = |echo: &Echo| seen >= Some(echo.version) || echo.written.elapsed() >= ECHO_TIME;
+        self.echoes.remove_if(uid, |_, echo| is_over(echo));
+        self.echoes.get(uid).map(|echo| echo.version)
     }
 
     /// Forgets the last write of a deleted object.
@@ -170,52 +168,38 @@ where
         if patch.changes_nothing_of(object) {
             return Ok(Written::Done);
         }
-        let request = Self::request(object).patch(
-            object.meta().name.as_deref().unwrap_or_default(),
-            &PatchParams::default(),
-            &Patch::Strategic(patch.body(object)),
-        );
-        self.send(object, "metadata", request).await
+        self.send(object, None, patch.body(object)).await
     }
 
     /// Patches fields of the status of `object`, without comparing: call it only if something changes. The patch carries the
     /// resourceVersion, because a wrong status would not be detected later; the write fails with a conflict (409) if the object has
     /// changed.
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
-        let metadata = json!({ "uid": object.meta().uid, "resourceVersion": self.latest(object) });
-        let body = json!({ "metadata": metadata, "status": status });
-        let request = Self::request(object).patch_subresource(
-            "status",
-            object.meta().name.as_deref().unwrap_or_default(),
-            &PatchParams::default(),
-            &Patch::Strategic(body),
-        );
-        self.send(object, "status", request).await
+        let written = self.newer_write(object).map(|version| version.to_string());
+        let resource_version = written.or_else(|| object.meta().resource_version.clone());
+        let metadata = json!({ "uid": object.meta().uid, "resourceVersion": resource_version });
+        self.send(object, Some("status"), json!({ "metadata": metadata, "status": status })).await
     }
 
-    /// Returns the newest known resourceVersion of `object`: that of the last write of this process, or that of the event.
-    fn latest(&self, object: &K) -> Option<String> {
-        let meta = object.meta();
-        let echo = meta.uid.as_ref().and_then(|uid| self.echoes.get(uid).map(|echo| *echo));
-        let seen = version(meta.resource_version.as_deref());
-        let ours = echo.filter(|echo| echo.written.elapsed() < ECHO_TIME && seen < Some(echo.version));
-        ours.map(|echo| echo.version.to_string()).or_else(|| meta.resource_version.clone())
-    }
-
-    /// Returns a builder of requests for the kind and the namespace of `object`.
-    fn request(object: &K) -> Request {
-        Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
-    }
-
-    /// Sends a patch, and reads only the metadata of the response. On success, remembers the new resourceVersion, so that older events
-    /// of the object are [stale](Stale) until the watch event of the write arrives. A 404, and a 422 that shows that the object is being
-    /// deleted, are [`Written::Gone`]; any other error names the object and `what` was to be written.
+    /// Sends a strategic merge patch of `object` or of its `subresource`, and reads only the metadata of the response. On success,
+    /// remembers the new resourceVersion, so that older events of the object are [stale](Stale) until the watch event of the write
+    /// arrives. A 404, and a 422 that shows that the object is being deleted, are [`Written::Gone`]; any other error names the object.
     async fn send(
         &self,
         object: &K,
-        what: &'static str,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        subresource: Option<&'static str>,
+        body: impl Serialize + Debug,
     ) -> Result<Written, WriteError> {
+        let ObjectMeta { namespace, name, .. } = object.meta();
+        let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
+        let (request, patch) = (Request::new(K::url_path(&(), namespace)), Patch::Strategic(body));
+        let request = match subresource {
+            Some(subresource) => {
+                request.patch_subresource(subresource, name, &PatchParams::default(), &patch)
+            }
+            None => request.patch(name, &PatchParams::default(), &patch),
+        };
+        drop(patch);
         let answer = match request {
             Ok(mut request) => {
                 request.headers_mut().insert(ACCEPT, METADATA);
@@ -232,25 +216,21 @@ where
                 Ok(Written::Gone)
             }
             Err(source) => Err(WriteError {
-                what,
+                what: subresource.unwrap_or("metadata"),
                 kind: K::kind(&()).into_owned(),
-                name: full_name(
-                    object.meta().namespace.as_deref(),
-                    object.meta().name.as_deref().unwrap_or_default(),
-                ),
+                name: full_name(namespace, name),
                 source: Box::new(source),
             }),
         }
     }
 
-    /// Removes expired entries, but only when there are twice as many entries as remained the last time. So the average cost per write
-    /// is constant.
+    /// Removes expired entries, at most once in [`ECHO_TIME`], so that the average cost per write is constant.
     fn remove_expired(&self, now: Instant) {
-        let there = self.echoes.len();
-        if there >= self.cleanup_at.load(Ordering::Relaxed) {
-            self.cleanup_at.store(usize::MAX, Ordering::Relaxed);
-            self.echoes.retain(|_, echo| now.saturating_duration_since(echo.written) < ECHO_TIME);
-            self.cleanup_at.store((2 * self.echoes.len()).max(ECHOES), Ordering::Relaxed);
+        let is_expected = |at: Instant| now.saturating_duration_since(at) < ECHO_TIME;
+        let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_expected(*cleaned) {
+            *cleaned = now;
+            self.echoes.retain(|_, echo| is_expected(echo.written));
         }
     }
 
@@ -263,11 +243,8 @@ where
         {
             let now = Instant::now();
             self.remove_expired(now);
-            let echo = Echo { version: new, written: now };
-            self.echoes
-                .entry(uid.clone())
-                .and_modify(|last| *last = Echo { version: new.max(last.version), ..echo })
-                .or_insert(echo);
+            let mut last = self.echoes.entry(uid.clone()).or_insert(Echo { version: new, written: now });
+            *last = Echo { version: new.max(last.version), written: now };
         }
     }
 }
