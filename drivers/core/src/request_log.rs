@@ -104,15 +104,12 @@ impl RequestLog {
 }
 
 /// A request that is being sent. When it is dropped, it is added to the log of the attempt in which it was created; one without a status
-/// counts as not answered, unless [`set_answered`](Self::set_answered) was called. Outside of an attempt, it records nothing.
+/// counts as not answered, unless [`set_answered`](Self::set_answered) was called. Outside of an attempt, nobody reads the record.
 #[derive(Debug)]
-pub struct RequestRecord(Option<Box<Pending>>);
-
-/// A request without its end, and the log to which it belongs. `changes` is `true` if it changes something when it succeeds.
-#[derive(Debug)]
-struct Pending {
+pub struct RequestRecord {
     log: Arc<RequestLog>,
     request: LoggedRequest,
+    /// `true` if the request changes something when it succeeds.
     changes: bool,
 }
 
@@ -120,46 +117,36 @@ impl RequestRecord {
     /// Starts the record of a request that is sent now. `changes` is `true` if it changes something in the external system. `path` must
     /// contain no query, which may be secret.
     pub fn start(method: &str, path: &str, changes: bool) -> Self {
-        let pending = CURRENT.try_with(|log| {
-            let (method, path) = (method.to_owned(), shortened(path));
-            let (sent, duration) = (Instant::now(), Duration::ZERO);
-            let (status, answered, request_id) = (None, false, None);
-            let request = LoggedRequest { method, path, status, answered, request_id, sent, duration };
-            Box::new(Pending { log: Arc::clone(log), request, changes })
-        });
-        Self(pending.ok())
+        let (method, path) = (method.to_owned(), shortened(path));
+        let (sent, duration) = (Instant::now(), Duration::ZERO);
+        let (status, answered, request_id) = (None, false, None);
+        let request = LoggedRequest { method, path, status, answered, request_id, sent, duration };
+        Self { log: RequestLog::current(), request, changes }
     }
 
     /// Sets the id by which the external system logs the request.
     pub fn set_request_id(&mut self, id: &str) {
-        if let Some(pending) = &mut self.0 {
-            pending.request.request_id = Some(shortened(id));
-        }
+        self.request.request_id = Some(shortened(id));
     }
 
     /// Sets the status of the response.
     pub fn set_status(&mut self, status: u16) {
-        if let Some(pending) = &mut self.0 {
-            pending.request.status = Some(status);
-        }
+        self.request.status = Some(status);
         self.set_answered();
     }
 
     /// Records that there was a response. Only for responses without a status.
     pub fn set_answered(&mut self) {
-        if let Some(pending) = &mut self.0 {
-            pending.request.answered = true;
-        }
+        self.request.answered = true;
     }
 }
 
 impl Drop for RequestRecord {
     fn drop(&mut self) {
-        let Some(pending) = self.0.take() else { return };
-        let Pending { log, mut request, changes } = *pending;
-        request.duration = request.sent.elapsed();
-        log.content().changed |= changes && request.status.is_some_and(|status| status < 400);
-        log.add(request);
+        self.request.duration = self.request.sent.elapsed();
+        let succeeded = self.request.status.is_some_and(|status| status < 400);
+        self.log.content().changed |= self.changes && succeeded;
+        self.log.add(self.request.clone());
     }
 }
 

@@ -18,9 +18,6 @@ use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObse
 /// The delay before a request for a node that is not known yet is repeated.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A pool with the VIFs that it lists.
-type PoolList<'p> = (&'p Arc<dyn VifPoolDriver>, Vec<Owned<Vif>>);
-
 /// The pool `multi_pool`, named as in Kuryr. A node uses the pool of the VIF driver that its label `pod_vif` names, or of the
 /// default driver without the label. A VIF belongs to the pool that contains it, even if a pod's annotation states another class.
 /// Any other VIF belongs to the pool of its class.
@@ -89,7 +86,8 @@ impl MultiVifPool {
         by_class.unwrap_or_else(|| &self.pools[&self.default])
     }
 
-    /// Calls `list` for all pools simultaneously, so that drivers of one cloud can share a list, and joins the results.
+    /// Calls `list` for all pools simultaneously, so that drivers of one cloud can share a list, and joins the results. A VIF that several
+    /// pools list is returned once, from the pool to which it belongs.
     async fn listed<'p, F>(
         &'p self,
         list: impl Fn(&'p Arc<dyn VifPoolDriver>) -> F,
@@ -97,25 +95,18 @@ impl MultiVifPool {
     where
         F: Future<Output = Result<Vec<Owned<Vif>>, DriverError>>,
     {
-        let lists = join_all(self.pools.values().map(&list)).await.into_iter();
-        let lists: Result<_, _> =
-            self.pools.values().zip(lists).map(|(pool, list)| Ok((pool, list?))).collect();
-        Ok(self.distinct(lists?))
-    }
-
-    /// Joins the lists of several pools. A VIF that several pools list is returned once, from the pool to which it belongs.
-    fn distinct(&self, lists: Vec<PoolList<'_>>) -> Vec<Owned<Vif>> {
+        let lists = join_all(self.pools.values().map(&list)).await;
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        for (pool, list) in lists {
-            for marked in list {
+        for (pool, list) in self.pools.values().zip(lists) {
+            for marked in list? {
                 let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.resource));
                 if is_own { &mut own } else { &mut others }.push(marked);
             }
         }
         own.append(&mut others);
-        let mut listed = HashSet::new();
-        own.retain(|marked| listed.insert(marked.resource.id.clone()));
-        own
+        let mut ids = HashSet::new();
+        own.retain(|marked: &Owned<Vif>| ids.insert(marked.resource.id.clone()));
+        Ok(own)
     }
 
     fn observers(&self) -> impl Iterator<Item = &dyn VifPoolObserver> {
