@@ -70,12 +70,9 @@ impl BackoffPolicy {
     /// earlier such failures: the delay is `initial` for 0, and doubles with each up to `max`, with jitter. It is at least `hint`, but
     /// a hint of more than five minutes counts as five minutes.
     pub fn requeue_delay(self, failures: u32, hint: Option<Duration>) -> Duration {
-        let mut backoff = self.start();
-        // After 64 doublings any delay has reached its maximum.
-        for _ in 0..failures.min(64) {
-            backoff.inner.next_backoff();
-        }
-        backoff.inner.next_backoff().unwrap_or(self.max).max(hint.unwrap_or_default().min(MAX_HINT))
+        let delay = self.initial.saturating_mul(2_u32.saturating_pow(failures)).min(self.max);
+        let delay = exponential(delay, self.max, JITTER).next_backoff().unwrap_or(self.max);
+        delay.max(hint.unwrap_or_default().min(MAX_HINT))
     }
 }
 
